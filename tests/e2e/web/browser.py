@@ -14,7 +14,10 @@ from playwright.async_api import Page, Playwright
 
 CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 PICTURES: Final = Path(__file__).parents[3] / "build" / "web"
-VIEWS: Final = ("overview", "queues", "applications", "nodes", "events", "preemption")
+VIEWS: Final = (
+    "overview", "queues", "applications", "nodes", "users",
+    "preemption", "history", "events", "configuration", "what-if",
+)  # fmt: skip
 
 _WATCH_SHIFTS: Final = """
 window.shifts = 0;

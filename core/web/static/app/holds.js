@@ -18,7 +18,7 @@ function draw(root, { manager, rollback, drainedNodes }) {
   const told = [gone(manager), rolledBack(rollback), drained(drainedNodes)].filter(Boolean);
   root.hidden = !told.length;
   reconcile(
-    root,
+    root.firstElementChild,
     told,
     (one) => one.key,
     () => el("li"),

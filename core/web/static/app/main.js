@@ -45,6 +45,7 @@ async function route() {
     const { view } = tab.dataset;
     if (view === (PARENTS[wanted] ?? wanted)) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
+    if (tab.hasAttribute("aria-current")) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
     tab.href = view === wanted ? address.href(view) : withoutDetails(lastOf.get(view) ?? address.href(view));
   }
   if (wanted === showing) {

@@ -1,7 +1,15 @@
 // Values over time, drawn by uPlot in the colours of the page. Marking a part with the pointer zooms.
 
 import { colour } from "./dom.js";
-import { shortMoment } from "./units.js";
+import { moment, shortMoment } from "./units.js";
+
+const DAY_S = 86_400;
+
+/** Hours and minutes, and the day at midnight. */
+function shortTime(at) {
+  const text = moment(at * 1e9);
+  return text.slice(11, 16) === "00:00" ? text.slice(5, 10) : text.slice(11, 16);
+}
 
 let plotter = null;
 
@@ -37,6 +45,7 @@ export async function timeChart(parent, { range, x, series, format, zoom, label,
   const Plot = await loadPlotter();
   const [line, muted] = [colour("--line"), colour("--muted")];
   const font = "11px ui-sans-serif, system-ui, sans-serif";
+  const few = x.length < 60;
   const axis = { stroke: muted, font, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 } };
   const options = {
     width: Math.max(240, parent.clientWidth - 28),
@@ -44,8 +53,8 @@ export async function timeChart(parent, { range, x, series, format, zoom, label,
     cursor: { drag: { x: true, y: false }, points: { size: 6 } },
     select: { show: true },
     legend: { live: true },
-    scales: { x: { time: true, range: () => range }, y: { range: (_, least, most) => [0, Math.max(most ?? 0, 1) * 1.06] } },
-    axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map(format) }],
+    scales: { x: { time: true, range: () => range }, y: { range: (_, least, most) => [-0.03 * Math.max(most ?? 0, 1), Math.max(most ?? 0, 1) * 1.06] } },
+    axes: [{ ...axis, values: (_, ticks, __, ___, step) => ticks.map((at) => (step < DAY_S ? shortTime(at) : moment(at * 1e9).slice(5, 10))) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(format) }],
     series: [
       { label: "Time", value: (_, at) => (at === null ? "–" : shortMoment(at * 1e9)) },
       ...series.map((one) => ({
@@ -55,7 +64,7 @@ export async function timeChart(parent, { range, x, series, format, zoom, label,
         dash: one.dash ? [4, 4] : undefined,
         fill: one.bars ? colour(one.colour) : undefined,
         paths: one.bars ? Plot.paths.bars({ size: [0.8, 40] }) : undefined,
-        points: { show: one.points ? undefined : false, size: 5 },
+        points: { show: !one.bars && (one.points || few), size: 5 },
         spanGaps: Boolean(one.points),
         value: (_, value) => (value === null || value === undefined ? "–" : format(value)),
       })),

@@ -97,8 +97,11 @@ export class VirtualList {
       row.hidden = false;
       row.item = this.items[at];
       row.style.transform = `translateY(${at * height}px)`;
-      setAttribute(row, "aria-setsize", this.items.length);
-      setAttribute(row, "aria-posinset", at + 1);
+      if (rowRole === "row") setAttribute(row, "aria-rowindex", at + 1);
+      else {
+        setAttribute(row, "aria-setsize", this.items.length);
+        setAttribute(row, "aria-posinset", at + 1);
+      }
       setAttribute(row, "aria-selected", id === this.selected);
       update(row, row.item, at);
       if (id === this.selected) active = row;

@@ -129,7 +129,7 @@ export class HistoryView {
     const zoom = (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) });
     const range = [since / 1000, until / 1000];
     const made = await Promise.all([
-      timeChart(cards[1].lastChild, { range, zoom, label: "Waiting time", x: at, series: [{ label: "mean", colour: "--series-1", values: mean.map((one) => (one.number ? one.sum / one.number : null)), points: true }, { label: "longest", colour: "--series-3", values: mean.map((one) => (one.number ? one.most : null)), points: true }], format: (seconds) => span(seconds * 1000) }),
+      timeChart(cards[1].lastChild, { range, zoom, label: "Waiting time", x: at, series: [{ label: "mean", colour: "--series-1", values: mean.map((one) => (one.number ? one.sum / one.number : null)), points: true }, { label: "longest", colour: "--series-3", values: mean.map((one) => (one.number ? one.most : null)), points: true }], format: (seconds) => (seconds < 10 ? `${Math.round(seconds * 10) / 10} s` : span(seconds * 1000)) }),
       timeChart(cards[2].lastChild, { range, zoom, label: "Preempted allocations", x: at, series: [{ label: "victims", colour: "--over", values: victims, bars: true }], format: count }),
     ]);
     if (turn !== this.#turn) return made.forEach((chart) => chart.destroy());

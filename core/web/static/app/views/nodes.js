@@ -196,6 +196,7 @@ export class NodesView {
   #say() {
     const node = this.#shown[this.#index()];
     setAttribute(this.map, "aria-activedescendant", node ? "node-active" : null);
+    this.option.hidden = !node;
     setText(this.option, node ? nodeWords(node) : "");
   }
 

@@ -227,12 +227,12 @@ export class PreemptionsView {
 }
 
 const COLUMNS = [
-  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "92px" },
+  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "66px" },
   { key: "kind", title: "Kind", value: (one) => words(one.kind), draw: drawKind, width: "116px", wide: true },
-  { key: "who", title: "Who leaves", value: victimWords, draw: drawWho, width: "minmax(130px, 1.1fr)" },
-  { key: "whom", title: "For whom", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(130px, 1.1fr)" },
+  { key: "who", title: "Who leaves", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
+  { key: "whom", title: "For whom", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
-  { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "110px" },
+  { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
   { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
 

@@ -59,7 +59,7 @@ export class WhatIfView {
       { class: "view scrolls" },
       el("div", { class: "tools" }, el("h1", { text: "What if" }), this.kinds),
       el("section", { class: "card", "aria-label": "Supposition" }, el("div", { class: "body form-body" }, this.form, el("p", { class: "muted", text: "Nothing is changed by asking. The resource manager, which has the last word, is not asked." }))),
-      el("section", { class: "card", "aria-label": "What would happen" }, el("div", { class: "body stack" }, this.answer)),
+      el("section", { class: "card", "aria-label": "What would happen" }, el("header", {}, el("h2", { text: "What would happen" })), el("div", { class: "body stack" }, this.answer)),
     );
   }
 
