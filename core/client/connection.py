@@ -1,4 +1,4 @@
-"""How the command line connects to a core, as its options say it. :mod:`.channels` makes channels of it.
+"""Holds how the command line connects to a core, as its options say it. :mod:`.channels` makes channels of it.
 
 Nothing here imports gRPC, so that a command that connects to nothing does not wait for it.
 """
