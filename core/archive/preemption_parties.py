@@ -11,12 +11,12 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
-from core.archive.reader import LARGEST_PAGE, HistoryReader, Page, token_of
-from core.archive.tables import APPLICATIONS, EVENTS, INDEXED_CHARACTERS, beginning_of
-from core.domain.events import EventChange, EventDetail, EventType
-from core.domain.reasons import Outcome
-from core.domain.resources import clamp
-from core.preemption.registry import SOURCES
+from kornel.core.archive.reader import LARGEST_PAGE, HistoryReader, Page, token_of
+from kornel.core.archive.tables import APPLICATIONS, EVENTS, INDEXED_CHARACTERS, beginning_of
+from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import clamp
+from kornel.core.preemption.registry import SOURCES
 
 MOST_SUMMED: Final = 100_000
 """Records that one sum reads, the newest."""

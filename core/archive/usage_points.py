@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from sqlalchemy.sql.elements import ColumnElement
 
-from core.archive.reader import LARGEST_PAGE, HistoryReader, Page, match_column, match_partition, token_of
+from kornel.core.archive.reader import LARGEST_PAGE, HistoryReader, Page, match_column, match_partition, token_of
 
 ROOT: Final = "root"
 DEFAULT_POINTS: Final = 300

@@ -13,12 +13,12 @@ from typing import Final
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from core.archive.records import UsageSample
-from core.domain.resources import Resources, clamp
-from core.rest.turns import gather
-from core.service.clock import SECOND_NS, Clock, Timer
-from core.telling.queues.queue_views import QueueView
-from core.telling.reader import PartitionReader
+from kornel.core.archive.records import UsageSample
+from kornel.core.domain.resources import Resources, clamp
+from kornel.core.rest.turns import gather
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.telling.queues.queue_views import QueueView
+from kornel.core.telling.reader import PartitionReader
 
 LEAST_PAUSE_NS: Final = 60 * SECOND_NS
 NS_PER_ROW: Final = SECOND_NS

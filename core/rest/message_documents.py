@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from core.rest.errors import RestError
+from kornel.core.rest.errors import RestError
 
 MessageT = TypeVar("MessageT", bound=Message)
 

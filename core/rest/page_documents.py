@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from core.telling.configuration.placement_answer import PlacementAnswer
-from core.telling.encoding.documents import Document, always, if_any, listed
-from core.telling.encoding.values import FLAG, TEXT, TEXTS
-from core.telling.name_search import FoundName
+from kornel.core.telling.configuration.placement_answer import PlacementAnswer
+from kornel.core.telling.encoding.documents import Document, always, if_any, listed
+from kornel.core.telling.encoding.values import FLAG, TEXT, TEXTS
+from kornel.core.telling.name_search import FoundName
 
 
 class CallerReport(NamedTuple):

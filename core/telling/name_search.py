@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from core.partition.state import PartitionState
+from kornel.core.partition.state import PartitionState
 
 _STEP: Final = 512
 """Names that are looked at between two moments to let others have a turn."""

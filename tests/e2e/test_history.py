@@ -13,18 +13,18 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from kornel.core.archive.settings import history_settings
+from kornel.core.process.history import HistoryChoice
+from kornel.core.process.server import HISTORY
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.configuration_pb2 import ConfigurationVersion, UpdateConfigurationRequest
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 from kornel.v1.status_pb2 import GetStatusRequest
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1 import si_pb2 as si
-
-from core.archive.settings import history_settings
-from core.process.history import HistoryChoice
-from core.process.server import HISTORY
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,
@@ -158,7 +158,10 @@ async def test_preemption_is_told_with_users_and_whether_the_victim_left(databas
         wanted = pb.ListPreemptionsRequest(partition="default")
         after = (await stub(core).ListPreemptions(wanted, timeout=PATIENCE_S)).preemptions[0]
         assert after.victim.left_ns >= after.at_ns
-        for by, sides in ((pb.PREEMPTION_PARTY_USER, ("ann", "ann")), (pb.PREEMPTION_PARTY_APPLICATION, ("starved", "filler"))):
+        for by, sides in (
+            (pb.PREEMPTION_PARTY_USER, ("ann", "ann")),
+            (pb.PREEMPTION_PARTY_APPLICATION, ("starved", "filler")),
+        ):
             request = pb.SumPreemptionsRequest(preemptions=wanted, by=by)
             answer = await stub(core).SumPreemptions(request, timeout=PATIENCE_S)
             assert answer.complete

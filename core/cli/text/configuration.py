@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.times import format_duration, format_time
 from kornel.v1 import configuration_pb2 as pb
 
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table
-from core.cli.text.times import format_duration, format_time
 
 def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
     """Returns one line for each version, the newest first."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment
 from kornel.v1 import explain_pb2 as pb
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table, wrap_text
-from core.cli.text.times import format_age, format_moment
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
@@ -158,7 +157,9 @@ def _node_lines(found: pb.NodeReport, now_ns: int) -> Iterator[str]:
 def _say_node_use(found: pb.NodeReport, now_ns: int) -> str:
     """Returns in one sentence why nothing, or nothing more, runs on the node."""
     if not found.schedulable:
-        who = [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
+        who = (
+            [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
+        )
         who += ["by its shim"] if found.drained_by_manager else []
         return f"takes no new work: drained {' and '.join(who)}" if who else "takes no new work"
     if not found.waiting_ask_count:
@@ -204,9 +205,7 @@ def _preempted_lines(work: pb.PreemptedWork, now_ns: int) -> Iterator[str]:
 
 
 def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str]:
-    yield from wrap_text(
-        f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}"
-    )
+    yield from wrap_text(f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}")
     holds = f", {format_quantities(found.used)}" if found.used else ""
     yield from wrap_text(
         f"{format_count(found.pending_ask_count, 'ask')} pending,"
@@ -237,9 +236,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
             continue
         leave = f"{_join_keys(e.victims)} {'has' if len(e.victims) == 1 else 'have'}" if e.victims else "nobody has"
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""
-        yield from wrap_text(
-            f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   "
-        )
+        yield from wrap_text(f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   ")
     for p in found.preemptions:
         begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
         leave = "leaves" if len(p.victims) == 1 else "leave"

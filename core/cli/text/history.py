@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment, format_time
+from kornel.si.v1 import si_pb2
 from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
-from si.v1 import si_pb2
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table, wrap_text
-from core.cli.text.times import format_age, format_moment, format_time
 
 _SECOND_NS: Final = 10**9
 _NOTHING: Final = "nothing in this range"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from core.domain.readable_amounts import format_quantities as format_quantities
-from core.domain.readable_amounts import format_quantity as format_quantity
-from core.domain.readable_amounts import types_in_order as types_in_order
+from kornel.core.domain.readable_amounts import format_quantities as format_quantities
+from kornel.core.domain.readable_amounts import format_quantity as format_quantity
+from kornel.core.domain.readable_amounts import types_in_order as types_in_order
 
 
 class Strokes(NamedTuple):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.times import format_moment
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table
-from core.cli.text.times import format_moment
 
 
 def render_queue(found: ExplainQueueResponse, now_ns: int) -> str:
@@ -77,8 +76,8 @@ def _queue_lines(found: ExplainQueueResponse, now_ns: int) -> Iterator[str]:
 
 
 def _above_max_lines(above: QueueAboveMax, now_ns: int) -> Iterator[str]:
-    yield f"{above.path} is {format_quantities(above.above)} above its max since {format_moment(above.since_ns, now_ns)}"
-    if above.leaving:
+    yield f"{above.path} is {format_quantities(above.above)} above its max since {format_moment(above.since_ns,
+    now_ns)}" if above.leaving:
         yield f"  leaving: {format_quantities(above.leaving)}"
     due = f", at {format_moment(above.due_ns, now_ns)}" if above.HasField("due_ns") else ""
     yield f"  {above.course}{due}"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kornel.v1 import read_pb2 as pb
-
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import (
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import (
     Strokes,
     draw_bar,
     format_percent,
@@ -16,8 +14,9 @@ from core.cli.text.quantities import (
     format_quantity,
     types_in_order,
 )
-from core.cli.text.tables import Rows, fit_table, format_table, wrap_text
-from core.cli.text.times import format_age, format_moment
+from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment
+from kornel.v1 import read_pb2 as pb
 
 BARS: Final = (16, 10, 6, 0)
 """Lengths of bars: the first one for which a table fits is taken."""

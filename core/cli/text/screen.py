@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from core.cli.text.quantities import Strokes, strokes_for
+from kornel.core.cli.text.quantities import Strokes, strokes_for
 
 
 def screen_columns() -> int | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import indent_further, join_lines
+from kornel.core.cli.text.quantities import format_quantities
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_moment
+from kornel.core.cli.text.users import user_rows
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import indent_further, join_lines
-from core.cli.text.quantities import format_quantities
-from core.cli.text.tables import format_table, wrap_text
-from core.cli.text.times import format_moment
-from core.cli.text.users import user_rows
 
 QUEUES_LISTED: Final = 20
 """The most queues that are shown one by one: of more, those at the top, and how many there are."""

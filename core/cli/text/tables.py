@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from core.cli.text.screen import screen_columns, terminal_strokes
-from core.service.visible import write_visibly
+from kornel.core.cli.text.screen import screen_columns, terminal_strokes
+from kornel.core.service.visible import write_visibly
 
 SHORTEST_NAME: Final = 16
 """A word of this length or less is never shortened."""
@@ -68,7 +68,9 @@ def wrap_text(text: str, columns: int | None = None, indent: str = "") -> list[s
     if limit is None:
         return [indent + text]
     width = max(limit, len(indent) + 20)
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [indent]
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [
+        indent
+    ]
 
 
 def shorten_name(name: str, length: int) -> str:
@@ -131,5 +133,7 @@ def _write_blocks(rows: Rows, limit: int) -> Iterator[str]:
     heading, *others = rows
     for row in others:
         yield _INDENT + shorten_name(row[0], limit - len(_INDENT))
-        pairs = [f"{name} {cell}".strip() for name, cell in zip(heading[1:], row[1:], strict=True) if cell not in ("", "-")]
+        pairs = [
+            f"{name} {cell}".strip() for name, cell in zip(heading[1:], row[1:], strict=True) if cell not in ("", "-")
+        ]
         yield from wrap_text(", ".join(pairs), limit, _INDENT * 3)

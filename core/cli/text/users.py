@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_percent, format_quantities, format_quantity, types_in_order
+from kornel.core.cli.text.tables import Rows, format_table
 from kornel.v1.status_pb2 import PartitionStatus, UserStatus
-
-from core.cli.text.counts import format_count
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_percent, format_quantities, format_quantity, types_in_order
-from core.cli.text.tables import Rows, format_table
 
 BY_NAME = "name"
 BY_APPLICATIONS = "apps"

@@ -15,24 +15,24 @@ from urllib.parse import urlsplit
 import grpc
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.config.problems import ConfigError
-from core.domain.commands import CommandRefused
-from core.domain.secrets import HIDDEN
-from core.rest.access import ADMITTED, Access
-from core.rest.answers import json_answer
-from core.rest.errors import RestError
-from core.rest.handlers.configuration import limited_body
-from core.rest.message_documents import message_document, read_message
-from core.rest.page_documents import CALLER_REPORT, CallerReport
-from core.security.methods import METHODS
-from core.service.callers import CALLER, PEER, Permission, principal
-from core.service.configuring import Configurator
-from core.service.rpc import Handler
-from core.service.status_codes import ServiceError, status_of
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import CommandRefused
+from kornel.core.domain.secrets import HIDDEN
+from kornel.core.rest.access import ADMITTED, Access
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.handlers.configuration import limited_body
+from kornel.core.rest.message_documents import message_document, read_message
+from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
+from kornel.core.security.methods import METHODS
+from kornel.core.service.callers import CALLER, PEER, Permission, principal
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.rpc import Handler
+from kornel.core.service.status_codes import ServiceError, status_of
+from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024
 """The most bytes of a request: a configuration of the size that is read, and what is around it."""

@@ -8,14 +8,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer
-from core.rest.errors import RestError
-from core.rest.handlers.places import partition_of
-from core.rest.page_documents import PLACEMENT, SEARCH, SearchAnswer
-from core.rest.queries import checked_user, positive, read_query
-from core.rest.turns import gather
-from core.telling.name_search import FoundName
-from core.telling.reader import Reader
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.handlers.places import partition_of
+from kornel.core.rest.page_documents import PLACEMENT, SEARCH, SearchAnswer
+from kornel.core.rest.queries import checked_user, positive, read_query
+from kornel.core.rest.turns import gather
+from kornel.core.telling.name_search import FoundName
+from kornel.core.telling.reader import Reader
 
 MOST_FOUND: Final = 1_000
 """The most of one kind."""

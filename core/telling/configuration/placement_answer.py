@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from core.partition.state import PartitionState
-from core.policies.placement.applicant import Applicant
-from core.policies.placement.decide import Unplaced, place
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.placement.applicant import Applicant
+from kornel.core.policies.placement.decide import Unplaced, place
 
 
 class PlacementAnswer(NamedTuple):

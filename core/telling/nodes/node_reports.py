@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from core.domain.drains import OperatorDrain
-from core.domain.resources import Resources
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.asks import finding
-from core.partition.scheduling.reserving import missing_share
-from core.partition.state import PartitionState
-from core.telling.allocations.blockers import blockers
-from core.telling.allocations.explanation import Blocker, BlockerKind, Level
-from core.telling.nodes.node_blockers import blocker_on, reasons
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import finding
+from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations.blockers import blockers
+from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
+from kornel.core.telling.nodes.node_blockers import blocker_on, reasons
 
 MOST_EXPLAINED: Final = 10
 """Kinds of asks that a node has room for and of each of which the first obstacle is looked for."""

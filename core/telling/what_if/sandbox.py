@@ -1,9 +1,9 @@
 """A partition to try things on: the live records, with every change noted in a journal.
 
-Limits, node order and victims are those of the engine: :func:`core.partition.asks.finding.kept_back`, the live
-:class:`core.model.node_order.NodeOrder` and the planners. Only the search for a node is written anew, because the live
-one remembers what it found: nodes that were not touched are read from the live order, the few others from one of our
-own, and of both the better one counts.
+Limits, node order and victims are those of the engine: :func:`kornel.core.partition.asks.finding.kept_back`, the live
+:class:`kornel.core.model.node_order.NodeOrder` and the planners. Only the search for a node is written anew, because
+the live one remembers what it found: nodes that were not touched are read from the live order, the few others from
+one of our own, and of both the better one counts.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.priorities import NOTHING_WAITS, exposed
-from core.domain.reasons import Outcome, Unschedulable
-from core.domain.settings import GuaranteeMode, PriorityPolicy
-from core.model.allocations import Allocation, Reservation
-from core.model.applications import Application
-from core.model.claims import Claims
-from core.model.node_order import NodeOrder
-from core.model.nodes import Node
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.model.shapes import Pairs, ResourceTypes
-from core.partition.asks import finding
-from core.partition.books import ledger
-from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
-from core.partition.state import PartitionState
-from core.policies.queue_order import fair_terms
-from core.preemption import attempts
-from core.preemption import judging as laws
-from core.preemption.governor import governing
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.required_node import planner as required_node
-from core.telling.nodes.node_blockers import fits_on
-from core.telling.preemption.outlook import ReadingIndex
-from core.telling.what_if.undo_journal import Journal
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.claims import Claims
+from kornel.core.model.node_order import NodeOrder
+from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, ResourceTypes
+from kornel.core.partition.asks import finding
+from kornel.core.partition.books import ledger
+from kornel.core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.queue_order import fair_terms
+from kornel.core.preemption import attempts
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.telling.nodes.node_blockers import fits_on
+from kornel.core.telling.preemption.outlook import ReadingIndex
+from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""
@@ -97,7 +97,7 @@ class Sandbox:
         """By demand, the live nodes with room in order, and the first of them not passed yet."""
 
     def find(self, ask: Allocation) -> Node | NotPlaced:
-        """As :func:`core.partition.asks.finding.find_node`, for an ask that may have a node kept for it."""
+        """As :func:`kornel.core.partition.asks.finding.find_node`, for an ask that may have a node kept for it."""
         limited = finding.kept_back(self.state, ask)
         if limited is not None:
             return limited
@@ -137,7 +137,9 @@ class Sandbox:
         yield from (node for node in self.state.node_order if node not in self._touched)
 
     def bind(self, ask: Allocation, node: Node) -> None:
-        """*ask* runs on *node*: charged on every level, as :func:`core.partition.scheduling.placement.bind` does."""
+        """*ask* runs on *node*: charged on every level, as :func:`kornel.core.partition.scheduling.placement.bind`
+        does.
+        """
         journal, application, pairs = self.journal, ask.application, ask.shape.pairs
         if ask.reservation is not None:
             self._unreserve(ask.reservation)

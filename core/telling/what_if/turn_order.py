@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.keyed_heap import KeyedHeap
-from core.model.queues import Queue
-from core.policies.application_order import application_key
-from core.policies.queue_order import queue_key
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.queues import Queue
+from kornel.core.policies.application_order import application_key
+from kornel.core.policies.queue_order import queue_key
 
 Kind = tuple[object, str]
 """Demand and required node: what one of a kind finds no room for, none of the others does."""

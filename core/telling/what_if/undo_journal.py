@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from core.model.shapes import Pairs, Vector
+from kornel.core.model.shapes import Pairs, Vector
 
 
 class Journal:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from core.security.static_tokens import digest_of, new_token
+from kornel.core.security.static_tokens import digest_of, new_token
 from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
 from tests.e2e.security.site import Authority, secured

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from core.archive.settings import history_settings
-from core.process.history import HistoryChoice
-from core.service.clock import SECOND_NS
+from kornel.core.archive.settings import history_settings
+from kornel.core.process.history import HistoryChoice
+from kornel.core.service.clock import SECOND_NS
 from tests.e2e.harness import until
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
 

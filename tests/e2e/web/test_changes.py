@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Playwright, expect
 
-from core.security.static_tokens import new_token
+from kornel.core.security.static_tokens import new_token
 from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import PREFIX, P, rest_cluster
 from tests.e2e.web.browser import visit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.telling.allocations.explanation import BlockerKind
-from core.telling.explain import NamedOnNode, NodeUse
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.telling.allocations.explanation import BlockerKind
+from kornel.core.telling.explain import NamedOnNode, NodeUse
+from kornel.core.telling.reader import PartitionReader, Reader
 from tests.scenarios.language import Stage
 
 
