@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import kornel.core.domain.reasons
+from kornel.core.domain import reasons
 from kornel.core.domain.application_states import AppEvent
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS
 from kornel.core.domain.reasons import Rejection
