@@ -26,7 +26,9 @@ from kornel.core.archive.reader import (
 )
 from kornel.core.archive.usage_points import read_usage
 from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
+from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.configuration_wire import version_message
 from kornel.core.service.rpc import Handler, unary
@@ -227,6 +229,10 @@ def _build_each(build: Callable[[Any], MessageT]) -> BuildAll[MessageT]:
 
 def _match_preemptions(request: pb.ListPreemptionsRequest) -> list[ColumnElement[bool]]:
     table = "preemptions"
+    if request.kind and request.kind not in SOURCES:
+        raise InvalidRequest(f"there is no kind of preemption {request.kind!r}, only {', '.join(SOURCES)}")
+    if request.outcome and request.outcome not in Outcome.__members__:
+        raise InvalidRequest(f"preemption has no outcome {request.outcome!r}")
     return [
         *match_partition(table, request.partition),
         *match_column(table, kind=request.kind, outcome=request.outcome),

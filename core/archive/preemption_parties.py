@@ -1,4 +1,4 @@
-"""What the records of preemptions say together with the others: whose applications they were, which victims have left,
+"""Reads the records of preemptions together with the others: whose applications they were, which victims have left,
 and who took how much from whom."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Parties(NamedTuple):
-    """What other records know of the two sides of preemptions.
+    """Tells what other records know of the two sides of preemptions.
 
     users  by partition and application
     left   when an allocation was gone, by application and key: all times, the first one in front
@@ -52,7 +52,7 @@ class Parties(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """What one side took from another: so many victims, of which so many have left, and what they held."""
+    """Says what one side took from another: so many victims, of which so many have left, and what they held."""
 
     taken_by: str
     taken_from: str

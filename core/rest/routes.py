@@ -289,9 +289,8 @@ def _explanation_routes(to: Handlers) -> list[Route]:
             _get(
                 "explain",
                 "Explanations",
-                "Extension: why an ask waits, what an application waits for, or who took an allocation's room; with a
-                node,"
-                " why the ask is not there, or why the node is used as it is.",
+                "Extension: why an ask waits, what an application waits for, or who took an allocation's room; with a"
+                " node, why the ask is not there, or why the node is used as it is.",
                 ref("Explanation"),
                 (
                     Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),

@@ -7,7 +7,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.service.explain_wire import decode_supposition
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import UnknownAsk, UnknownNode, UnknownPartition
+from kornel.core.service.status_codes import UnknownAsk, UnknownNode, UnknownPartition, say_no_partition
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
 from kornel.core.telling.explain import Named, NamedOnNode, NodeNamed, NodeUse
@@ -34,8 +34,7 @@ class ExplainService:
         found = await self._runner.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
-            if request.node_id:
-                self._require_node(request)
+            self._require_place(request)
             raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
         return encode_report(found)
 
@@ -43,7 +42,7 @@ class ExplainService:
         question = decode_supposition(request)
         found = await self._runner.questions.ask(lambda: self._suppose_change(request.partition, question))
         if found is None:
-            raise UnknownPartition(f"no partition {request.partition or 'default'!r}")
+            raise UnknownPartition(say_no_partition(self._runner.rm_id, request.partition))
         return encode_forecast(found)
 
     def _explain_subject(self, request: pb.ExplainRequest) -> Report | AskOnNode | NodeReport | None:
@@ -56,10 +55,12 @@ class ExplainService:
             return reader.explain(NodeUse(request.node_id))
         return reader.explain(NamedOnNode(request.name, request.node_id))
 
-    def _require_node(self, request: pb.ExplainRequest) -> None:
-        """Raises :class:`UnknownNode` if the node is what nobody knows."""
+    def _require_place(self, request: pb.ExplainRequest) -> None:
+        """Raises :class:`UnknownPartition` or :class:`UnknownNode` if that is what nobody knows."""
         reader = self._runner.reader.get(request.partition)
-        if reader is not None and reader.explain(NodeNamed(request.node_id)) is None:
+        if reader is None:
+            raise UnknownPartition(say_no_partition(self._runner.rm_id, request.partition))
+        if request.node_id and reader.explain(NodeNamed(request.node_id)) is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
 
     def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:

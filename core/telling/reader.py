@@ -129,6 +129,11 @@ class Reader:
         return [self._reader_of(state) for state in found if state is not None]
 
     @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+        return self._engine.rm_id
+
+    @property
     def manager(self) -> RegisteredManager | None:
         """How the registered resource manager described itself; ``None``: none."""
         return self._engine.manager

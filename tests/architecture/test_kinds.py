@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ FILES = dict(modules("core"))
 LOOKERS_ON = ("archive", "cli", "client", "metrics", "process", "rest", "security", "service", "tracing")
 """Packages that tell of decisions of any kind."""
 OTHER_MEANING = {
+    "core.cli.app": {"quota"},
     "core.cli.explain": {"quota"},
     "core.service.explain_wire": {"quota"},
     "core.cli.text.status": {"monitor"},
     "core.rest.configuration_document": {"governor"},
 }
-"""What-if has a question called so, the status a part, and the configuration a section."""
+"""What-if has a question called so, the command line a module, the status a part, and the configuration a section."""
 
 
 def module_of(name: str) -> str:
@@ -31,8 +33,9 @@ def module_of(name: str) -> str:
     return name
 
 
-def neighbours(module: str) -> set[str]:
-    return {module_of(name) for name in imports(FILES[module]) if name.startswith("core.")} - {module}
+@cache
+def neighbours(module: str) -> frozenset[str]:
+    return frozenset(module_of(name) for name in imports(FILES[module]) if name.startswith("core.")) - {module}
 
 
 def reached_from(module: str) -> set[str]:

@@ -158,10 +158,8 @@ async def test_preemption_is_told_with_users_and_whether_the_victim_left(databas
         wanted = pb.ListPreemptionsRequest(partition="default")
         after = (await stub(core).ListPreemptions(wanted, timeout=PATIENCE_S)).preemptions[0]
         assert after.victim.left_ns >= after.at_ns
-        for by, sides in (
-            (pb.PREEMPTION_PARTY_USER, ("ann", "ann")),
-            (pb.PREEMPTION_PARTY_APPLICATION, ("starved", "filler")),
-        ):
+        parties = {pb.PREEMPTION_PARTY_USER: ("ann", "ann"), pb.PREEMPTION_PARTY_APPLICATION: ("starved", "filler")}
+        for by, sides in parties.items():
             request = pb.SumPreemptionsRequest(preemptions=wanted, by=by)
             answer = await stub(core).SumPreemptions(request, timeout=PATIENCE_S)
             assert answer.complete

@@ -254,7 +254,8 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
 def _say_forecast(found: pb.WhatIfResponse) -> str:
     """Returns the answer in one sentence: how many would run, wait, and have to leave."""
     waiting = sum(max(1, each.ask_count) for each in found.waiting)
-    victims = {victim.key for each in (*found.preemptions, *found.enforcements) for victim in each.victims}
+    victims = {victim.key for preempts in found.preemptions for victim in preempts.victims}
+    victims |= {victim.key for enforced in found.enforcements for victim in enforced.victims}
     parts = [f"{format_count(len(found.displaced), 'allocation')} lost, and asked for again"] if found.displaced else []
     parts.append(f"{format_count(len(found.placed), 'ask')} placed at once")
     if found.preemptions:

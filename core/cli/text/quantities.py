@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kornel.core.domain.readable_amounts import format_quantities as format_quantities
-from kornel.core.domain.readable_amounts import format_quantity as format_quantity
-from kornel.core.domain.readable_amounts import types_in_order as types_in_order
+from kornel.core.domain.readable_amounts import format_quantities, format_quantity, types_in_order
+
+__all__ = [
+    "ASCII", "UNICODE", "Strokes", "draw_bar", "format_percent", "format_quantities", "format_quantity", "strokes_for",
+    "types_in_order",
+]  # fmt: skip
 
 
 class Strokes(NamedTuple):

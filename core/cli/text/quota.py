@@ -76,8 +76,9 @@ def _queue_lines(found: ExplainQueueResponse, now_ns: int) -> Iterator[str]:
 
 
 def _above_max_lines(above: QueueAboveMax, now_ns: int) -> Iterator[str]:
-    yield f"{above.path} is {format_quantities(above.above)} above its max since {format_moment(above.since_ns,
-    now_ns)}" if above.leaving:
+    since = format_moment(above.since_ns, now_ns)
+    yield f"{above.path} is {format_quantities(above.above)} above its max since {since}"
+    if above.leaving:
         yield f"  leaving: {format_quantities(above.leaving)}"
     due = f", at {format_moment(above.due_ns, now_ns)}" if above.HasField("due_ns") else ""
     yield f"  {above.course}{due}"

@@ -92,7 +92,9 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacl
     """Returns a row for each application. *obstacles*: by ID, what keeps the first ask of an application waiting."""
     if not found.applications:
         return "no applications"
-    rows = [("application", "state", "queue", "user", "age", "allocs", "asks", "used", "pending", "waits for")]
+    rows: list[tuple[str, ...]] = [
+        ("application", "state", "queue", "user", "age", "allocs", "asks", "used", "pending", "waits for")
+    ]
     rows += [
         (
             summary.application_id,

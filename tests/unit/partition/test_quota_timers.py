@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
 from tests.scenarios.language import Stage
@@ -220,7 +221,7 @@ def test_every_kind_of_tightening_arms(mode: str, before: str, after: str, targe
     cluster = Cluster(mode, {"max": before, DELAY: "600"})
     cluster.run(80, "s")
     cluster.change(0, max=after)
-    assert cluster.enforced() == f"@600s FULL: target {target}"
+    assert cluster.enforced() == f"@600s FULL: target {format_quantities(target)}"
 
 
 @pytest.mark.parametrize("mode", MODES)
