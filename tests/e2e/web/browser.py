@@ -54,6 +54,13 @@ class Visit:
         """Return when *expression* holds in the page."""
         await self.page.wait_for_function(expression)
 
+    async def heap_bytes(self) -> int:
+        """Returns what the page's own objects take, once what nobody needs is collected."""
+        session = await self.page.context.new_cdp_session(self.page)
+        await session.send("HeapProfiler.collectGarbage")
+        found = await session.send("Runtime.getHeapUsage")
+        return int(found["usedSize"])
+
     def check(self) -> None:
         """Fails if something went wrong that nobody expected."""
         assert self.complaints == []

@@ -92,8 +92,8 @@ async def test_names_of_250_characters_and_forty_types_can_be_read(playwright: P
         await expect(page.locator("#panel")).not_to_contain_text("-2147483648")
         await page.locator(".chooser summary").click()
         for name in ("CPU", "Memory"):
-            await page.get_by_label(name, exact=True).uncheck()
-        await page.get_by_label("example.com/device-7", exact=True).check()
+            await page.get_by_role("checkbox", name=name, exact=True).uncheck()
+        await page.get_by_role("checkbox", name="example.com/device-7", exact=True).check()
         await expect(page.locator(".queue-grid.rows-head")).to_contain_text("example.com/device-7")
         await shown.picture("queues-many-types-light")
         await page.reload()

@@ -71,7 +71,7 @@ async def test_a_node_is_drained_and_undrained(playwright: Playwright) -> None:
         await page.get_by_role("dialog").get_by_role("button", name="Drain", exact=True).click()
         await expect(page.locator("#panel")).to_contain_text("anonymous@127.0.0.1, since")
         await expect(page.locator("#holds")).to_contain_text("1 node drained by operators: n1")
-        await page.get_by_label("State").select_option("drained")
+        await page.get_by_label("State", exact=True).select_option("drained")
         await expect(page.get_by_role("grid", name="Nodes").get_by_role("row")).to_contain_text("drained")
         await shown.picture("node-drained-light")
         await page.get_by_role("button", name="Undrain").click()

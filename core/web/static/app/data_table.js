@@ -106,7 +106,7 @@ export class DataTable {
     if (!column) return items;
     const sign = this.order.startsWith("-") ? -1 : 1;
     const { keyOf } = this.options;
-    return [...items].sort((a, b) => sign * compare(column.value(a), column.value(b)) || compare(keyOf(a), keyOf(b)));
+    return [...items].sort((a, b) => sign * compare(column.value(a), column.value(b)) || sign * compare(keyOf(a), keyOf(b)));
   }
 
   #parameter(name) {

@@ -92,12 +92,23 @@ export function shortMoment(ns) {
 
 export const since = (ns) => span(Date.now() - ns / 1e6);
 
+/** Amounts as the core writes them in its texts: `vcore=1500m memory=4Gi`. */
+const WRITTEN_AMOUNTS = /(?<![\w./=-])[a-z][\w./-]*=\d[\d.]*[a-zA-Z]*(?: [a-z][\w./-]*=\d[\d.]*[a-zA-Z]*)*/g;
+
+function writtenAmount(text) {
+  const [, type, digits, suffix] = /^(.+)=([\d.]+)([a-zA-Z]*)$/.exec(text);
+  if (type === "vcore") return amount("vcore", Number(digits) * (suffix === "m" ? 1 : 1000));
+  if (type === "memory" || type.startsWith("hugepages-")) return `${digits} ${suffix ? `${suffix}B` : "bytes"}${type === "memory" ? "" : ` ${type}`}`;
+  return `${digits}${suffix} ${type}`;
+}
+
 /** A text of the core with the amounts in it as people read them. */
 export function readable(text) {
   return String(text ?? "")
     .replaceAll(/'([\w./-]+)': (-?\d+)/g, (_, type, value) => (unitOf(type) ? amount(type, Number(value)) : `${bare(type, Number(value))} ${type}`))
     .replaceAll(/'([\w ./-]+)': \{([^{}]*)\}/g, "$2 ($1)")
     .replaceAll(/Resources\(([^()]*)\)/g, (_, inner) => amounts(Object.fromEntries(inner.split(/,\s*/).map((one) => one.split("=")).map(([type, value]) => [type, Number(value)]))))
+    .replaceAll(WRITTEN_AMOUNTS, (text) => text.split(" ").map(writtenAmount).join(", "))
     .replaceAll(/[{}]/g, "");
 }
 

@@ -78,26 +78,21 @@ export class ConfigurationView {
 
   async #load() {
     const edited = this.#inForce !== null && this.text.value !== this.#inForce.config;
-    try {
-      this.#inForce = await api.call("ConfigurationService/GetConfiguration");
-    } catch (error) {
-      if (error.status !== 404) throw error;
-      this.#inForce = { config: "", version: null };
-    }
+    const { versions } = await api.call("ConfigurationService/GetConfigurationHistory");
+    this.#inForce = versions.some((one) => one.inForce) ? await api.call("ConfigurationService/GetConfiguration") : { config: "", version: null };
     if (!edited) this.#put(this.#inForce.config);
     const { version } = this.#inForce;
     setText(this.version, version ? `version ${version.number} is in force${this.#inForce.config ? "" : ": the built-in default, an empty text"}` : "no resource manager is registered");
-    await this.#loadVersions();
+    await this.#loadVersions(versions);
   }
 
   /** The versions of this run of the core, and what the stored history has of earlier ones. */
-  async #loadVersions() {
-    const { versions } = await api.call("ConfigurationService/GetConfigurationHistory");
+  async #loadVersions(versions) {
     const own = versions.map((one) => ({ ...one, id: String(one.number), own: true }));
     let earlier = [];
     try {
       const status = await api.call("HistoryService/GetHistoryStatus");
-      const { configurations } = await api.call("HistoryService/ListConfigurations", { page: { pageSize: PAST } });
+      const { configurations } = status.enabled ? await api.call("HistoryService/ListConfigurations", { page: { pageSize: PAST } }) : { configurations: [] };
       earlier = configurations.filter((one) => one.id.run !== status.run).map((one) => ({ ...one.version, checksum: one.version.checksum, id: `${one.id.run}.${one.id.sequence}`, own: false }));
     } catch (error) {
       if (![403, 409, 503].includes(error.status)) throw error;

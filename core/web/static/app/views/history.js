@@ -77,6 +77,8 @@ export class HistoryView {
     const queue = address.get("queue");
     setText(this.said, "Reading the history …");
     try {
+      const { enabled } = await api.call("HistoryService/GetHistoryStatus");
+      if (!enabled) throw new Error("This core keeps no history: it was started with --history off, or could not begin one.");
       const [usage, waits, sums] = await Promise.all([
         api.call("HistoryService/ListUsage", { ...times, partition: cluster.name, queue, pointCount: POINTS }),
         everyRecord("HistoryService/ListPastApplications", "applications", { partition: cluster.name, queue: queue === "root" ? "" : queue, state: "Running" }, times),

@@ -1,5 +1,6 @@
 // The cluster at a glance.
 
+import { address } from "../address.js";
 import { api } from "../api.js";
 import { drawShares } from "../chart.js";
 import { cluster, inPartition } from "../cluster.js";
@@ -116,9 +117,9 @@ export class OverviewView {
   }
 
   #drawTiles({ totalNodes, applications, totalContainers = 0 }) {
-    const { total, Running = 0, Accepted = 0 } = applications;
+    const { total, Running = 0, Accepted = 0, Rejected = 0 } = applications;
     this.tiles.Nodes.set(count(totalNodes), totalNodes ? "registered" : "none registered");
-    this.tiles.Applications.set(count(Running), `running · ${count(Accepted)} accepted · ${count(total)} in all`);
+    this.tiles.Applications.set(count(Running), `running · ${count(Accepted)} accepted · ${count(total)} in all${Rejected ? ` · ${count(Rejected)} rejected` : ""}`);
     this.tiles.Allocations.set(count(totalContainers), Object.keys(this.#pending).length ? `pending: ${pendingWords(this.#pending)}` : "nothing pending");
     const lost = preemptions.entries.reduce((sum, one) => sum + (taken(one) ? one.victims.length : 0), 0);
     this.tiles.Preempted.set(count(lost), `by ${counted(preemptions.entries.filter(taken).length, "decision")}`);
@@ -167,7 +168,7 @@ export class OverviewView {
       this.states,
       found.length ? found : [{ state: "", number: 0 }],
       (one) => one.state,
-      ({ state }) => (state ? el("li", {}, badge(state), el("strong"), meter()) : el("li", { class: "muted", text: "None yet." })),
+      ({ state }) => (state ? el("li", {}, el("a", { href: address.href("applications", { state: stateOf(state) }) }, badge(state)), el("strong"), meter()) : el("li", { class: "muted", text: "None yet." })),
       (row, { state, number }) => {
         if (!state) return;
         setText(row.children[1], count(number));
@@ -192,10 +193,15 @@ function pendingWords(pending) {
   return typesOf(pending).slice(0, 2).map((type) => (unitOf(type) ? amount(type, pending[type]) : `${bare(type, pending[type])} ${type}`)).join(", ");
 }
 
+/** What the list of applications calls a state: active ones by name, the others by how they ended. */
+const stateOf = (state) => (["Completed", "Failed", "Expired"].includes(state) ? "completed" : state === "Rejected" ? "rejected" : `active/${state}`);
+
+const TILE_VIEWS = { Nodes: "nodes", Applications: "applications", Allocations: "queues", Preempted: "preemption", Events: "events" };
+
 function tile(name) {
   const value = el("strong", { text: "–" });
   const note = el("span", { class: "cut", text: " " });
-  const root = el("div", { class: "tile" }, el("span", { class: "name", text: name }), value, note);
+  const root = el("div", { class: "tile" }, TILE_VIEWS[name] ? el("a", { class: "name", href: address.href(TILE_VIEWS[name]), text: name }) : el("span", { class: "name", text: name }), value, note);
   return {
     root,
     set: (text, more) => {

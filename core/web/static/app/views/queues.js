@@ -9,7 +9,7 @@ import { openDetails } from "../links.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { bare, count, nameOf, typesOf, unitOf } from "../units.js";
+import { bare, count, counted, nameOf, typesOf, unitOf } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
 const NARROW_PX = 640;
@@ -132,7 +132,7 @@ export class QueuesView {
     setAttribute(row, "aria-posinset", place);
     setAttribute(row, "aria-setsize", siblings);
     setAttribute(row, "aria-expanded", queue.children ? open : null);
-    setAttribute(row, "aria-label", `${name}: ${said.join("; ")}; ${count(queue.runningApps)} applications running`);
+    setAttribute(row, "aria-label", `${name}: ${said.join("; ")}; ${counted(queue.runningApps ?? 0, "application")} running`);
   }
 
   #toggle({ queue }) {
