@@ -24,6 +24,7 @@ from kornel.core.archive.reader import (
     match_queue,
     token_of,
 )
+from kornel.core.archive.usage_points import read_usage
 from kornel.core.config.problems import Problem, Severity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
@@ -70,6 +71,7 @@ class HistoryService:
             "SumPreemptions": unary(pb.SumPreemptionsRequest, self._sum_preemptions, self._logger),
             "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
             "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
+            "ListUsage": unary(pb.ListUsageRequest, self._usage, self._logger),
             "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
         }
 
@@ -135,6 +137,26 @@ class HistoryService:
         build = partial(_configuration_record, with_config=request.with_config)
         found, token = await self._read_page("configurations", request.page, conditions, _build_each(build))
         return pb.ListConfigurationsResponse(configurations=found, next_page_token=token)
+
+    async def _usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
+        page = Page.of(request.since_ns, request.until_ns, request.point_count, "")
+        found = await self._query(
+            lambda reader: read_usage(reader, page, request.partition, request.queue, request.point_count)
+        )
+        return pb.ListUsageResponse(
+            points=[
+                pb.UsagePoint(
+                    at_ns=point.at_ns,
+                    sample_count=point.samples,
+                    used=point.used,
+                    pending=point.pending,
+                    guaranteed=point.guaranteed,
+                    max=point.max,
+                    application_count=point.applications,
+                )
+                for point in found
+            ]
+        )
 
     async def _status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
         if self._archive is None:

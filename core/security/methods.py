@@ -135,6 +135,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.HistoryService/SumPreemptions": _READ,
         "/kornel.v1.HistoryService/ListEvents": _READ,
         "/kornel.v1.HistoryService/ListConfigurations": _READ,
+        "/kornel.v1.HistoryService/ListUsage": _READ,
         "/kornel.v1.HistoryService/GetHistoryStatus": _READ,
         "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
             _unregister, manager_pb2.UnregisterResourceManagerRequest, before=_administer_or_manage

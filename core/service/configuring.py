@@ -130,6 +130,16 @@ class Configurator:
         """Replace the configuration of the registered manager. Raises what the engine raises."""
         return await self._to_the_end(self._update(command))
 
+    async def update_text(self, text: str) -> Outcome:
+        """Replace the queue configuration of the registered manager, and leave its other settings as they are.
+
+        Raises what :meth:`update` raises, and also while nobody is registered or when the caller may not act for the
+        manager.
+        """
+        manager = self._manager()
+        caller().require_no_other_manager(manager)
+        return await self.update(replace(self._last, rm_id=manager, config=text))
+
     async def rollback(self, number: int) -> Outcome:
         """Put version *number* into force again, as a new version. Raises also for one that cannot be had."""
         return await self._to_the_end(self._rollback(number))

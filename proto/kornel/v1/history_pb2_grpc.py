@@ -64,6 +64,11 @@ class HistoryServiceStub:
                 request_serializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsResponse.FromString,
                 _registered_method=True)
+        self.ListUsage = channel.unary_unary(
+                '/kornel.v1.HistoryService/ListUsage',
+                request_serializer=kornel_dot_v1_dot_history__pb2.ListUsageRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_history__pb2.ListUsageResponse.FromString,
+                _registered_method=True)
         self.GetHistoryStatus = channel.unary_unary(
                 '/kornel.v1.HistoryService/GetHistoryStatus',
                 request_serializer=kornel_dot_v1_dot_history__pb2.GetHistoryStatusRequest.SerializeToString,
@@ -115,6 +120,13 @@ class HistoryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListUsage(self, request, context):
+        """How full a queue was, thinned to a number of points.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetHistoryStatus(self, request, context):
         """How the history is doing.
         """
@@ -149,6 +161,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.ListConfigurations,
                     request_deserializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsResponse.SerializeToString,
+            ),
+            'ListUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsage,
+                    request_deserializer=kornel_dot_v1_dot_history__pb2.ListUsageRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_history__pb2.ListUsageResponse.SerializeToString,
             ),
             'GetHistoryStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetHistoryStatus,
@@ -296,6 +313,33 @@ class HistoryService:
             '/kornel.v1.HistoryService/ListConfigurations',
             kornel_dot_v1_dot_history__pb2.ListConfigurationsRequest.SerializeToString,
             kornel_dot_v1_dot_history__pb2.ListConfigurationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.HistoryService/ListUsage',
+            kornel_dot_v1_dot_history__pb2.ListUsageRequest.SerializeToString,
+            kornel_dot_v1_dot_history__pb2.ListUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

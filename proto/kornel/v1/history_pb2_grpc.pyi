@@ -50,6 +50,8 @@ class HistoryServiceStub:
     """The event history."""
     ListConfigurations: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListConfigurationsRequest, _history_pb2.ListConfigurationsResponse]
     """Configurations that came into force or were refused."""
+    ListUsage: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListUsageRequest, _history_pb2.ListUsageResponse]
+    """How full a queue was, thinned to a number of points."""
     GetHistoryStatus: _grpc.UnaryUnaryMultiCallable[_history_pb2.GetHistoryStatusRequest, _history_pb2.GetHistoryStatusResponse]
     """How the history is doing."""
 
@@ -75,6 +77,8 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """The event history."""
     ListConfigurations: _aio.UnaryUnaryMultiCallable[_history_pb2.ListConfigurationsRequest, _history_pb2.ListConfigurationsResponse]  # type: ignore[assignment]
     """Configurations that came into force or were refused."""
+    ListUsage: _aio.UnaryUnaryMultiCallable[_history_pb2.ListUsageRequest, _history_pb2.ListUsageResponse]  # type: ignore[assignment]
+    """How full a queue was, thinned to a number of points."""
     GetHistoryStatus: _aio.UnaryUnaryMultiCallable[_history_pb2.GetHistoryStatusRequest, _history_pb2.GetHistoryStatusResponse]  # type: ignore[assignment]
     """How the history is doing."""
 
@@ -127,6 +131,14 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_history_pb2.ListConfigurationsResponse, _abc.Awaitable[_history_pb2.ListConfigurationsResponse]]:
         """Configurations that came into force or were refused."""
+
+    @_abc_1.abstractmethod
+    def ListUsage(
+        self,
+        request: _history_pb2.ListUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_pb2.ListUsageResponse, _abc.Awaitable[_history_pb2.ListUsageResponse]]:
+        """How full a queue was, thinned to a number of points."""
 
     @_abc_1.abstractmethod
     def GetHistoryStatus(
