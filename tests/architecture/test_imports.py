@@ -41,8 +41,8 @@ LAYERS = {
         "core.telling", "core.tracing", "core.web",
     },
     "core.cli": {
-        "core.archive.defaults", "core.client", "core.config", "core.load", "core.partition", "core.process",
-        "core.security", "core.service", "core.telling",
+        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.load",
+        "core.partition", "core.process", "core.security", "core.service", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

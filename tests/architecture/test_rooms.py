@@ -13,7 +13,7 @@ PARTITION = "core.partition"
 _KINDS = ("guarantee", "required_node", "quota", "monitor")
 
 MODULES = {
-    "plans": ("preemption.plan", "preemption.monitor.plan"),
+    "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": tuple(f"preemption.{kind}.laws" for kind in _KINDS),
     "planners": (
         "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",
@@ -36,7 +36,9 @@ MODULES = {
     ),
     "records": (
         "defaults", "history", "preemption.guarantee.changes", "preemption.quota.enforcement",
-        "preemption.governor.books", "preemption.pace", "preemption.guarantee.refusals", "scheduling.reserving_record",
+        "preemption.governor.books", "preemption.pace", "preemption.guarantee.refusals",
+        "preemption.guarantee.guarantee_record",
+        "preemption.monitor.notices", "gangs.gang_record", "preemption.foresight", "scheduling.reserving_record",
     ),
     "state": ("state",),
     "books": ("books",),
@@ -46,13 +48,14 @@ MODULES = {
     "gangs": ("gangs",),
     "lifecycle": ("lifecycle", "withdrawing"),
     "configuration": ("configuration",),
-    "scheduling": ("scheduling", "gangs.timeouts", *(f"preemption.{kind}.rounds" for kind in _KINDS)),
-    "intake": ("intake",),
     "kinds": (
         "preemption.governor.source", "preemption.judging", "preemption.kind", "preemption.registry",
-        "preemption.rounds",
-        *(f"preemption.{kind}.kind" for kind in _KINDS),
+        "preemption.slices",
+        *(f"preemption.{kind}.{name}" for kind in _KINDS for name in ("foresight", "kind")),
     ),
+    "scheduling": ("scheduling", "gangs.timeouts"),
+    "cycles": ("scheduling.cycle", "preemption.rounds"),
+    "intake": ("intake",),
     "audit": ("books.audit", "books.findings", "gangs.audit"),
     "engine": ("dissolving", "engine"),
 }  # fmt: skip
@@ -75,9 +78,10 @@ ROOMS: dict[str, set[str]] = {
     "gangs": _MOVED | {"preemption"},
     "lifecycle": _DECIDED,
     "configuration": _MOVED | {"preemption"},
-    "scheduling": _DECIDED | {"lifecycle"},
-    "intake": _DECIDED | {"lifecycle", "configuration", "scheduling"},
-    "kinds": _DECIDED | {"laws", "scheduling"},
+    "kinds": _DECIDED | {"laws"},
+    "scheduling": _DECIDED | {"lifecycle", "kinds"},
+    "cycles": _DECIDED | {"lifecycle", "kinds", "scheduling"},
+    "intake": _DECIDED | {"lifecycle", "configuration", "kinds", "scheduling"},
     "audit": {"state", "waiting"},
     "engine": set(MODULES),
 }

@@ -104,7 +104,7 @@ def test_serve_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> Non
             assert list(dump["rmDiagnostics"]) == ["error"]
             stranger = kornel("ask", "show", "nobody", "--grpc", address)
             assert (stranger.returncode, stranger.stdout) == (1, "")
-            assert "NOT_FOUND: no ask or allocation 'nobody'" in stranger.stderr
+            assert "no ask or allocation 'nobody'" in stranger.stderr
         summary = stopped(process, number)
     assert summary["event"] == "stopped"
     assert (summary["law_checks"], summary["law_violations"], summary["engine_faults"]) == (0, 0, 0)
