@@ -1,4 +1,4 @@
-"""The questions, and how each is answered: suppose it, let everybody concerned have a turn, take it all back.
+"""The questions, and how each is answered: suppose it, let everybody concerned have a turn, put everything back.
 
 Placements come at once, preemption when the delays are over; so all turns for a place come before the first search for
 victims. What is supposed to have left is gone, victims are still leaving. The shim is not asked.
@@ -12,7 +12,7 @@ from typing import Final
 from core.domain.effects import VictimRecord
 from core.domain.reasons import Outcome, Unschedulable
 from core.domain.resources import NOTHING
-from core.model.allocations import Allocation, standing_of
+from core.model.allocations import Allocation
 from core.model.nodes import Node
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
@@ -72,11 +72,12 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     state = sandbox.state
     if not 1 <= question.asks <= MOST_ASKS:
         raise refused(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
-    application = applicant(state, sandbox.journal, question, sandbox.now_ns)
+    application = applicant(state, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
     # They are all alike: so many are placed, hold room or look for victims at most, and the others fare as the last.
-    alike = MOST_DECISIONS + most_kept_by_age(state, len(sandbox.view.nodes)) + MOST_SEARCHES + 1
+    alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
+    sandbox.add(asks)
     forecast = _let_all_try(sandbox, asks)
     if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
         *waits, last = forecast.waits
@@ -92,8 +93,8 @@ def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
     waiting = _waiting(sandbox.state)
     gone = sandbox.lose(node)
     asks = [again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
-    sandbox.expect(asks)
-    forecast = _let_all_try(sandbox, [*waiting, *asks])
+    sandbox.add(asks)
+    forecast = _let_all_try(sandbox, [*waiting, *filter(_served, asks)])
     return forecast._replace(displaced=tuple(allocation.spec.key for allocation in gone))
 
 
@@ -106,30 +107,26 @@ def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
         raise refused("the root's max is what its nodes offer, and it guarantees nothing")
     waiting = _waiting(state)
     guaranteed = _changed(state, queue.guaranteed, question.guaranteed)
-    sandbox.set_terms(queue, guaranteed, _changed(state, queue.max, question.max))
+    sandbox.set_limits(queue, guaranteed, _changed(state, queue.max, question.max))
     enforced = _enforced(sandbox, queue)
     forecast = _let_all_try(sandbox, waiting)
     return forecast._replace(enforced=enforced)
 
 
 def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
-    state, journal = sandbox.state, sandbox.journal
+    state = sandbox.state
     request = state.requests.get(question.key)
     if request is None:
         raise refused(f"no ask or allocation {question.key!r}")
-    journal.set(request, "spec", request.spec._replace(priority=question.priority))
-    journal.set(request, "standing", standing_of(request.spec))
-    application = request.application
-    if not request.pending:
-        # Its leaf is ranked by what it was, and after this answer by what it was not.
-        index = sandbox.index
-        index.forget(request.queue)
-        forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)])
-        index.forget(request.queue)
-        return forecast
-    sandbox.show_priority(application)
-    place = position(state, request).partition
-    return _let_all_try(sandbox, [request] if _served(request) else [])._replace(position=place)
+    request = sandbox.set_priority(request, question.priority)
+    if request.pending:
+        forecast = _let_all_try(sandbox, [request] if _served(request) else [])
+        return forecast._replace(position=position(state, request).partition)
+    try:
+        return _let_all_try(sandbox, [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)])
+    finally:
+        # Its leaf is ranked by what it is not after this answer.
+        sandbox.index.forget(request.queue)
 
 
 def _changed(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
@@ -186,8 +183,7 @@ def _let_all_try(sandbox: Sandbox, asks: Iterable[Allocation]) -> Forecast:
         _preempt(sandbox, equals, reason, preempts, waits)
     if sandbox.searches >= MOST_SEARCHES:
         notes.append(f"no more than {MOST_SEARCHES} searches for victims are made")
-    callbacks = sandbox.state.callbacks
-    if callbacks.predicates or callbacks.preemption_predicates:
+    if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
     return Forecast(
         tuple(placed), tuple(preempts), tuple(waits), complete=not notes or not _cut(notes), notes=tuple(notes)
@@ -210,8 +206,7 @@ def _preempt(
             for_all = "not examined"
         why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else for_all
         if not why:
-            due_ns = sandbox.due_ns(ask)
-            result = sandbox.attempt(ask, due_ns)
+            result, due_ns = sandbox.attempt(ask, sandbox.due_ns(ask))
             if isinstance(result, PreemptionPlan):
                 preempts.append(
                     Preempts(*_identity(ask), result.node.node_id, due_ns, result.kind, records(result))

@@ -1,24 +1,54 @@
-"""Changes to live records that are taken back exactly: the same values in the same places, in the same order.
+"""Records as they were before a supposition, put back exactly: the same values, in the same objects, in the same order.
 
-Three kinds of change are allowed, each with an inverse that leaves no trace: another value in an attribute, another
-number in a vector, a new last entry in a map. Removing from a map is not among them, since coming back an entry would
-stand last; put another map into the attribute instead.
+A record is *kept* before anything may change it: the values of all its attributes, and the contents of what it is made
+of, which are lists, dicts, sets, deques and the classes in :data:`PARTS`, as deep as they go. Other records that it
+refers to are kept by themselves. So nobody lists what a function of the engine writes into a record, only which records
+it writes to; and what it makes is dropped, since nothing refers to it afterwards.
+
+Keeping costs as much as the record is large, once in a question. Reading costs nothing, and nor does the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
-from core.model.shapes import Pairs, Vector
+from core.model.callbacks import Callbacks
+from core.model.claims import Claims
+from core.model.failures import FailureLog
+from core.model.group_order import GroupOrder
+from core.model.keyed_heap import KeyedHeap
+from core.model.node_order import NodeGroup, NodeOrder
+from core.model.task_groups import TaskGroup
+from core.partition.scheduling.reserving_record import ReservingRecord
+from core.preemption.governor.books import GovernorBooks
+from core.preemption.guarantee.refusals import Refusals, RefusedQuestion
+from core.preemption.pace import Pace, Totals, Window
+from core.preemption.quota.enforcement import Enforcement
+
+PARTS: Final = frozenset(
+    {
+        Callbacks, Claims, Enforcement, FailureLog, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup, NodeOrder, Pace,
+        Refusals, RefusedQuestion, ReservingRecord, TaskGroup, Totals, Window,
+    }
+)  # fmt: skip
+"""What belongs to one record, and changes with it."""
+
+_FOLLOWED: Final = PARTS | {list, dict, set, deque}
+_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
+"""The names of the slots of each class met so far."""
+_UNSET: Final = object()
 
 
 class Journal:
-    """Use as a context: whatever was changed through it is undone at the end, also after an error."""
+    """Use as a context: whatever was kept is as it was at the end, also after an error."""
 
     def __init__(self) -> None:
+        self._kept: dict[int, object] = {}
+        """By identity, so that each object is kept once. Held here, none of them can give its identity to another."""
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> Journal:
@@ -30,19 +60,72 @@ class Journal:
         while self._undo:
             self._undo.pop()()
 
-    def set(self, record: Any, attribute: str, value: object) -> None:
-        """Another *value* in an attribute; the old object comes back as it is."""
-        self._undo.append(partial(setattr, record, attribute, getattr(record, attribute)))
-        setattr(record, attribute, value)
+    def __contains__(self, record: object) -> bool:
+        return id(record) in self._kept
 
-    def add(self, vector: Vector, pairs: Pairs, sign: int = 1) -> None:
-        """Every amount of *pairs*, or with *sign* -1 its opposite, on top of *vector*."""
-        for t, amount in pairs:
-            self._undo.append(partial(vector.__setitem__, t, vector[t]))
-            vector[t] += sign * amount
+    def keep(self, record: object, *, but: Collection[str] = ()) -> None:
+        """Notes how *record* is, unless that was noted before. *but*: attributes that nobody is going to change."""
+        kept = self._kept
+        if id(record) in kept:
+            return
+        kept[id(record)] = record
+        for part in self._note(record, but):
+            if type(part) in _FOLLOWED:
+                self.keep(part)
 
-    def insert(self, entries: dict[Any, Any], key: Any) -> None:
-        """A new last *key*, without a value, in a map used as an ordered set. A key that is there stays."""
-        if key not in entries:
-            self._undo.append(partial(entries.__delitem__, key))
-            entries[key] = None
+    def _note(self, record: Any, but: Collection[str]) -> Iterable[Any]:
+        """Notes what *record* is made of, which is returned."""
+        kind = type(record)
+        if kind is dict:
+            entries = record.copy()
+            self._undo.append(partial(_fill_dict, record, entries))
+            parts: Iterable[Any] = entries.values()
+            return parts
+        if kind is list:
+            items: list[Any] = record.copy()
+            self._undo.append(partial(record.__setitem__, slice(None), items))
+            return items
+        if kind is set:
+            members: set[Any] = record.copy()
+            self._undo.append(partial(_fill_set, record, members))
+            return members
+        if kind is deque:
+            queued: deque[Any] = record.copy()
+            self._undo.append(partial(_fill_deque, record, queued))
+            return queued
+        values = {name: getattr(record, name, _UNSET) for name in _attributes(record) if name not in but}
+        self._undo.append(partial(_set_back, record, values))
+        return values.values()
+
+
+def _attributes(record: Any) -> Collection[str]:
+    kind = type(record)
+    names = _SLOTS.get(kind)
+    if names is None:
+        names = _SLOTS[kind] = tuple(
+            name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__"
+        )
+    return names or tuple(vars(record))
+
+
+def _set_back(record: object, values: dict[str, object]) -> None:
+    for name, value in values.items():
+        if value is not _UNSET:
+            setattr(record, name, value)
+        elif hasattr(record, name):
+            delattr(record, name)
+
+
+def _fill_dict(entries: dict[object, object], before: dict[object, object]) -> None:
+    entries.clear()
+    entries.update(before)
+
+
+def _fill_set(members: set[object], before: set[object]) -> None:
+    members.clear()
+    members.update(before)
+
+
+def _fill_deque(members: deque[object], before: deque[object]) -> None:
+    members.clear()
+    members.extend(before)
