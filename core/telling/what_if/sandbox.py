@@ -65,6 +65,8 @@ class Sandbox:
         self.index = index
         self._searches_before = state.preemption_attempts
         self._gates: set[Gate] = set()
+        self._moving: set[Allocation] = set()
+        """Asks that are kept with all that changes when they move."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         self._empty_rooms()
 
@@ -94,8 +96,9 @@ class Sandbox:
             self._keep_ask(ask)
 
     def _keep_ask(self, ask: Allocation) -> None:
-        if ask in self.journal:
+        if ask in self._moving:
             return
+        self._moving.add(ask)
         journal, application = self.journal, ask.application
         self._keep_application(application)
         journal.keep(ask)
@@ -160,7 +163,7 @@ class Sandbox:
     def attempt(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
         """Has victims leave for *ask*, which found no room, from *due_ns* on; if not, returns why. And when."""
         state = self.state
-        self._keep_ask(ask)
+        self.journal.keep(ask)
         ask.dialogue = None  # The shim is not asked, whatever it said so far.
         if ask.triggered:
             return Refusal(Outcome.ALREADY_TRIGGERED), due_ns
@@ -189,6 +192,7 @@ class Sandbox:
         if finding.kept_back(state, ask) is not None:
             return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
         self._keep_node(node)
+        self._keep_ask(ask)
         if ask.reservation is None:
             reserved.insist(state, ask, due_ns)
         assert ask.reservation is not None, "room is held for it on a node that is large enough"
@@ -199,6 +203,7 @@ class Sandbox:
         return found or Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
 
     def _keep_plan(self, plan: PreemptionPlan) -> None:
+        self._keep_ask(plan.ask)
         self._keep_node(plan.node)
         for victim in plan.victims:
             self._keep_allocation(victim)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final
 
@@ -38,9 +39,8 @@ PARTS: Final = frozenset(
 """What belongs to one record, and changes with it."""
 
 _FOLLOWED: Final = PARTS | {list, dict, set, deque}
-_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
-"""The names of the slots of each class met so far."""
-_UNSET: Final = object()
+_SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]] = {}
+"""The slots of each class met so far, and what reads them all."""
 
 
 class Journal:
@@ -64,13 +64,13 @@ class Journal:
         return id(record) in self._kept
 
     def keep(self, record: object, *, but: Collection[str] = ()) -> None:
-        """Notes how *record* is, unless that was noted before. *but*: attributes that nobody is going to change."""
+        """Notes how *record* is, unless that was noted before. *but*: attributes of which the contents do not change."""
         kept = self._kept
         if id(record) in kept:
             return
         kept[id(record)] = record
         for part in self._note(record, but):
-            if type(part) in _FOLLOWED:
+            if type(part) in _FOLLOWED and id(part) not in kept:
                 self.keep(part)
 
     def _note(self, record: Any, but: Collection[str]) -> Iterable[Any]:
@@ -93,27 +93,30 @@ class Journal:
             queued: deque[Any] = record.copy()
             self._undo.append(partial(_fill_deque, record, queued))
             return queued
-        values = {name: getattr(record, name, _UNSET) for name in _attributes(record) if name not in but}
-        self._undo.append(partial(_set_back, record, values))
-        return values.values()
+        if hasattr(record, "__dict__"):
+            attributes = vars(record)
+            before = attributes.copy()
+            self._undo.append(partial(_fill_dict, attributes, before))
+            return [value for name, value in before.items() if name not in but]
+        names, read = _slots_of(kind)
+        values = read(record)
+        self._undo.append(partial(_set_back, record, names, values))
+        return [value for name, value in zip(names, values, strict=True) if name not in but] if but else values
 
 
-def _attributes(record: Any) -> Collection[str]:
-    kind = type(record)
-    names = _SLOTS.get(kind)
-    if names is None:
-        names = _SLOTS[kind] = tuple(
-            name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__"
-        )
-    return names or tuple(vars(record))
+def _slots_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]:
+    """Returns the names of the slots of *kind*, all of which its records have filled, and what reads them at once."""
+    known = _SLOTS.get(kind)
+    if known is None:
+        names = tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__")
+        read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
+        known = _SLOTS[kind] = (names, read)
+    return known
 
 
-def _set_back(record: object, values: dict[str, object]) -> None:
-    for name, value in values.items():
-        if value is not _UNSET:
-            setattr(record, name, value)
-        elif hasattr(record, name):
-            delattr(record, name)
+def _set_back(record: object, names: Iterable[str], values: Iterable[object]) -> None:
+    for name, value in zip(names, values, strict=True):
+        setattr(record, name, value)
 
 
 def _fill_dict(entries: dict[object, object], before: dict[object, object]) -> None:
