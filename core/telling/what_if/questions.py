@@ -179,6 +179,8 @@ def _let_all_try(sandbox: Sandbox, asks: Iterable[Allocation]) -> Forecast:
             sandbox.reserve_by_age(equals)
     preempts: list[Preempts] = []
     waits: list[Waits] = []
+    # Who is old enough first tries first, and in turn where that is the same.
+    left.sort(key=lambda entry: sandbox.due_ns(entry[0][0]))
     for equals, reason in left:
         _preempt(sandbox, equals, reason, preempts, waits)
     if sandbox.searches >= MOST_SEARCHES:

@@ -163,6 +163,9 @@ class Sandbox:
     def attempt(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
         """Has victims leave for *ask*, which found no room, from *due_ns* on; if not, returns why. And when."""
         state = self.state
+        known = state.refusals.answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
+        if known is not None and not ask.triggered:
+            return known, due_ns  # As the drive would find, which would put it down for each ask besides.
         self.journal.keep(ask)
         ask.dialogue = None  # The shim is not asked, whatever it said so far.
         if ask.triggered:

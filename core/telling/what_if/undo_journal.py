@@ -64,7 +64,7 @@ class Journal:
         return id(record) in self._kept
 
     def keep(self, record: object, *, but: Collection[str] = ()) -> None:
-        """Notes how *record* is, unless that was noted before. *but*: attributes of which the contents do not change."""
+        """Notes how *record* is, unless that was noted. *but*: attributes of which the contents do not change."""
         kept = self._kept
         if id(record) in kept:
             return
