@@ -13,10 +13,11 @@ from core.domain.effects import VictimRecord
 from core.domain.reasons import Outcome, Unschedulable
 from core.domain.resources import NOTHING
 from core.model.allocations import Allocation
-from core.model.nodes import Node
+from core.model.applications import Application
 from core.model.not_placed import NotPlaced
 from core.model.queues import Queue
-from core.partition.scheduling.reserving import most_kept_by_age
+from core.model.shapes import Shape
+from core.partition.scheduling.reserving import Turns, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.waiting.rooms import UNSERVED
 from core.preemption import attempts, eviction
@@ -39,7 +40,6 @@ from core.telling.what_if.supposition import (
     Supposition,
     Waits,
 )
-from core.telling.what_if.turn_order import Turns
 from core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
@@ -48,6 +48,7 @@ MOST_DECISIONS: Final = 2_000
 """Placements in one answer."""
 MOST_ENFORCED: Final = 10_000
 """Allocations below a queue of which the victims of a lowered max are worked out."""
+_CUT_SHORT: Final = f"cut short after {MOST_DECISIONS} placements"
 
 
 def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
@@ -58,7 +59,8 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     """
     index.begin()
     with Journal() as journal:
-        sandbox = Sandbox(state, journal, index, now_ns)
+        everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
+        sandbox = Sandbox(state, journal, index, now_ns, everybody=everybody)
         if isinstance(question, SupposeAsk):
             return _ask(sandbox, question)
         if isinstance(question, SupposeNodeLost):
@@ -78,7 +80,7 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
     sandbox.add(asks)
-    forecast = _let_all_try(sandbox, asks)
+    forecast = _let_try(sandbox, asks)
     if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - alike)
@@ -90,11 +92,10 @@ def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
     node = sandbox.state.nodes.get(question.node_id)
     if node is None:
         raise refused(f"no node {question.node_id!r}")
-    waiting = _waiting(sandbox.state)
     gone = sandbox.lose(node)
     asks = [again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
     sandbox.add(asks)
-    forecast = _let_all_try(sandbox, [*waiting, *filter(_served, asks)])
+    forecast = _let_everybody_try(sandbox)
     return forecast._replace(displaced=tuple(allocation.spec.key for allocation in gone))
 
 
@@ -105,11 +106,10 @@ def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
         raise refused(f"no queue {question.queue!r}")
     if queue.parent is None:
         raise refused("the root's max is what its nodes offer, and it guarantees nothing")
-    waiting = _waiting(state)
     guaranteed = _changed(state, queue.guaranteed, question.guaranteed)
     sandbox.set_limits(queue, guaranteed, _changed(state, queue.max, question.max))
     enforced = _enforced(sandbox, queue)
-    forecast = _let_all_try(sandbox, waiting)
+    forecast = _let_everybody_try(sandbox)
     return forecast._replace(enforced=enforced)
 
 
@@ -120,10 +120,11 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
         raise refused(f"no ask or allocation {question.key!r}")
     request = sandbox.set_priority(request, question.priority)
     if request.pending:
-        forecast = _let_all_try(sandbox, [request] if _served(request) else [])
+        forecast = _let_try(sandbox, [request] if _served(request) else [])
         return forecast._replace(position=position(state, request).partition)
     try:
-        return _let_all_try(sandbox, [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)])
+        waiting = [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)]
+        return _have_victims_leave(sandbox, [], _unplaced(sandbox, waiting), [])
     finally:
         # Its leaf is ranked by what it is not after this answer.
         sandbox.index.forget(request.queue)
@@ -157,23 +158,45 @@ def _served(ask: Allocation) -> bool:
     return served and ask.pending and ask.held_on is None and ask.pool is None
 
 
-def _let_all_try(sandbox: Sandbox, asks: Iterable[Allocation]) -> Forecast:
-    """Places for all that find one, in turn; then victims for those that may look for some, in the same order."""
-    turns, root = Turns(asks), sandbox.state.root
+Unplaced = list[tuple[list[Allocation], NotPlaced]]
+"""Equal asks of one application, in order, with the reason why the first of them found no place."""
+
+
+def _let_try(sandbox: Sandbox, asks: list[Allocation]) -> Forecast:
+    """Places for as many of *asks*, which are alike and in order, as find one; then victims for the others."""
     placed: list[Placed] = []
-    left: list[tuple[list[Allocation], NotPlaced]] = []
-    notes: list[str] = []
-    while (ask := turns.next(root)) is not None:
+    for at, ask in enumerate(asks):
         if len(placed) == MOST_DECISIONS:
-            notes.append(f"cut short after {MOST_DECISIONS} placements")
-            break
+            return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
         found = sandbox.find(ask)
-        if isinstance(found, Node):
-            sandbox.bind(ask, found)
-            turns.done(ask)
-            placed.append(Placed(*_identity(ask), found.node_id))
-        else:
-            left.append((turns.skip(ask), found))
+        if isinstance(found, NotPlaced):
+            return _have_victims_leave(sandbox, placed, [(asks[at:], found)], [])
+        sandbox.bind(ask, found)
+        placed.append(Placed(*_identity(ask), found.node_id))
+    return _have_victims_leave(sandbox, placed, [], [])
+
+
+def _let_everybody_try(sandbox: Sandbox) -> Forecast:
+    """Places for all that find one, in turn; then victims for those that may look for some."""
+    placed: list[Placed] = []
+    for ask, node in sandbox.place_everybody():
+        placed.append(Placed(*_identity(ask), node.node_id))
+        if len(placed) == MOST_DECISIONS:
+            return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
+    return _have_victims_leave(sandbox, placed, _unplaced(sandbox, _waiting(sandbox.state)), [])
+
+
+def _unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
+    """Those of *asks* that find no place, in turn, with their equals."""
+    turns = Turns()
+    alike: dict[tuple[Application, Shape, str], list[Allocation]] = {}
+    for ask in sorted(asks, key=turns.of):
+        alike.setdefault((ask.application, ask.shape, ask.spec.required_node), []).append(ask)
+    found = [(equals, sandbox.find(equals[0])) for equals in alike.values()]
+    return [(equals, reason) for equals, reason in found if isinstance(reason, NotPlaced)]
+
+
+def _have_victims_leave(sandbox: Sandbox, placed: list[Placed], left: Unplaced, notes: list[str]) -> Forecast:
     for equals, reason in left:
         if reason.reason is Unschedulable.NO_FITTING_NODE:
             sandbox.reserve_by_age(equals)

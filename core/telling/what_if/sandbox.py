@@ -1,19 +1,20 @@
 """The engine's own functions, run on the live records of a partition, which a journal puts back afterwards.
 
-Asks are added, placed and reserved for, victims are marked and nodes are lost by the functions that do so when it
-happens: :mod:`core.partition.asks`, :mod:`core.partition.scheduling.placement`, the drives of preemption. So a forecast
-knows no rule of its own. What is left to say here is which records such a function may change, so that they are kept
-before it is called. Those are few, because nobody is woken: whoever waits in a room, for a node, a quota or a limit, is
-tried in the order of the question, and the rooms are empty while it lasts. What remains:
+Asks come, are tried in turn, placed, set aside, reserved for and woken, victims are marked and nodes lost by the
+functions that do so when it happens: those of :mod:`core.partition.asks`, :mod:`core.partition.waiting` and
+:mod:`core.partition.scheduling`, and the drives of preemption. So a forecast knows no rule of its own. What is left to
+say here is which records such a function may change, so that they are kept before it is called:
 
-- an ask: the ask, its size, the group of its equals, what it holds room on, and its application;
-- an application: itself, its queues up to the root, its accounts, and whoever is held back at one of these, since one
-  that starts, or does not, may pass its turn on;
-- a node: itself, with all claims there, and the asks behind them, which may have to give way;
-- the partition's own lists, counters, clocks and books.
+- of an ask that moves: the ask, its size, the group of its equals, its reservation with its node, and its application;
+- of an application: itself, its queues up to the root, its accounts, and whoever is held back at one of these, since
+  one that starts, or does not, may pass its turn on;
+- of a node: itself with all claims there, and the asks behind these, which may have to give way;
+- the partition's own lists, counters, clocks and books, always;
+- whoever waits and may be woken. Where everybody is concerned these are all that wait. Where one application or ask is,
+  the others are taken to have found nothing, and while the question lasts the rooms in which they wait are empty.
 
-Effects, timers and events stay inside: the list of effects is one of the lists that are put back, and nothing is
-recorded. The shim is not asked.
+Effects, timers and events stay inside: the list of effects is one of those that are put back, and nothing is recorded.
+The shim is not asked.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from core.domain.application_states import AppState
 from core.domain.ask_places import AskPlace
-from core.domain.reasons import Outcome
+from core.domain.reasons import Outcome, Unschedulable
 from core.model.allocations import Allocation, standing_of
 from core.model.applications import Application
 from core.model.nodes import Node
@@ -32,11 +34,13 @@ from core.partition import lifecycle
 from core.partition.asks import finding, moves
 from core.partition.asks.reservations import end_reservation, reserve_node
 from core.partition.books import ledger
-from core.partition.scheduling import placement, reserved
-from core.partition.scheduling.reserving import by_missing_share, most_kept_by_age
+from core.partition.scheduling import placement, reserved, vetting
+from core.partition.scheduling.cycle import first_group, set_aside
+from core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
 from core.partition.state import PartitionState
 from core.partition.waiting.places import refused_asks
-from core.partition.waiting.rooms import Gate
+from core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
+from core.partition.waiting.waking import wake_for_queue, wake_waiting
 from core.preemption import attempts, eviction, pacing
 from core.preemption.guarantee import drive as guarantee
 from core.preemption.guarantee.prospects import NoProspects
@@ -58,7 +62,10 @@ _LEFT_ALONE: Final = frozenset({"requests", "instances"})
 class Sandbox:
     """A partition on which the journal notes everything before it changes; leaving that restores the partition."""
 
-    def __init__(self, state: PartitionState, journal: Journal, index: ReadingIndex, now_ns: int) -> None:
+    def __init__(
+        self, state: PartitionState, journal: Journal, index: ReadingIndex, now_ns: int, *, everybody: bool
+    ) -> None:
+        """*everybody*: those who wait are tried as well, as soon as something wakes them."""
         self.state = state
         self.journal = journal
         self.now_ns = now_ns
@@ -68,14 +75,19 @@ class Sandbox:
         self._moving: set[Allocation] = set()
         """Asks that are kept with all that changes when they move."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
-        self._empty_rooms()
+        self._everybody = everybody
+        self._begin()
+        if everybody:
+            self._keep_waiting()
+        else:
+            self._empty_rooms()
 
     @property
     def searches(self) -> int:
         """Returns how many searches for victims were made so far."""
         return self.state.preemption_attempts - self._searches_before
 
-    def _empty_rooms(self) -> None:
+    def _begin(self) -> None:
         state, journal = self.state, self.journal
         journal.keep(state, but=_LEFT_ALONE)
         # Rankings of questions are kept for the next one, and prospects would take longer to make than to do without.
@@ -86,14 +98,30 @@ class Sandbox:
         # What enforces a lowered max comes before preemption for guarantees, and is over when that has its turn.
         state.enforcement.run = None
         state.enforcement.due.clear()
+        for ask in refused_asks(state):
+            self._keep_ask(ask)
+
+    def _keep_waiting(self) -> None:
+        for application in self.state.applications.values():
+            if application.asks:
+                self._keep_groups(application)
+        for reservation in self.state.reservations.values():
+            self._keep_ask(reservation.ask)
+
+    def _empty_rooms(self) -> None:
+        state = self.state
         for shape in state.no_room:
-            journal.keep(shape)
+            self.journal.keep(shape)
             shape.no_room = False
         state.no_room.clear()
         state.waiting_for_node.clear()
         state.gangs_without_room.clear()
-        for ask in refused_asks(state):
-            self._keep_ask(ask)
+
+    def _keep_groups(self, application: Application) -> None:
+        self._keep_application(application)
+        for group in application.groups.values():
+            self.journal.keep(group)
+            self.journal.keep(group.shape)
 
     def _keep_ask(self, ask: Allocation) -> None:
         if ask in self._moving:
@@ -126,10 +154,9 @@ class Sandbox:
         self.journal.keep(gate, but=("accounts", "applications", "children"))
         for waiting in gate.held_back.values():
             for application in waiting:
-                self._keep_application(application)
-                for group in application.groups.values():
-                    self.journal.keep(group)
-        gate.parked.clear()
+                self._keep_groups(application)
+        if not self._everybody:
+            gate.parked.clear()
 
     def _keep_node(self, node: Node) -> None:
         if node in self.journal:
@@ -146,6 +173,52 @@ class Sandbox:
         if own is None or not fits_on(own, ask) or own.node_id in (ask.refused or {}):
             return finding.find_node(self.state, ask)
         return finding.kept_back(self.state, ask) or own
+
+    def place_everybody(self) -> Iterator[tuple[Allocation, Node]]:
+        """Lets all who may find a place now try, in the order of the cycle, and yields who was placed where."""
+        state = self.state
+        while True:
+            if state.reserved_ready:
+                yield from self._place_holders()
+                continue
+            group = first_group(state.root)
+            if group is None:
+                return
+            application = group.application
+            if application.state is AppState.ACCEPTED and not may_start_next(application):
+                hold_back(application, application.queue)
+                continue
+            ask = group.head()
+            found = self.find(ask)
+            if isinstance(found, Node):
+                self.bind(ask, found)
+                yield ask, found
+            elif found.reason is Unschedulable.REFUSED_BY_PREDICATE:
+                self._keep_ask(ask)
+                vetting.refused_everywhere(state, ask, self.now_ns)
+            elif found.reason is not Unschedulable.REQUIRED_NODE or not self._insist(ask, self.now_ns):
+                set_aside(state, group, found, self.now_ns)
+
+    def _place_holders(self) -> Iterator[tuple[Allocation, Node]]:
+        state, turns = self.state, Turns()
+        ready = sorted(state.reserved_ready, key=lambda reservation: turns.of(reservation.ask))
+        state.reserved_ready.clear()
+        for reservation in ready:
+            ask = reservation.ask
+            if ask.reservation is not reservation or ask.held_on is not None:
+                continue
+            found = self.find(ask)
+            if isinstance(found, Node):
+                self.bind(ask, found)
+                yield ask, found
+
+    def _insist(self, ask: Allocation, now_ns: int) -> bool:
+        """Has *ask* hold room on the node that it must run on. False: that is unknown or too small."""
+        node = self.state.nodes.get(ask.spec.required_node)
+        if node is not None:
+            self._keep_node(node)
+        self._keep_ask(ask)
+        return reserved.insist(self.state, ask, now_ns)
 
     def bind(self, ask: Allocation, node: Node) -> None:
         """Places *ask* on *node*."""
@@ -194,10 +267,10 @@ class Sandbox:
             return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
         if finding.kept_back(state, ask) is not None:
             return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
+        if ask.reservation is None:
+            self._insist(ask, due_ns)
         self._keep_node(node)
         self._keep_ask(ask)
-        if ask.reservation is None:
-            reserved.insist(state, ask, due_ns)
         assert ask.reservation is not None, "room is held for it on a node that is large enough"
         found = required_node.find_plan(state, ask.reservation, due_ns)
         if isinstance(found, PreemptionPlan):
@@ -262,7 +335,11 @@ class Sandbox:
         del state.nodes[node.node_id]
         for allocation in gone:
             moves.free_allocation(state, allocation)
+        for shape in state.holders.get(node, ()):
+            self.journal.keep(shape)
+        note_lost_capacity(state, node)
         ledger.capacity_changed(state, node.capacity, [])
+        wake_waiting(state)
         ledger.refresh_fair_terms(state)
         return gone
 
@@ -273,6 +350,7 @@ class Sandbox:
         self._keep_queues(queue)
         queue.set_limits(guaranteed, maximum)
         ledger.refresh_fair_terms_below(queue)
+        wake_for_queue(self.state, queue)
         self.state.rules_changed()
 
     def _keep_queues(self, top: Queue) -> None:
