@@ -20,6 +20,9 @@ TREES  ?= 20000
 MINUTES ?= 60
 SEED   ?= 0
 
+# Python is started hundreds of times by a run of the tests: what it has compiled is kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 

@@ -1,5 +1,5 @@
 """``python -m core``: the ``kornel`` command."""
 
-from core.cli.app import main
+from core.cli.entry import main
 
 main()

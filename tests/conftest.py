@@ -9,6 +9,7 @@ Shrinking a failure of a long history takes minutes, which a test does not have.
 from __future__ import annotations
 
 import os
+import sys
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -27,6 +28,10 @@ __all__ = [
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
 ]
+
+# Python is started hundreds of times by a run: what it has compiled is kept, whatever the environment says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Cores that tests start as processes serve HTTP only where they are told to: many run at once.
 os.environ["KORNEL_REST_ADDRESS"] = "off"

@@ -4,58 +4,58 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from core.cli.bench import bench
-from core.cli.completion import completion
-from core.cli.config import config_app
-from core.cli.consent import ask_before_unregistering
-from core.cli.events import events
-from core.cli.explain import explain, what_if_app
-from core.cli.health import health
-from core.cli.history import history_app
-from core.cli.lists import apps, drain_app, nodes, queues, undrain_app
-from core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
-from core.cli.quota import queue_app, user_app
-from core.cli.security import security_app
-from core.cli.serve import serve
-from core.cli.terminal import VisibleGroup, echo_json, echo_line, echo_text, print_error
-from core.cli.text.status import render_explanation, render_status
-from core.cli.top import top
-from core.client import calls as client
-from core.client.channels import CONNECTION, Connection, ConnectionNotPossible
+from core.cli.loading import CommandSource, GroupOnDemand
+from core.cli.options import EXIT_BAD_INPUT
+from core.cli.terminal import echo_line, print_error
+from core.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from core.process.version import core_version
+
+COMMANDS: Final = {
+    "serve": CommandSource("serve", "serve"),
+    "explain": CommandSource("explain", "explain"),
+    "events": CommandSource("events", "events"),
+    "queues": CommandSource("lists", "queues"),
+    "apps": CommandSource("lists", "apps"),
+    "nodes": CommandSource("lists", "nodes"),
+    "top": CommandSource("top", "top"),
+    "bench": CommandSource("bench", "bench"),
+    "health": CommandSource("health", "health"),
+    "completion": CommandSource("completion", "completion"),
+    "status": CommandSource("status", "status"),
+    "dump": CommandSource("status", "dump"),
+    "unregister": CommandSource("unregister", "unregister"),
+    "config": CommandSource("config", "config_app"),
+    "history": CommandSource("history", "history_app"),
+    "queue": CommandSource("quota", "queue_app"),
+    "user": CommandSource("quota", "user_app"),
+    "what-if": CommandSource("explain", "what_if_app"),
+    "security": CommandSource("security", "security_app"),
+    "drain": CommandSource("lists", "drain_app"),
+    "undrain": CommandSource("lists", "undrain_app"),
+    "ask": CommandSource("status", "ask_app"),
+}
+"""The commands besides ``version``, in the order of the help, each with the module that is imported when it is used."""
+
+
+class KornelGroup(GroupOnDemand):
+    """The commands of ``kornel``."""
+
+    package = __package__
+    sources = COMMANDS
+
 
 app = typer.Typer(
     name="kornel",
-    cls=VisibleGroup,
+    cls=KornelGroup,
     help="Kornel, a cluster-scheduler core served over gRPC.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(config_app, name="config")
-app.add_typer(history_app, name="history")
-app.add_typer(queue_app, name="queue")
-app.add_typer(user_app, name="user")
-app.add_typer(what_if_app, name="what-if")
-app.add_typer(security_app, name="security")
-app.add_typer(drain_app, name="drain")
-app.add_typer(undrain_app, name="undrain")
-app.command()(serve)
-app.command()(explain)
-app.command()(events)
-app.command()(queues)
-app.command()(apps)
-app.command()(nodes)
-app.command()(top)
-app.command()(bench)
-app.command()(health)
-app.command()(completion)
-ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
-app.add_typer(ask_app, name="ask")
 
 
 @app.callback()
@@ -91,89 +91,13 @@ def connect(
 
 
 @app.command()
-def status(
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Annotated[str, typer.Option(help="Only this partition; empty means all.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.GetStatusResponse as JSON.")] = False,
-    audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
-    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
-) -> None:
-    """Show the partitions and queues of a core. Exits 1 when no core answers."""
-    try:
-        found = client.fetch_status(grpc, partition, timeout, audit=audit)
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
-    if as_json:
-        echo_json(found)
-    else:
-        echo_text(render_status(found))
-
-
-@app.command()
-def dump(
-    grpc: Address = DEFAULT_ADDRESS,
-    as_json: Annotated[bool, typer.Option("--json", help="Has no effect: a dump is JSON in any case.")] = True,
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
-    ] = client.DUMP_TIMEOUT_S,
-) -> None:
-    """Print the full state of a core and its shim as one JSON object. Exits 1 when no core answers."""
-    try:
-        echo_json(client.fetch_dump(grpc, timeout))
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
-
-
-@ask_app.command("show")
-def ask_show(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the ask or allocation.")],
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Annotated[str, typer.Option(help="Partition of the object; empty means default.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.ExplainAskResponse as JSON.")] = False,
-    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
-) -> None:
-    """Show the state of an ask and what it waits for. Exits 1 for one that the core does not know."""
-    try:
-        found = client.explain_ask(grpc, key, partition, timeout)
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
-    if as_json:
-        echo_json(found)
-    else:
-        echo_text(render_explanation(key, found))
-
-
-@app.command()
-def unregister(
-    rm_id: Annotated[str, typer.Argument(metavar="RM_ID", help="Resource manager to remove.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for consent.")] = False,
-    grpc: Address = DEFAULT_ADDRESS,
-    timeout: Timeout = client.DEFAULT_TIMEOUT_S,
-) -> None:
-    """Remove a resource manager and everything it reported from a core. Asks for consent unless --yes is given.
-
-    Exits 1 when the core refuses or the answer is no, 2 where nobody can be asked.
-    """
-    if not yes:
-        ask_before_unregistering(rm_id)
-    try:
-        client.unregister(grpc, rm_id, timeout)
-    except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
-
-
-@app.command()
 def version() -> None:
     """Print the version."""
     echo_line(f"kornel {core_version()}")
 
 
-def main() -> None:
-    """Run the ``kornel`` command."""
+def run_app() -> None:
+    """Run the command that the arguments of this process name."""
     try:
         app()
     except ConnectionNotPossible as error:

@@ -13,12 +13,13 @@ import grpc
 import grpc.aio
 import typer
 
-from core.cli.consent import ask_before_unregistering
 from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
 from core.cli.terminal import echo_json, echo_text, print_error
 from core.cli.text.lines import join_lines
+from core.cli.unregister import ask_before_unregistering
 from core.client import calls as client
-from core.client.channels import CONNECTION, Connection
+from core.client.channels import make_aio_channel, make_metadata
+from core.client.connection import CONNECTION, DUMP_TIMEOUT_S, Connection
 from core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
 from core.load.workload import Workload
 from core.process.event_loop import loop_factory
@@ -72,7 +73,7 @@ def bench(
         finally:
             # What kept the measuring from its end is the news, not that there is nothing to clean up.
             with contextlib.suppress(client.CoreUnreachable):
-                client.unregister(grpc_address, rm_id, max(timeout, client.DUMP_TIMEOUT_S))
+                client.unregister(grpc_address, rm_id, max(timeout, DUMP_TIMEOUT_S))
     except (client.CoreUnreachable, LoadError) as error:
         raise report_failure(error) from error
     except TimeoutError as error:
@@ -119,8 +120,8 @@ async def _measure_core(
 ) -> tuple[float, Placed, Placed | None]:
     """Returns the nodes per second, the burst, and the asks that came one by one; ``None`` for none."""
     connection = CONNECTION.get(Connection())
-    async with connection.aio_channel(address, CHANNEL_OPTIONS) as channel:
-        sender = Sender(channel, rm_id, connection.metadata())
+    async with make_aio_channel(connection, address, CHANNEL_OPTIONS) as channel:
+        sender = Sender(channel, rm_id, make_metadata(connection))
         await sender.register(workload.config)
         nodes_per_s = await sender.report_nodes(workload.node_infos())
         await sender.add_applications(workload.application_requests())

@@ -7,13 +7,14 @@ from typing import Annotated, Final
 import typer
 
 from core.cli.terminal import print_error
-from core.client import calls as client
+from core.client import connection
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
 DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"
 DEFAULT_REST_CONNECTIONS: Final = 512
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
+DEFAULT_TIMEOUT_S: Final = connection.DEFAULT_TIMEOUT_S
 
 Address = Annotated[
     str,
@@ -28,8 +29,6 @@ Address = Annotated[
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the core's answer as JSON.")]
 Partition = Annotated[str, typer.Option(help="Partition of the object; empty means default.")]
-
-DEFAULT_TIMEOUT_S: Final = client.DEFAULT_TIMEOUT_S
 
 
 def report_failure(error: Exception) -> typer.Exit:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from google.protobuf.json_format import MessageToJson
-from google.protobuf.message import Message
 from typer.core import TyperGroup
 
 from core.service.visible import write_json, write_lines, write_visibly
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
@@ -75,7 +76,10 @@ def ask_consent(question: str) -> bool:
 
 def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
     """Write *document*, a message with all its fields or a text that is JSON already, to standard output."""
-    if isinstance(document, Message):
+    if not isinstance(document, str):
+        # Whoever has a message has imported protobuf; other commands would pay for it.
+        from google.protobuf.json_format import MessageToJson  # noqa: PLC0415
+
         document = MessageToJson(
             document, indent=indent, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -25,10 +25,8 @@ from kornel.v1.status_pb2 import (
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 from core.client.channels import open_channel
+from core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
 from core.service.limits import MESSAGE_LIMIT
-
-DEFAULT_TIMEOUT_S: Final = 5.0
-DUMP_TIMEOUT_S: Final = 60.0
 
 
 class CoreUnreachable(Exception):

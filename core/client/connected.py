@@ -8,8 +8,9 @@ from typing import Any, Final, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from core.client.calls import DEFAULT_TIMEOUT_S, failing_in_words
+from core.client.calls import failing_in_words
 from core.client.channels import open_channel
+from core.client.connection import DEFAULT_TIMEOUT_S
 from core.service.limits import MESSAGE_LIMIT
 
 ResponseT = TypeVar("ResponseT", bound=Message)

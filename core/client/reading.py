@@ -10,8 +10,8 @@ from kornel.v1 import read_pb2 as pb
 from kornel.v1.admin_pb2_grpc import AdminServiceStub
 from kornel.v1.read_pb2_grpc import ReadServiceStub
 
-from core.client.calls import DEFAULT_TIMEOUT_S
 from core.client.connected import Connected
+from core.client.connection import DEFAULT_TIMEOUT_S
 
 _PAGE: Final = 2_000
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 from kornel.v1.status_pb2 import (
     AskFailure,
     ExplainAskResponse,
@@ -21,7 +22,7 @@ from kornel.v1.status_pb2 import (
 )
 from typer.testing import CliRunner
 
-from core.cli.app import app
+from core.cli.app import COMMANDS, app
 from core.cli.text.quota import render_user
 from core.cli.text.status import render_explanation, render_status
 
@@ -185,19 +186,43 @@ def test_an_ask_as_text() -> None:
     assert render_explanation("k", pending).splitlines() == ["k: Pending", "application app, queue root.a"]
 
 
+CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
+"""What a command imports that talks to a core."""
+
+
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ["serve", "--help"]]
+    ("arguments", "unwanted", "most"),
+    [
+        (["version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
+        (["--version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
+        (["--help"], SERVER_ONLY, 640),
+        (["serve", "--help"], ("grpc", "core.client.calls", *SERVER_ONLY), 500),
+        (["security", "token", "ann"], ("grpc", "core.process.server", "core.rest", "sqlalchemy"), 500),
+        (["config", "check", "none.yaml"], ("core.process.server", "core.rest", "sqlalchemy", "starlette"), 720),
+        (["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("core.cli.serve", "rich", *SERVER_ONLY), 480),
+        (["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("core.cli.serve", "rich", *SERVER_ONLY), 480),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
 )
-def test_commands_other_than_serve_start_without_loading_the_server(arguments: list[str]) -> None:
-    """They are typed by people, who notice each tenth of a second."""
+def test_a_command_imports_only_what_it_needs(arguments: list[str], unwanted: tuple[str, ...], most: int) -> None:
+    """Commands are typed by people, who notice each tenth of a second. Python itself and ours are counted together."""
     code = f"""
 import sys
-from core.cli.app import main
+from core.cli.entry import main
 try:
     main()
 except SystemExit:
     pass
-print([name for name in {SERVER_ONLY} if name in sys.modules], file=sys.stderr)
+print([name for name in {unwanted} if name in sys.modules], len(sys.modules), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[-1] == "[]"
+    found, _, count = done.stderr.splitlines()[-1].rpartition(" ")
+    assert found == "[]"
+    assert int(count) <= most
+
+
+def test_every_command_of_the_table_is_there_and_under_its_own_name() -> None:
+    """A module or a name that does not exist would show only when somebody uses the command."""
+    group = typer.main.get_group(app)
+    built = {name: command.name for name, command in group.commands.items()}
+    assert built == {name: name for name in [*COMMANDS, "version"]}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.client.channels import Connection, ConnectionNotPossible
+from core.client.channels import make_channel
+from core.client.connection import Connection, ConnectionNotPossible
 
 CORE = Path(__file__).parents[3] / "core"
 
@@ -26,7 +27,7 @@ def test_tokens_stay_on_this_machine_without_tls(tmp_path: Path) -> None:
     token.write_text("secret\n")
     connection = Connection(token_file=token)
     for address in ("127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/tmp/x"):
-        connection.channel(address).close()
+        make_channel(connection, address).close()
     for address in ("core.example.org:1", "10.0.0.1:1", "127.0.0.1.example.org:1"):
         with pytest.raises(ConnectionNotPossible, match="plain text"):
-            connection.channel(address)
+            make_channel(connection, address)

@@ -1,0 +1,72 @@
+"""Builds a group of commands that imports the module of a command when the command is used.
+
+Commands are typed by people, who notice each tenth of a second, and by tests and scripts, hundreds of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any, ClassVar, Final, NamedTuple
+
+import typer.main
+
+from core.cli.terminal import VisibleGroup
+
+
+class CommandSource(NamedTuple):
+    """A command is *attribute* of *module*: a function, or a :class:`typer.Typer` with several commands."""
+
+    module: str
+    attribute: str
+
+
+class GroupOnDemand(VisibleGroup):
+    """A group whose commands are listed in ``sources``, by name; their modules are in ``package``."""
+
+    package: ClassVar[str]
+    sources: ClassVar[Mapping[str, CommandSource]]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandsOnDemand(self.package, self.sources, self.commands)
+
+
+class CommandsOnDemand(MutableMapping[str, Any]):
+    """The commands of a group by name, first those of *sources* and then *made* ones.
+
+    Whoever asks for one gets it built; names alone import nothing.
+    """
+
+    def __init__(self, package: str, sources: Mapping[str, CommandSource], made: Mapping[str, Any]) -> None:
+        self._package: Final = package
+        self._sources: Final = sources
+        self._made: Final = dict(made)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._build_command(name)
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError(f"{name}: a command is taken out of the table of its group")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._sources, *self._made)))
+
+    def __len__(self) -> int:
+        return len(self._sources.keys() | self._made.keys())
+
+    def _build_command(self, name: str) -> Any:
+        """Returns the command as it would be if it had been added to the group beforehand."""
+        source = self._sources[name]
+        found = getattr(import_module(f"{self._package}.{source.module}"), source.attribute)
+        holder = typer.Typer()
+        if isinstance(found, typer.Typer):
+            holder.add_typer(found, name=name)
+        else:
+            holder.command(name)(found)
+        return typer.main.get_group(holder).commands[name]

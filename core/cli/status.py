@@ -1,0 +1,69 @@
+"""``kornel status``, ``dump`` and ``ask show``: the state of a core, in whole and in part."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout
+from core.cli.terminal import echo_json, echo_text, print_error
+from core.cli.text.status import render_explanation, render_status
+from core.client import calls as client
+from core.client.connection import DUMP_TIMEOUT_S
+
+ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
+
+
+def status(
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Annotated[str, typer.Option(help="Only this partition; empty means all.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.GetStatusResponse as JSON.")] = False,
+    audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the partitions and queues of a core. Exits 1 when no core answers."""
+    try:
+        found = client.fetch_status(grpc, partition, timeout, audit=audit)
+    except client.CoreUnreachable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_FAILED) from error
+    if as_json:
+        echo_json(found)
+    else:
+        echo_text(render_status(found))
+
+
+def dump(
+    grpc: Address = DEFAULT_ADDRESS,
+    as_json: Annotated[bool, typer.Option("--json", help="Has no effect: a dump is JSON in any case.")] = True,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
+    ] = DUMP_TIMEOUT_S,
+) -> None:
+    """Print the full state of a core and its shim as one JSON object. Exits 1 when no core answers."""
+    try:
+        echo_json(client.fetch_dump(grpc, timeout))
+    except client.CoreUnreachable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+@ask_app.command("show")
+def ask_show(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the ask or allocation.")],
+    grpc: Address = DEFAULT_ADDRESS,
+    partition: Annotated[str, typer.Option(help="Partition of the object; empty means default.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.ExplainAskResponse as JSON.")] = False,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the state of an ask and what it waits for. Exits 1 for one that the core does not know."""
+    try:
+        found = client.explain_ask(grpc, key, partition, timeout)
+    except client.CoreUnreachable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_FAILED) from error
+    if as_json:
+        echo_json(found)
+    else:
+        echo_text(render_explanation(key, found))

@@ -1,0 +1,63 @@
+"""Prints what the files of a run cost in processor time: ``pytest -p tests.costs``, or ``make test OPTIONS="-p tests.costs"``.
+
+Processor time is that of the worker and of every process it has started and waited for, so it says the same on a busy
+machine. What several tests share is booked on the one that made it or removed it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+MOST: Final = 40
+OUTPUT: Final = "KORNEL_TEST_COSTS"
+"""Names a file for the costs of every single test, as JSON."""
+
+_tests: Counter[str] = Counter()
+_marks: list[float] = [0.0]
+
+
+def measure_processor_time() -> float:
+    """Returns the seconds of processor time of this process and of the children that it has waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def pytest_runtest_logstart() -> None:
+    _marks[0] = measure_processor_time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds to the report of each phase what the phase has cost."""
+    report = yield
+    now = measure_processor_time()
+    report.processor_s = now - _marks[0]
+    _marks[0] = now
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _tests[report.nodeid] += getattr(report, "processor_s", 0.0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the costliest files and tests, and the time of them all."""
+    files: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for name, cost in _tests.items():
+        files[name.partition("::")[0]] += cost
+        counts[name.partition("::")[0]] += 1
+    write = terminalreporter.write_line
+    write(f"processor time of {len(_tests)} tests: {_tests.total():.0f} s; the costliest files:")
+    for name, cost in files.most_common(MOST):
+        write(f"{cost:8.1f} s  {counts[name]:5} tests  {name}")
+    if OUTPUT in os.environ:
+        Path(os.environ[OUTPUT]).write_text(json.dumps(_tests), encoding="utf-8")
