@@ -42,7 +42,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	touch $@
 
 demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEEP=1 leaves core and web page up)
-	$(BIN)/python -m shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
+	$(BIN)/python -m kornel.shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
 
 docs: $(STAMP) ## build the documentation as a site, in build/site
 	$(BIN)/python -m mkdocs build --strict

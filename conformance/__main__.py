@@ -1,6 +1,6 @@
-"""``python -m conformance``."""
+"""``python -m kornel.conformance``."""
 
-from conformance.cli import main
+from kornel.conformance.cli import main
 
 if __name__ == "__main__":
     main()

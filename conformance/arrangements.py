@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from si.v1 import si_pb2 as si
-
-from conformance import configs, messages
-from conformance.bench import Bench
-from conformance.entries import app_accepted, new, released, updated
+from kornel.conformance import configs, messages
+from kornel.conformance.bench import Bench
+from kornel.conformance.entries import app_accepted, new, released, updated
+from kornel.si.v1 import si_pb2 as si
 
 VICTIM_VCORE = 5000
 GROUP = "workers"

@@ -1,6 +1,7 @@
 """A connection to the core under test with what an RM does, for cases to use.
 
-How answers are compared is in :mod:`conformance.connection`, how a core is inspected in :mod:`conformance.looking`.
+How answers are compared is in :mod:`kornel.conformance.connection`, how a core is inspected in
+:mod:`kornel.conformance.looking`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc
-from si.v1 import si_pb2 as si
 
-from conformance import configs, entries, messages
-from conformance.callback_peer import Answers, CallbackPeer
-from conformance.clock import Clock
-from conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RM
-from conformance.entries import Entry
-from conformance.looking import Looking, skip_where_unserved
-from shim_client.credentials import NO_CREDENTIALS, Credentials
+from kornel.conformance import configs, entries, messages
+from kornel.conformance.callback_peer import Answers, CallbackPeer
+from kornel.conformance.clock import Clock
+from kornel.conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RM
+from kornel.conformance.entries import Entry
+from kornel.conformance.looking import Looking, skip_where_unserved
+from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc
 
 OTHER_RM: Final = "conformance-2"
 

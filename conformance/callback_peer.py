@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 
 import grpc
 import grpc.aio
-from kornel.v1 import callback_pb2
-from si.v1 import si_pb2 as si
 
-from conformance.outcome import Mismatch, Skipped, check
+from kornel.conformance.outcome import Mismatch, Skipped, check
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2
 
 EVENT_PUSH_S: Final = 2.5
 """A little more than the interval between two lots of events."""

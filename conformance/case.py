@@ -1,7 +1,7 @@
 """Cases of the contract, and the list of all of them.
 
-A case is a coroutine function that takes a :class:`~conformance.bench.Bench`, named after what it shows and numbered as
-in the contract. It passes by returning, and fails by raising :class:`~conformance.outcome.Mismatch`.
+A case is a coroutine function that takes a :class:`~kornel.conformance.bench.Bench`, named after what it shows and
+numbered as in the contract. It passes by returning, and fails by raising :class:`~kornel.conformance.outcome.Mismatch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from conformance.bench import Bench
+from kornel.conformance.bench import Bench
 
 Script: TypeAlias = Callable[[Bench], Awaitable[None]]
 
@@ -22,7 +22,7 @@ class Case:
     """A numbered rule of the contract and the script that tries it.
 
     rule     where it is written
-    group    module of :mod:`conformance.cases` it is in
+    group    module of :mod:`kornel.conformance.cases` it is in
     waits_s  time that must pass for the core; without a test clock, a case that needs too long is a gap
     """
 
@@ -56,7 +56,7 @@ def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callabl
 
 def all_cases() -> tuple[Case, ...]:
     """Returns every case, by number."""
-    from conformance import cases  # noqa: PLC0415  # the modules of cases import this one
+    from kornel.conformance import cases  # noqa: PLC0415  # the modules of cases import this one
 
     for module in pkgutil.iter_modules(cases.__path__):
         importlib.import_module(f"{cases.__name__}.{module.name}")

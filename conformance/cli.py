@@ -12,25 +12,25 @@ import grpc
 import grpc.aio
 import typer
 from rich.console import Console
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from conformance import configs, report, rules
-from conformance.case import Case, all_cases, select
-from conformance.clock import DEFAULT_PATIENCE_S, clock_of
-from conformance.connection import RM
-from conformance.gaps import OWN, judged, load_gaps
-from conformance.outcome import Result
-from conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
-from conformance.shim.checks import select_checks
-from conformance.shim.listener import Listener
-from conformance.shim.process import CommandFailed
-from conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
-from conformance.shim.runner import judge_shim
-from conformance.shim.stage import Patience
-from shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, unusable
-from shim_client.credentials import Credentials, CredentialsUnusable
-from shim_client.visible import write_visibly
+from kornel.conformance import configs, report, rules
+from kornel.conformance.case import Case, all_cases, select
+from kornel.conformance.clock import DEFAULT_PATIENCE_S, clock_of
+from kornel.conformance.connection import RM
+from kornel.conformance.gaps import OWN, judged, load_gaps
+from kornel.conformance.outcome import Result
+from kornel.conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
+from kornel.conformance.shim.checks import select_checks
+from kornel.conformance.shim.listener import Listener
+from kornel.conformance.shim.process import CommandFailed
+from kornel.conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
+from kornel.conformance.shim.runner import judge_shim
+from kornel.conformance.shim.stage import Patience
+from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, unusable
+from kornel.shim_client.credentials import Credentials, CredentialsUnusable
+from kornel.shim_client.visible import write_visibly
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 
 EXIT_FAILED: Final = 1
 EXIT_UNREACHABLE: Final = 3

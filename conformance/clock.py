@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 import grpc
 import grpc.aio
-from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 
-from shim_client.credentials import NO_CREDENTIALS, Credentials
+from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
+from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 
 DEFAULT_PATIENCE_S: Final = 5.0
 ADVANCE_TIMEOUT_S: Final = 120.0

@@ -14,14 +14,14 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from conformance import configs, entries, messages
-from conformance.clock import Clock
-from conformance.entries import Entry, Kind, Want
-from conformance.outcome import Mismatch, check
-from conformance.stream import AnyStream, Stream
+from kornel.conformance import configs, entries, messages
+from kornel.conformance.clock import Clock
+from kornel.conformance.entries import Entry, Kind, Want
+from kornel.conformance.outcome import Mismatch, check
+from kornel.conformance.stream import AnyStream, Stream
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 
 RM: Final = "conformance-1"
 """The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and takes no harm."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from google.protobuf.message import Message
-from si.v1 import si_pb2 as si
+
+from kornel.si.v1 import si_pb2 as si
 
 
 class Kind(StrEnum):

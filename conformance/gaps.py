@@ -13,9 +13,9 @@ from typing import Final
 
 import yaml
 
-from conformance.case import numbers
-from conformance.known_gaps import GAPS
-from conformance.outcome import Result, Verdict
+from kornel.conformance.case import numbers
+from kornel.conformance.known_gaps import GAPS
+from kornel.conformance.outcome import Result, Verdict
 
 OWN: Final = "kornel"
 """The name by which the gaps of the core in this repository are asked for."""

@@ -13,13 +13,13 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from kornel.v1 import status_pb2, status_pb2_grpc
 
-from conformance import configs, messages
-from conformance.clock import Clock
-from conformance.connection import CALL_TIMEOUT_S, PROBE_APP, RM, Connection, expect_nothing, why
-from conformance.entries import Kind
-from conformance.outcome import Mismatch, Skipped, check
+from kornel.conformance import configs, messages
+from kornel.conformance.clock import Clock
+from kornel.conformance.connection import CALL_TIMEOUT_S, PROBE_APP, RM, Connection, expect_nothing, why
+from kornel.conformance.entries import Kind
+from kornel.conformance.outcome import Mismatch, Skipped, check
+from kornel.v1 import status_pb2, status_pb2_grpc
 
 
 class Looking(Connection):
@@ -36,7 +36,7 @@ class Looking(Connection):
         """Expect each node to have exactly this much vcore free, by filling it up, and no node any more than that.
 
         A value of 0 or less: nothing fits. Gives everything back. Needs nodes of unlimited other types, nobody waiting
-        for room, and a configuration with :data:`conformance.configs.PROBE_QUEUE`.
+        for room, and a configuration with :data:`kornel.conformance.configs.PROBE_QUEUE`.
         """
         self._probes += 1
         app = f"{PROBE_APP}-{self._probes}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2 as si
 
 VCORE: Final = "vcore"
 NODE_VCORE: Final = 10_000

@@ -14,8 +14,8 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
-from conformance.outcome import Checked, Result, Verdict
-from shim_client.visible import write_visibly
+from kornel.conformance.outcome import Checked, Result, Verdict
+from kornel.shim_client.visible import write_visibly
 
 _STYLES: Final = {
     Verdict.PASS: "green",

@@ -10,11 +10,11 @@ from typing import Final
 import grpc
 import grpc.aio
 
-from conformance.bench import connect
-from conformance.case import Case
-from conformance.clock import Clock
-from conformance.outcome import Mismatch, Result, Skipped, Verdict
-from shim_client.credentials import NO_CREDENTIALS, Credentials
+from kornel.conformance.bench import connect
+from kornel.conformance.case import Case
+from kornel.conformance.clock import Clock
+from kornel.conformance.outcome import Mismatch, Result, Skipped, Verdict
+from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 
 DEFAULT_DEADLINE_S: Final = 5.0
 DEFAULT_SETTLE_S: Final = 0.1

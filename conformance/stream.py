@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from conformance.entries import Entry
-from conformance.outcome import Mismatch
+from kornel.conformance.entries import Entry
+from kornel.conformance.outcome import Mismatch
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)

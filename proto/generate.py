@@ -45,6 +45,17 @@ def generate(target: Path) -> None:
     ]
     if protoc.main(arguments) != 0:
         raise RuntimeError("protoc failed, see its messages above")
+    for name, text in stubs(target).items():
+        (target / name).write_text(_import_below_kornel(text), encoding="utf-8")
+
+
+def _import_below_kornel(stub: str) -> str:
+    """Returns *stub* for ``kornel.si.v1``, where the package lies; protoc takes it to be ``si.v1``, as the .proto
+    does.
+    """
+    return stub.replace("from si.v1 import", "from kornel.si.v1 import").replace(
+        "'si.v1.si_pb2'", "'kornel.si.v1.si_pb2'"
+    )
 
 
 def stubs(root: Path) -> dict[str, str]:

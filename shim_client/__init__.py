@@ -16,8 +16,8 @@ and the decisions as typed values. It knows the wire contract only, never the co
                 case Released(key=key, termination=termination): ...
 """
 
-from shim_client.asks import Ask, Generation, resource
-from shim_client.callbacks import (
+from kornel.shim_client.asks import Ask, Generation, resource
+from kornel.shim_client.callbacks import (
     CallbackAttachment,
     CallbackHandler,
     NoticeReply,
@@ -27,9 +27,9 @@ from shim_client.callbacks import (
     PreemptionWithdrawal,
     SchedulingState,
 )
-from shim_client.client import ShimClient
-from shim_client.credentials import Credentials, CredentialsUnusable
-from shim_client.errors import (
+from kornel.shim_client.client import ShimClient
+from kornel.shim_client.credentials import Credentials, CredentialsUnusable
+from kornel.shim_client.errors import (
     CallFailed,
     ConnectionLost,
     CoreUnreachable,
@@ -39,7 +39,7 @@ from shim_client.errors import (
     ShimClientError,
     StreamRefused,
 )
-from shim_client.updates import (
+from kornel.shim_client.updates import (
     Allocated,
     ApplicationAccepted,
     ApplicationRejected,

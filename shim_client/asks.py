@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2 as si
 
 
 class Generation(StrEnum):

@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc
 import grpc.aio
-from kornel.v1 import callback_pb2 as pb
-from si.v1 import si_pb2 as si
 
-from shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused
-from shim_client.stream import DuplexStream
+from kornel.shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused
+from kornel.shim_client.stream import DuplexStream
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2 as pb
 
 OPEN_QUESTIONS: Final = 10_000
 """The most questions handled at once; beyond that the stream is not read, and the core drops what waits too long."""

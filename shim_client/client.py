@@ -16,24 +16,11 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
-from kornel.v1 import (
-    callback_pb2_grpc,
-    configuration_pb2,
-    configuration_pb2_grpc,
-    explain_pb2,
-    explain_pb2_grpc,
-    manager_pb2,
-    manager_pb2_grpc,
-    status_pb2,
-    status_pb2_grpc,
-)
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from shim_client.asks import Ask, Generation
-from shim_client.callbacks import CallbackAttachment, CallbackHandler
-from shim_client.credentials import Credentials
-from shim_client.errors import (
+from kornel.shim_client.asks import Ask, Generation
+from kornel.shim_client.callbacks import CallbackAttachment, CallbackHandler
+from kornel.shim_client.credentials import Credentials
+from kornel.shim_client.errors import (
     CallFailed,
     ConnectionLost,
     CoreUnreachable,
@@ -41,9 +28,9 @@ from shim_client.errors import (
     RegistrationRefused,
     ShimClientError,
 )
-from shim_client.outbox import Outbox, OutboxClosed
-from shim_client.stream import DuplexStream, wait_until_ready
-from shim_client.updates import (
+from kornel.shim_client.outbox import Outbox, OutboxClosed
+from kornel.shim_client.stream import DuplexStream, wait_until_ready
+from kornel.shim_client.updates import (
     ApplicationAccepted,
     ApplicationRejected,
     NodeAccepted,
@@ -55,6 +42,19 @@ from shim_client.updates import (
     allocation_updates,
     application_updates,
     node_updates,
+)
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import (
+    callback_pb2_grpc,
+    configuration_pb2,
+    configuration_pb2_grpc,
+    explain_pb2,
+    explain_pb2_grpc,
+    manager_pb2,
+    manager_pb2_grpc,
+    status_pb2,
+    status_pb2_grpc,
 )
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024

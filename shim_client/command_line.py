@@ -15,8 +15,8 @@ from typing import Annotated, Final
 
 import typer
 
-from shim_client.credentials import Credentials, CredentialsUnusable
-from shim_client.visible import write_visibly
+from kornel.shim_client.credentials import Credentials, CredentialsUnusable
+from kornel.shim_client.visible import write_visibly
 
 EXIT_USAGE: Final = 2
 

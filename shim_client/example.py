@@ -1,6 +1,6 @@
 """A whole shim on a page: one node, one application, and tasks that run for a while.
 
-python -m shim_client.example --core 127.0.0.1:50051
+python -m kornel.shim_client.example --core 127.0.0.1:50051
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import asyncio
 import signal
 from contextlib import suppress
 
-from si.v1 import si_pb2 as si
-
-from shim_client import Allocated, ApplicationAccepted, Ask, Released, ResyncRequired, ShimClient, resource
+from kornel.shim_client import Allocated, ApplicationAccepted, Ask, Released, ResyncRequired, ShimClient, resource
+from kornel.si.v1 import si_pb2 as si
 
 QUEUES = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: example}]}]}]"
 NODE = si.NodeInfo(nodeID="node-1", action=si.NodeInfo.CREATE, schedulableResource=resource({"vcore": 4000}))

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused
+from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused
 
 Entry = TypeVar("Entry", bound=Message)
 Written_co = TypeVar("Written_co", bound=Message, covariant=True)
@@ -39,7 +39,7 @@ LONGEST_PAUSE_S: Final = 5.0
 
 
 class Source(Protocol[Written_co]):
-    """The interface of what a stream writes from, such as :class:`shim_client.outbox.Outbox`."""
+    """The interface of what a stream writes from, such as :class:`kornel.shim_client.outbox.Outbox`."""
 
     @property
     def closed(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2 as si
 
 
 class StreamKind(StrEnum):

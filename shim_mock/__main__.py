@@ -1,4 +1,4 @@
-from shim_mock.cli import main
+from kornel.shim_mock.cli import main
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shim_mock.queues import QueueLimits, ancestors
+from kornel.shim_mock.queues import QueueLimits, ancestors
 
 # Seconds between two points of the picture: finer than a reader can see.
 RESOLUTION_S: Final = 0.1

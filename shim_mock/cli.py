@@ -17,18 +17,18 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
-from shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
-from shim_client.credentials import NO_CREDENTIALS
-from shim_client.visible import write_visibly
-from shim_mock.demo import CoreFailed, page_address, running_core
-from shim_mock.documents import InputError
-from shim_mock.generate import generate_trace
-from shim_mock.picture import draw_run
-from shim_mock.report import LiveLine, print_report
-from shim_mock.run import RunResult, run_scenario
-from shim_mock.scenario import Scenario, load_scenario
-from shim_mock.trace import Inflation, load_trace, trace_scenario
+from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
+from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
+from kornel.shim_client.credentials import NO_CREDENTIALS
+from kornel.shim_client.visible import write_visibly
+from kornel.shim_mock.demo import CoreFailed, page_address, running_core
+from kornel.shim_mock.documents import InputError
+from kornel.shim_mock.generate import generate_trace
+from kornel.shim_mock.picture import draw_run
+from kornel.shim_mock.report import LiveLine, print_report
+from kornel.shim_mock.run import RunResult, run_scenario
+from kornel.shim_mock.scenario import Scenario, load_scenario
+from kornel.shim_mock.trace import Inflation, load_trace, trace_scenario
 
 DEFAULT_CORE: Final = "127.0.0.1:50051"
 CONNECT_S = 10.0

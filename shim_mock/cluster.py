@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from si.v1 import si_pb2 as si
-
-from shim_client import (
+from kornel.shim_client import (
     Allocated,
     ApplicationRejected,
     Ask,
@@ -32,11 +30,12 @@ from shim_client import (
     Update,
     resource,
 )
-from shim_mock.accounts import Accounts
-from shim_mock.clock import SimulatedClock
-from shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, next_state
-from shim_mock.queues import ancestors
-from shim_mock.scenario import Application, Change, NodeGroup, Scenario, TaskGroup
+from kornel.shim_mock.accounts import Accounts
+from kornel.shim_mock.clock import SimulatedClock
+from kornel.shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, next_state
+from kornel.shim_mock.queues import ancestors
+from kornel.shim_mock.scenario import Application, Change, NodeGroup, Scenario, TaskGroup
+from kornel.si.v1 import si_pb2 as si
 
 REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from shim_mock import quantities
+from kornel.shim_mock import quantities
 
 
 class Kind(StrEnum):

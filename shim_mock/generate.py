@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Final
 
-from shim_mock.trace import NODE_COLUMNS, POD_COLUMNS
+from kornel.shim_mock.trace import NODE_COLUMNS, POD_COLUMNS
 
 # Weight, cores, memory in GiB, GPUs, model.
 NODE_SHAPES: Final = (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kornel.shim_mock.cluster import SimulatedCluster
+from kornel.shim_mock.expectations import Expectation, Kind, Verdict
+from kornel.shim_mock.lifecycle import TaskState
 from kornel.v1 import status_pb2
-
-from shim_mock.cluster import SimulatedCluster
-from shim_mock.expectations import Expectation, Kind, Verdict
-from shim_mock.lifecycle import TaskState
 
 _UNTOLD: Final = "the core does not tell: it has no StatusService, or this shim no permission to read and to audit"
 

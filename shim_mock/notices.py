@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from shim_client import CallbackHandler, NoticeReply, PreemptionNotice
-from shim_mock.cluster import SimulatedCluster, Task
-from shim_mock.lifecycle import TaskState
-from shim_mock.scenario import OnNotice
+from kornel.shim_client import CallbackHandler, NoticeReply, PreemptionNotice
+from kornel.shim_mock.cluster import SimulatedCluster, Task
+from kornel.shim_mock.lifecycle import TaskState
+from kornel.shim_mock.scenario import OnNotice
 
 TOO_LATE_S: Final = 1.0
 """The real seconds from the deadline to the answer of an application that answers too late."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from shim_client.visible import write_visibly
-from shim_mock.accounts import Accounts, Sample
+from kornel.shim_client.visible import write_visibly
+from kornel.shim_mock.accounts import Accounts, Sample
 
 WIDTH: Final = 960
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 76, 46

@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from shim_mock import quantities
+from kornel.shim_mock import quantities
 
 _DEEPEST: Final = 64
 

@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from shim_client.visible import write_visibly
-from shim_mock.clock import SimulatedClock
-from shim_mock.cluster import SimulatedCluster
-from shim_mock.run import RunResult
+from kornel.shim_client.visible import write_visibly
+from kornel.shim_mock.clock import SimulatedClock
+from kornel.shim_mock.cluster import SimulatedCluster
+from kornel.shim_mock.run import RunResult
 
 REFRESH_S: Final = 0.2
 LOG_EVERY_S: Final = 10.0

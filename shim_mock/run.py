@@ -9,15 +9,14 @@ from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
 
+from kornel.shim_client import CallFailed, Credentials, ShimClient, ShimClientError
+from kornel.shim_mock.clock import SimulatedClock
+from kornel.shim_mock.cluster import SimulatedCluster
+from kornel.shim_mock.expectations import Verdict
+from kornel.shim_mock.judge import Judge
+from kornel.shim_mock.notices import NoticeHandler
+from kornel.shim_mock.scenario import Scenario
 from kornel.v1 import status_pb2
-
-from shim_client import CallFailed, Credentials, ShimClient, ShimClientError
-from shim_mock.clock import SimulatedClock
-from shim_mock.cluster import SimulatedCluster
-from shim_mock.expectations import Verdict
-from shim_mock.judge import Judge
-from shim_mock.notices import NoticeHandler
-from shim_mock.scenario import Scenario
 
 RM_ID: Final = "shim-mock"
 # A core under load answers between two slices; this only bounds how long a look at its books may take to

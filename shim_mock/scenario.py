@@ -17,11 +17,11 @@ from typing import Final, TypeAlias, TypeVar
 
 import yaml
 
-from shim_client import Generation
-from shim_mock import quantities
-from shim_mock.documents import Cursor, Findings, compose_document, read_text
-from shim_mock.expectations import Expectation, parse_expectation
-from shim_mock.queues import QueueLimits, read_queues
+from kornel.shim_client import Generation
+from kornel.shim_mock import quantities
+from kornel.shim_mock.documents import Cursor, Findings, compose_document, read_text
+from kornel.shim_mock.expectations import Expectation, parse_expectation
+from kornel.shim_mock.queues import QueueLimits, read_queues
 
 Value = TypeVar("Value")
 Fields: TypeAlias = dict[str, Cursor]

@@ -23,11 +23,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, TypeVar
 
-from shim_mock import quantities
-from shim_mock.documents import Findings, InputError, Problem
-from shim_mock.expectations import parse_expectation
-from shim_mock.queues import read_queues
-from shim_mock.scenario import Application, NodeGroup, PriorityClass, ReleasePolicy, Scenario, TaskGroup
+from kornel.shim_mock import quantities
+from kornel.shim_mock.documents import Findings, InputError, Problem
+from kornel.shim_mock.expectations import parse_expectation
+from kornel.shim_mock.queues import read_queues
+from kornel.shim_mock.scenario import Application, NodeGroup, PriorityClass, ReleasePolicy, Scenario, TaskGroup
 
 Value = TypeVar("Value")
 

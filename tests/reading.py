@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.telling.partitions.partition_status import EngineStatus
-from core.telling.reader import PartitionReader, ReadableEngine, Reader
+from kornel.core.telling.partitions.partition_status import EngineStatus
+from kornel.core.telling.reader import PartitionReader, ReadableEngine, Reader
 
 
 def read(engine: ReadableEngine, partition: str, now_ns: int = 0) -> PartitionReader:

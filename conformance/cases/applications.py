@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 
-from si.v1 import si_pb2 as si
-
-from conformance import configs, messages
-from conformance.arrangements import gang_timeout
-from conformance.bench import Bench
-from conformance.case import case
-from conformance.configs import leaf, queues
-from conformance.entries import app_accepted, app_rejected, new, rejected, released, updated
-from conformance.messages import FORCE_TAG, NODE_VCORE, application
-from conformance.outcome import check
+from kornel.conformance import configs, messages
+from kornel.conformance.arrangements import gang_timeout
+from kornel.conformance.bench import Bench
+from kornel.conformance.case import case
+from kornel.conformance.configs import leaf, queues
+from kornel.conformance.entries import app_accepted, app_rejected, new, rejected, released, updated
+from kornel.conformance.messages import FORCE_TAG, NODE_VCORE, application
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 
 FORCED = {FORCE_TAG: "true"}
 RECOVERY_QUEUE = "root.@recovery@"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import cast
 
-from si.v1 import si_pb2 as si
-
-from conformance import messages
-from conformance.arrangements import gang_timeout
-from conformance.bench import Bench
-from conformance.case import case
-from conformance.configs import leaf, queues
-from conformance.entries import Entry, Kind, new, rejected, released, updated
-from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
-from conformance.outcome import check
+from kornel.conformance import messages
+from kornel.conformance.arrangements import gang_timeout
+from kornel.conformance.bench import Bench
+from kornel.conformance.case import case
+from kornel.conformance.configs import leaf, queues
+from kornel.conformance.entries import Entry, Kind, new, rejected, released, updated
+from kornel.conformance.messages import ASK_VCORE, NODE_VCORE, allocation
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 
 BIG = NODE_VCORE + 1
 """An ask for which no n1 has room."""

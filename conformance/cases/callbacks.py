@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
+from kornel.conformance import configs, messages
+from kornel.conformance.bench import Bench
+from kornel.conformance.callback_peer import EVENT_PUSH_S, Answers, CallbackPeer
+from kornel.conformance.case import case
+from kornel.conformance.configs import leaf, queues
+from kornel.conformance.entries import app_accepted, new, node_accepted, released, updated
+from kornel.conformance.messages import ASK_VCORE, NODE_VCORE, allocation
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
-from si.v1 import si_pb2 as si
-
-from conformance import configs, messages
-from conformance.bench import Bench
-from conformance.callback_peer import EVENT_PUSH_S, Answers, CallbackPeer
-from conformance.case import case
-from conformance.configs import leaf, queues
-from conformance.entries import app_accepted, new, node_accepted, released, updated
-from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
-from conformance.outcome import check
 
 BIG = NODE_VCORE + 1
 NO_IMAGE = "the image is not there"

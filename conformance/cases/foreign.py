@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from conformance.bench import Bench
-from conformance.case import case
-from conformance.entries import rejected
-from conformance.messages import NODE_VCORE, foreign
+from kornel.conformance.bench import Bench
+from kornel.conformance.case import case
+from kornel.conformance.entries import rejected
+from kornel.conformance.messages import NODE_VCORE, foreign
 
 
 async def with_foreign(bench: Bench) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from si.v1 import si_pb2 as si
-
-from conformance import messages
-from conformance.arrangements import GROUP
-from conformance.bench import PARTITION, Bench
-from conformance.case import case
-from conformance.connection import RM
-from conformance.entries import (
+from kornel.conformance import messages
+from kornel.conformance.arrangements import GROUP
+from kornel.conformance.bench import PARTITION, Bench
+from kornel.conformance.case import case
+from kornel.conformance.connection import RM
+from kornel.conformance.entries import (
     Kind,
     Want,
     app_accepted,
@@ -22,8 +20,9 @@ from conformance.entries import (
     released,
     updated,
 )
-from conformance.messages import ASK_VCORE, NODE_VCORE
-from conformance.outcome import check
+from kornel.conformance.messages import ASK_VCORE, NODE_VCORE
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 
 UNKNOWN_FIELD = b"\xd2\xfc\x0f\x05hello"
 """Field 32714, length-delimited: no generation of the interface has it."""

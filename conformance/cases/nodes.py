@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from kornel.conformance import messages
+from kornel.conformance.arrangements import victim_and_preemptor
+from kornel.conformance.bench import Bench
+from kornel.conformance.callback_peer import Answers
+from kornel.conformance.case import case
+from kornel.conformance.entries import new, node_accepted, node_rejected, released, updated
+from kornel.conformance.messages import NODE_MEMORY, NODE_VCORE
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
-from si.v1 import si_pb2 as si
-
-from conformance import messages
-from conformance.arrangements import victim_and_preemptor
-from conformance.bench import Bench
-from conformance.callback_peer import Answers
-from conformance.case import case
-from conformance.entries import new, node_accepted, node_rejected, released, updated
-from conformance.messages import NODE_MEMORY, NODE_VCORE
-from conformance.outcome import check
 
 
 @case(26, "a created node is accepted and its capacity counts", rule="protocol.md 7")

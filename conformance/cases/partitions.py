@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from si.v1 import si_pb2 as si
-
-from conformance import messages
-from conformance.bench import PARTITION, Bench
-from conformance.case import case
-from conformance.entries import (
+from kornel.conformance import messages
+from kornel.conformance.bench import PARTITION, Bench
+from kornel.conformance.case import case
+from kornel.conformance.entries import (
     Entry,
     app_accepted,
     app_rejected,
@@ -19,7 +17,8 @@ from conformance.entries import (
     released,
     updated,
 )
-from conformance.outcome import check
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 
 
 def partition_of(entry: Entry) -> str:

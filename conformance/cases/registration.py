@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import grpc
-from si.v1 import si_pb2 as si
 
-from conformance import configs, messages
-from conformance.bench import OTHER_RM, PARTITION, Bench
-from conformance.callback_peer import EVENT_PUSH_S, Answers
-from conformance.case import case
-from conformance.connection import RM
-from conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, rejected, updated
-from conformance.outcome import Skipped, check
+from kornel.conformance import configs, messages
+from kornel.conformance.bench import OTHER_RM, PARTITION, Bench
+from kornel.conformance.callback_peer import EVENT_PUSH_S, Answers
+from kornel.conformance.case import case
+from kornel.conformance.connection import RM
+from kornel.conformance.entries import app_accepted, app_rejected, new, node_accepted, node_rejected, rejected, updated
+from kornel.conformance.outcome import Skipped, check
+from kornel.si.v1 import si_pb2 as si
 
 PROBLEMS_KEY = "kornel-problems-bin"
 

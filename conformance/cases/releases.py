@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from si.v1 import si_pb2 as si
-
-from conformance import messages
-from conformance.arrangements import (
+from kornel.conformance import messages
+from kornel.conformance.arrangements import (
     GROUP,
     VICTIM_VCORE,
     gang_timeout,
@@ -14,11 +12,12 @@ from conformance.arrangements import (
     victim_and_preemptor,
     whole_gang,
 )
-from conformance.bench import Bench
-from conformance.case import case
-from conformance.entries import Kind, Want, new, released, updated
-from conformance.messages import ASK_VCORE, NODE_VCORE, allocation
-from conformance.outcome import check
+from kornel.conformance.bench import Bench
+from kornel.conformance.case import case
+from kornel.conformance.entries import Kind, Want, new, released, updated
+from kornel.conformance.messages import ASK_VCORE, NODE_VCORE, allocation
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 
 COMPLETING_S = 31
 """A little more than the time that an idle application stays Completing."""

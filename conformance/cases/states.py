@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from si.v1 import si_pb2 as si
-
-from conformance.arrangements import placeholder, whole_gang
-from conformance.bench import Bench
-from conformance.case import case
-from conformance.entries import Entry, app_rejected, new, released, updated
-from conformance.messages import allocation, application
-from conformance.outcome import check
+from kornel.conformance.arrangements import placeholder, whole_gang
+from kornel.conformance.bench import Bench
+from kornel.conformance.case import case
+from kornel.conformance.entries import Entry, app_rejected, new, released, updated
+from kornel.conformance.messages import allocation, application
+from kornel.conformance.outcome import check
+from kornel.si.v1 import si_pb2 as si
 
 COMPLETING_S = 31
 THREE_DAYS_S = 3 * 24 * 3600 + 1

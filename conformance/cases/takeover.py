@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import grpc
 
-from conformance.bench import OTHER_RM, Bench
-from conformance.case import case
-from conformance.entries import updated
-from conformance.messages import NODE_VCORE
+from kornel.conformance.bench import OTHER_RM, Bench
+from kornel.conformance.case import case
+from kornel.conformance.entries import updated
+from kornel.conformance.messages import NODE_VCORE
 
 
 @case(158, "another program takes over by registering the same RM, and begins afresh", rule="protocol.md 5.2")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from si.v1 import si_pb2 as si
-
-from conformance.messages import read_amounts
+from kornel.conformance.messages import read_amounts
+from kornel.si.v1 import si_pb2 as si
 
 
 @dataclass(slots=True)

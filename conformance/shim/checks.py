@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from conformance.outcome import Result, Verdict
+from kornel.conformance.outcome import Result, Verdict
 
 
 @dataclass(frozen=True, slots=True)

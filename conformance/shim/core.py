@@ -8,14 +8,14 @@ from typing import Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from si.v1 import si_pb2 as si
 
-from conformance.messages import FOREIGN_TAG, read_amounts
-from conformance.shim.books import Books, Node, Running
-from conformance.shim.checks import Findings
-from conformance.shim.judge import Judge
-from conformance.shim.lines import Kind, Lines, Request
-from conformance.shim.sender import Behaviour, Sender
+from kornel.conformance.messages import FOREIGN_TAG, read_amounts
+from kornel.conformance.shim.books import Books, Node, Running
+from kornel.conformance.shim.checks import Findings
+from kornel.conformance.shim.judge import Judge
+from kornel.conformance.shim.lines import Kind, Lines, Request
+from kornel.conformance.shim.sender import Behaviour, Sender
+from kornel.si.v1 import si_pb2 as si
 
 DEMANDS: Final = (si.TIMEOUT, si.PREEMPTED_BY_SCHEDULER, si.PLACEHOLDER_REPLACED)
 _ON_PURPOSE: Final = "refused by the conformance kit on purpose"

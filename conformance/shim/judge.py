@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from si.v1 import si_pb2 as si
-
-from conformance.shim.books import Books, Running
-from conformance.shim.checks import Findings
-from conformance.shim.lines import Kind, Request
+from kornel.conformance.shim.books import Books, Running
+from kornel.conformance.shim.checks import Findings
+from kornel.conformance.shim.lines import Kind, Request
+from kornel.si.v1 import si_pb2 as si
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol, TypeAlias
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from conformance.shim.listener import OPEN_DOOR, Listener
+from kornel.conformance.shim.listener import OPEN_DOOR, Listener
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 
 CUT_OFF_S: Final = 0.25
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from shim_client.credentials import NO_CREDENTIALS, Credentials, CredentialsUnusable, read_credential_file
+from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials, CredentialsUnusable, read_credential_file
 
 
 @dataclass(frozen=True, slots=True)

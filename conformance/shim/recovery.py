@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.shim.stage import Over, Stage
+from kornel.conformance.shim.stage import Over, Stage
 
 
 async def resync(stage: Stage) -> None:

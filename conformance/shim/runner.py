@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from conformance.outcome import Result
-from conformance.shim.checks import Check, Findings
-from conformance.shim.listener import OPEN_DOOR, Listener
-from conformance.shim.sessions import FIRST, SESSIONS, Session
-from conformance.shim.stage import Known, Over, Patience, Stage
+from kornel.conformance.outcome import Result
+from kornel.conformance.shim.checks import Check, Findings
+from kornel.conformance.shim.listener import OPEN_DOOR, Listener
+from kornel.conformance.shim.sessions import FIRST, SESSIONS, Session
+from kornel.conformance.shim.stage import Known, Over, Patience, Stage
 
 DEFAULT_PATIENCE: Final = Patience()
 SESSIONS_AT_ONCE: Final = 4

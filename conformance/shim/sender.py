@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
-from si.v1 import si_pb2 as si
 
-from conformance.shim.books import Running
-from conformance.shim.lines import Kind, Lines
+from kornel.conformance.shim.books import Running
+from kornel.conformance.shim.lines import Kind, Lines
+from kornel.si.v1 import si_pb2 as si
 
 Sent = TypeVar("Sent", bound=Message)
 

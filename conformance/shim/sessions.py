@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import grpc
-from si.v1 import si_pb2 as si
 
-from conformance.shim.lines import Kind
-from conformance.shim.recovery import resync
-from conformance.shim.sender import Behaviour
-from conformance.shim.stage import Known, Over, Stage
+from kornel.conformance.shim.lines import Kind
+from kornel.conformance.shim.recovery import resync
+from kornel.conformance.shim.sender import Behaviour
+from kornel.conformance.shim.stage import Known, Over, Stage
+from kornel.si.v1 import si_pb2 as si
 
 Script: TypeAlias = Callable[[Stage], Awaitable[None]]
 

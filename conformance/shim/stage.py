@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 import grpc.aio
-from si.v1 import si_pb2 as si
 
-from conformance.shim.books import Running
-from conformance.shim.checks import Findings
-from conformance.shim.core import ScriptedCore
-from conformance.shim.lines import Kind, serve
-from conformance.shim.listener import Listener
-from conformance.shim.process import ShimProcess
-from conformance.shim.sender import Behaviour
+from kornel.conformance.shim.books import Running
+from kornel.conformance.shim.checks import Findings
+from kornel.conformance.shim.core import ScriptedCore
+from kornel.conformance.shim.lines import Kind, serve
+from kornel.conformance.shim.listener import Listener
+from kornel.conformance.shim.process import ShimProcess
+from kornel.conformance.shim.sender import Behaviour
+from kornel.si.v1 import si_pb2 as si
 
 ANY_PORT: Final = "127.0.0.1:0"
 END_S: Final = 5.0

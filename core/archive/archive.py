@@ -2,8 +2,8 @@
 
 The event loop puts what is worth keeping into a bounded queue. A thread takes it from there in large batches and
 appends it to the spool; from then on it counts as *stored*. A process of its own takes what the spool has to the
-database and tries again for as long as the database does not take it (:mod:`core.archive.committer`): it shares no
-interpreter with the engine.
+database and tries again for as long as the database does not take it (:mod:`kornel.core.archive.committer`): it
+shares no interpreter with the engine.
 
 What is stored is never dropped. When the spool is full, or cannot be written, the queue fills; when that is full, the
 newest records are dropped and counted.
@@ -22,14 +22,14 @@ from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from core.archive.link import Assignment, Report
-from core.archive.records import Kept, encode_batch, mend_text, worth_keeping
-from core.archive.set_aside import Refused, SetAside
-from core.archive.settings import HistorySettings
-from core.archive.spool import Place, SpoolWriter
-from core.archive.supervisor import Supervisor
-from core.domain.effects import Effect
-from core.service.configuration_history import Version
+from kornel.core.archive.link import Assignment, Report
+from kornel.core.archive.records import Kept, encode_batch, mend_text, worth_keeping
+from kornel.core.archive.set_aside import Refused, SetAside
+from kornel.core.archive.settings import HistorySettings
+from kornel.core.archive.spool import Place, SpoolWriter
+from kornel.core.archive.supervisor import Supervisor
+from kornel.core.domain.effects import Effect
+from kornel.core.service.configuration_history import Version
 
 BATCH_RECORDS: Final = 5_000
 """The records that go to the disk as one: a millisecond or two in which the engine cannot run."""
@@ -92,7 +92,7 @@ class Archive:
         on_problem: Callable[[str], None] = lambda problem: None,
         keeps_events: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Opens the spool. Raises :class:`core.archive.spool.SpoolUnusable`.
+        """Opens the spool. Raises :class:`kornel.core.archive.spool.SpoolUnusable`.
 
         *keeps_events*: whether events are kept now. *on_problem* is called by threads of the archive with the problem
         when one begins, and with an empty text when it is over.

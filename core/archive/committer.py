@@ -1,9 +1,9 @@
 """The committing process: takes what the spool has to the database, and keeps the database from growing.
 
-``python -m core.archive.committer``, started and watched by :mod:`core.archive.supervisor`. It may die at any moment:
-what it had not committed is in the spool, and what it had committed but not removed is committed again, which changes
-nothing. It runs at low priority, so that the engine has the processor when both want it, and it ends when the core
-does, however that ended.
+``python -m kornel.core.archive.committer``, started and watched by :mod:`kornel.core.archive.supervisor`. It may die
+at any moment: what it had not committed is in the spool, and what it had committed but not removed is committed
+again, which changes nothing. It runs at low priority, so that the engine has the processor when both want it, and it
+ends when the core does, however that ended.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from core.archive.database import Database, DatabaseTooNew, reason_of
-from core.archive.link import CLOSE, Assignment, Report
-from core.archive.set_aside import SetAside
-from core.archive.spool import SpoolReader
-from core.archive.steady_time import SteadyTime
-from core.service.clock import wall_ns
+from kornel.core.archive.database import Database, DatabaseTooNew, reason_of
+from kornel.core.archive.link import CLOSE, Assignment, Report
+from kornel.core.archive.set_aside import SetAside
+from kornel.core.archive.spool import SpoolReader
+from kornel.core.archive.steady_time import SteadyTime
+from kornel.core.service.clock import wall_ns
 
 BATCH_RECORDS: Final = 5_000
 BATCH_BYTES: Final = 32 * 2**20

@@ -14,11 +14,11 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from core.archive.records import decode_batch
-from core.archive.set_aside import Refused
-from core.archive.settings import SECOND_NS, Retention
-from core.archive.spool import Frame
-from core.archive.tables import TABLES
+from kornel.core.archive.records import decode_batch
+from kornel.core.archive.set_aside import Refused
+from kornel.core.archive.settings import SECOND_NS, Retention
+from kornel.core.archive.spool import Frame
+from kornel.core.archive.tables import TABLES
 
 PRUNED_AT_ONCE: Final = 1_000
 """The rows of a table that are removed in one transaction, so that nobody waits long for it."""

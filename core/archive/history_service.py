@@ -10,18 +10,18 @@ from typing import Any, Final, TypeVar
 
 import orjson
 from google.protobuf.message import Message
-from kornel.v1 import history_pb2 as pb
 from sqlalchemy.sql.elements import ColumnElement
 from structlog.typing import FilteringBoundLogger
 
-from core.archive.archive import Archive
-from core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue, token_of
-from core.config.problems import Problem, Severity
-from core.domain.secrets import text_without_secrets
-from core.service.configuration_history import Origin, Version
-from core.service.configuration_wire import version_message
-from core.service.rpc import Handler, unary
-from core.service.status_codes import HistoryOff, HistoryUnavailable
+from kornel.core.archive.archive import Archive
+from kornel.core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue, token_of
+from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.secrets import text_without_secrets
+from kornel.core.service.configuration_history import Origin, Version
+from kornel.core.service.configuration_wire import version_message
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.status_codes import HistoryOff, HistoryUnavailable
+from kornel.v1 import history_pb2 as pb
 
 QUERIES_AT_ONCE: Final = 2
 MOST_WAITING: Final = 64

@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 from sqlalchemy.engine import make_url
 
-from core.archive.settings import HistorySettings, Retention
+from kornel.core.archive.settings import HistorySettings, Retention
 
 CLOSE: Final = b"close\n"
 

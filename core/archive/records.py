@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from core.archive.tables import TABLES
-from core.config.problems import Problem
-from core.domain.effects import (
+from kornel.core.archive.tables import TABLES
+from kornel.core.config.problems import Problem
+from kornel.core.domain.effects import (
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationRemoved,
@@ -25,11 +25,11 @@ from core.domain.effects import (
     PreemptionDecided,
     VictimRecord,
 )
-from core.domain.names import cut_name
-from core.domain.reasons import Outcome
-from core.domain.resources import amounts_of, clamp
-from core.preemption.registry import laws_of
-from core.service.configuration_history import Version
+from kornel.core.domain.names import cut_name
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import amounts_of, clamp
+from kornel.core.preemption.registry import laws_of
+from kornel.core.service.configuration_history import Version
 
 Kept: TypeAlias = (
     ApplicationAccepted

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from core.archive.defaults import DEFAULT_SPOOL_BYTES
+from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 
 SECOND_NS: Final = 10**9
 DAY_S: Final = 86_400

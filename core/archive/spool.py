@@ -24,7 +24,7 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from core.archive.set_aside import SetAside
+from kornel.core.archive.set_aside import SetAside
 
 SEGMENT_BYTES: Final = 4 * 2**20
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from core.archive.link import CLOSE, Report
-from core.service.subprocesses import command_of
+from kornel.core.archive.link import CLOSE, Report
+from kornel.core.service.subprocesses import command_of
 
-MODULE: Final = "core.archive.committer"
+MODULE: Final = "kornel.core.archive.committer"
 FIRST_PAUSE_S: Final = 0.2
 
 

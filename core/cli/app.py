@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
-from core.cli.loading import CommandSource, GroupOnDemand
-from core.cli.options import EXIT_BAD_INPUT
-from core.cli.terminal import echo_line, print_error
-from core.client.connection import CONNECTION, Connection, ConnectionNotPossible
-from core.process.version import core_version
+from kornel.core.cli.loading import CommandSource, GroupOnDemand
+from kornel.core.cli.options import EXIT_BAD_INPUT
+from kornel.core.cli.terminal import echo_line, print_error
+from kornel.core.client.connection import CONNECTION, Connection, ConnectionNotPossible
+from kornel.core.process.version import core_version
 
 COMMANDS: Final = {
     "serve": CommandSource("serve", "serve"),

@@ -13,16 +13,16 @@ import grpc
 import grpc.aio
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
-from core.cli.terminal import echo_json, echo_text, print_error
-from core.cli.text.lines import join_lines
-from core.cli.unregister import ask_before_unregistering
-from core.client import calls as client
-from core.client.channels import make_aio_channel, make_metadata
-from core.client.connection import CONNECTION, DUMP_TIMEOUT_S, Connection
-from core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
-from core.load.workload import Workload
-from core.process.event_loop import loop_factory
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout, report_failure
+from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.unregister import ask_before_unregistering
+from kornel.core.client import calls as client
+from kornel.core.client.channels import make_aio_channel, make_metadata
+from kornel.core.client.connection import CONNECTION, DUMP_TIMEOUT_S, Connection
+from kornel.core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
+from kornel.core.load.workload import Workload
+from kornel.core.process.event_loop import loop_factory
 
 LARGEST_CORES, LARGEST_GIB = 8, 16
 """Most that an ask of a workload wants."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from core.cli.terminal import echo_text
+from kornel.core.cli.terminal import echo_text
 
 
 class Shell(StrEnum):

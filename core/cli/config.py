@@ -8,14 +8,14 @@ from typing import Annotated, Final
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS as ADDRESS
-from core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
-from core.cli.terminal import echo_document, echo_json, echo_line, echo_text, print_error
-from core.cli.text.configuration import render_history, render_impact
-from core.client.calls import CoreUnreachable
-from core.client.configuration import ConfigurationClient
-from core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.cli.options import DEFAULT_ADDRESS as ADDRESS
+from kornel.core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
+from kornel.core.cli.terminal import echo_document, echo_json, echo_line, echo_text, print_error
+from kornel.core.cli.text.configuration import render_history, render_impact
+from kornel.core.client.calls import CoreUnreachable
+from kornel.core.client.configuration import ConfigurationClient
+from kornel.core.config.default import DEFAULT_CONFIGURATION
 
 config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help=True)
 
@@ -34,8 +34,8 @@ Number = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number, a
 def check(file: File, as_json: AsJson = False) -> None:
     """Check a queue configuration. Exits 0 without problems, 1 with warnings only, 2 with errors."""
     # Reading configurations takes longer to import than all the other commands together.
-    from core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
-    from core.config.derived import derived_guarantees  # noqa: PLC0415
+    from kornel.core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
+    from kornel.core.config.derived import derived_guarantees  # noqa: PLC0415
 
     text = read_file(file)
     if as_json:
@@ -62,7 +62,7 @@ def preview(
 
     Exits 2 for a file with errors, 1 when the core would refuse it at present or does not answer.
     """
-    from core.cli.configuration_file import check_text, read_file  # noqa: PLC0415
+    from kornel.core.cli.configuration_file import check_text, read_file  # noqa: PLC0415
 
     text = read_file(file)
     if text and not as_json:

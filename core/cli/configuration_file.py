@@ -7,14 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 import typer
-from kornel.v1 import configuration_pb2 as pb
 
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
-from core.cli.terminal import echo_json, print_error
-from core.config.loader import checksum, load
-from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem
-from core.telling.encoding.kornel_v1 import encode_problem
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
+from kornel.core.cli.terminal import echo_json, print_error
+from kornel.core.config.loader import checksum, load
+from kornel.core.config.model import Configuration
+from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.telling.encoding.kornel_v1 import encode_problem
+from kornel.v1 import configuration_pb2 as pb
 
 
 def read_file(path: Path) -> str:

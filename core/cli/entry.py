@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from core.process.version import core_version
+from kornel.core.process.version import core_version
 
 VERSION: Final = (["version"], ["--version"])
 
@@ -15,6 +15,6 @@ def main() -> None:
     if sys.argv[1:] in VERSION:
         print(f"kornel {core_version()}")
         return
-    from core.cli.app import run_app  # noqa: PLC0415
+    from kornel.core.cli.app import run_app  # noqa: PLC0415
 
     run_app()

@@ -8,10 +8,8 @@ from typing import Annotated, Final
 
 import typer
 from google.protobuf.json_format import MessageToJson
-from kornel.v1 import events_pb2 as pb
-from si.v1.si_pb2 import EventRecord
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -19,10 +17,12 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.terminal import echo_json, echo_text, print_error
-from core.cli.text.events import render_event
-from core.client import calls as client
-from core.client.events import StreamBroken, watch
+from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.events import render_event
+from kornel.core.client import calls as client
+from kornel.core.client.events import StreamBroken, watch
+from kornel.si.v1.si_pb2 import EventRecord
+from kornel.v1 import events_pb2 as pb
 
 DEFAULT_NEWEST: Final = 50
 PAUSE_S: Final = 1.0

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from kornel.v1 import explain_pb2 as pb
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -17,11 +16,12 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.terminal import echo_json, echo_text, print_error
-from core.cli.text.explain import render_explanation, render_forecast
-from core.client import calls as client
-from core.client import explain as explain_client
-from core.config.quantities import parse_quantity
+from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.explain import render_explanation, render_forecast
+from kornel.core.client import calls as client
+from kornel.core.client import explain as explain_client
+from kornel.core.config.quantities import parse_quantity
+from kornel.v1 import explain_pb2 as pb
 
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
 

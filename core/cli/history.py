@@ -9,21 +9,21 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 from google.protobuf.message import Message
-from kornel.v1 import history_pb2 as pb
 
-from core.cli.options import DEFAULT_ADDRESS as ADDRESS
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
-from core.cli.terminal import echo_json, echo_text, print_error
-from core.cli.text.history import (
+from kornel.core.cli.options import DEFAULT_ADDRESS as ADDRESS
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
+from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.history import (
     render_applications,
     render_configurations,
     render_events,
     render_history_status,
     render_preemptions,
 )
-from core.client.calls import CoreUnreachable
-from core.client.history import HistoryClient
-from core.service.clock import wall_ns
+from kornel.core.client.calls import CoreUnreachable
+from kornel.core.client.history import HistoryClient
+from kornel.core.service.clock import wall_ns
+from kornel.v1 import history_pb2 as pb
 
 history_app = typer.Typer(help="Show stored records, also from before the last restart.", no_args_is_help=True)
 

@@ -6,10 +6,8 @@ import sys
 from typing import Annotated
 
 import typer
-from kornel.v1 import admin_pb2 as admin
-from kornel.v1 import read_pb2 as pb
 
-from core.cli.options import (
+from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
@@ -19,9 +17,9 @@ from core.cli.options import (
     Timeout,
     report_failure,
 )
-from core.cli.terminal import echo_json, echo_line, echo_text, print_error
-from core.cli.text.quantities import Strokes, format_time, strokes_for
-from core.cli.text.reading import (
+from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error
+from kornel.core.cli.text.quantities import Strokes, format_time, strokes_for
+from kornel.core.cli.text.reading import (
     queues_above,
     render_application,
     render_applications,
@@ -29,9 +27,11 @@ from core.cli.text.reading import (
     render_nodes,
     render_queues,
 )
-from core.client import calls as client
-from core.client.reading import Reader
-from core.service.clock import wall_ns
+from kornel.core.client import calls as client
+from kornel.core.client.reading import Reader
+from kornel.core.service.clock import wall_ns
+from kornel.v1 import admin_pb2 as admin
+from kornel.v1 import read_pb2 as pb
 
 drain_app = typer.Typer(help="Take something out of scheduling.", no_args_is_help=True)
 undrain_app = typer.Typer(help="Return something to scheduling.", no_args_is_help=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import typer.main
 
-from core.cli.terminal import VisibleGroup
+from kornel.core.cli.terminal import VisibleGroup
 
 
 class CommandSource(NamedTuple):

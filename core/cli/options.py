@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from core.cli.terminal import print_error
-from core.client import connection
+from kornel.core.cli.terminal import print_error
+from kornel.core.client import connection
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
 DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"

@@ -6,10 +6,18 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, report_failure
-from core.cli.terminal import echo_json, echo_text
-from core.cli.text.quota import render_queue, render_user
-from core.client import calls as client
+from kornel.core.cli.options import (
+    DEFAULT_ADDRESS,
+    DEFAULT_TIMEOUT_S,
+    Address,
+    AsJson,
+    Partition,
+    Timeout,
+    report_failure,
+)
+from kornel.core.cli.terminal import echo_json, echo_text
+from kornel.core.cli.text.quota import render_queue, render_user
+from kornel.core.client import calls as client
 
 queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Show single users.", no_args_is_help=True)

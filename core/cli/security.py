@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
-from core.cli.options import EXIT_BAD_INPUT
-from core.cli.terminal import echo_line, echo_text, print_error
-from core.cli.text.lines import join_lines
-from core.security.defaults import CERTIFICATE_DAYS
-from core.security.errors import SecurityError
+from kornel.core.cli.options import EXIT_BAD_INPUT
+from kornel.core.cli.terminal import echo_line, echo_text, print_error
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.security.defaults import CERTIFICATE_DAYS
+from kornel.core.security.errors import SecurityError
 
 security_app = typer.Typer(help="Certificates, tokens, and the security file.", no_args_is_help=True)
 
@@ -36,7 +36,7 @@ def certificate(
     With --host it is for a server, without for a client. Sites with an authority of their own use that instead.
     """
     # The other commands do not pay for importing cryptography.
-    from core.security.authority import Authority  # noqa: PLC0415
+    from kornel.core.security.authority import Authority  # noqa: PLC0415
 
     try:
         authority = Authority(folder)
@@ -56,8 +56,8 @@ def token(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the token to; must not exist.")],
 ) -> None:
     """Make a token. Prints the entry for the file with static tokens, from which the token cannot be recovered."""
-    from core.security.authority import write_secret  # noqa: PLC0415
-    from core.security.static_tokens import digest_of, new_token  # noqa: PLC0415
+    from kornel.core.security.authority import write_secret  # noqa: PLC0415
+    from kornel.core.security.static_tokens import digest_of, new_token  # noqa: PLC0415
 
     made = new_token()
     try:
@@ -73,7 +73,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Security file to read.")],
 ) -> None:
     """Check a security file and the file with static tokens that it names. Exits 2 for errors."""
-    from core.security.guard import read_files  # noqa: PLC0415
+    from kornel.core.security.guard import read_files  # noqa: PLC0415
 
     try:
         policy = read_files(file)[0]

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from core.archive.defaults import DEFAULT_SPOOL_BYTES
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
-from core.cli.terminal import print_error
-from core.partition.defaults import RESERVATION_PERCENT
-from core.service.log_choices import LogFormat, LogLevel
-from core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
+from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
+from kornel.core.cli.terminal import print_error
+from kornel.core.partition.defaults import RESERVATION_PERCENT
+from kornel.core.service.log_choices import LogFormat, LogLevel
+from kornel.core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
 
 
 def serve(
@@ -234,7 +234,7 @@ def serve(
         print_error("--watch takes a file to watch: --config FILE")
         raise typer.Exit(EXIT_BAD_INPUT)
     # All other commands would pay for it: they are clients, and this is the whole server.
-    from core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415
+    from kornel.core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415
 
     serve_core(
         ServeOptions(

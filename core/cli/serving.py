@@ -8,28 +8,28 @@ from pathlib import Path
 
 import typer
 
-from core.cli.configuration_file import check_text, read_file
-from core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
-from core.cli.terminal import print_error
-from core.partition.defaults import RESERVATION_DELAY_NS
-from core.partition.engine import Engine
-from core.process import entry
-from core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
-from core.process.server import AddressTooOpen, AddressUnavailable, OriginUnusable, ServerSettings
-from core.process.version import core_version
-from core.security.errors import SecurityError
-from core.security.security import Security, SecurityOptions
-from core.service.admission import CallLimits
-from core.service.clock import SECOND_NS, SystemClock
-from core.service.connections import ConnectionLimits
-from core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
-from core.service.resolvers.ldap_settings import LdapSettingsError
-from core.service.resolvers.sources import find_sources
+from kornel.core.cli.configuration_file import check_text, read_file
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
+from kornel.core.cli.terminal import print_error
+from kornel.core.partition.defaults import RESERVATION_DELAY_NS
+from kornel.core.partition.engine import Engine
+from kornel.core.process import entry
+from kornel.core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
+from kornel.core.process.server import AddressTooOpen, AddressUnavailable, OriginUnusable, ServerSettings
+from kornel.core.process.version import core_version
+from kornel.core.security.errors import SecurityError
+from kornel.core.security.security import Security, SecurityOptions
+from kornel.core.service.admission import CallLimits
+from kornel.core.service.clock import SECOND_NS, SystemClock
+from kornel.core.service.connections import ConnectionLimits
+from kornel.core.service.logs import LevelSwitch, LogFormat, LogLevel, build_logger
+from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
+from kornel.core.service.resolvers.sources import find_sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of :func:`core.cli.serve.serve`, where they are described. ``rest_address`` empty: no HTTP."""
+    """The options of :func:`kornel.core.cli.serve.serve`, where they are described. ``rest_address`` empty: no HTTP."""
 
     grpc: str
     config: Path | None

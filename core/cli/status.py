@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout
-from core.cli.terminal import echo_json, echo_text, print_error
-from core.cli.text.status import render_explanation, render_status
-from core.client import calls as client
-from core.client.connection import DUMP_TIMEOUT_S
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout
+from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.status import render_explanation, render_status
+from kornel.core.client import calls as client
+from kornel.core.client.connection import DUMP_TIMEOUT_S
 
 ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 

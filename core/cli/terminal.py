@@ -1,8 +1,8 @@
 """The only way in which commands write to a terminal.
 
 Names in what they write come from shims and configurations, and are written visibly: none of them moves the cursor,
-rings, turns text around, or looks like a line of ours. A text of several lines is made by :mod:`core.cli.text`, which
-writes each line visibly before it joins them.
+rings, turns text around, or looks like a line of ours. A text of several lines is made by
+:mod:`kornel.core.cli.text`, which writes each line visibly before it joins them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from core.service.visible import write_json, write_lines, write_visibly
+from kornel.core.service.visible import write_json, write_lines, write_visibly
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -10,14 +10,20 @@ from typing import Annotated, Any, Final
 import typer
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from kornel.v1 import read_pb2 as pb
-from kornel.v1.status_pb2 import PartitionStatus
 
-from core.cli.lists import terminal_strokes
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, AsJson, Partition, Timeout, report_failure
-from core.cli.terminal import clear_screen, echo_json, echo_text
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import (
+from kornel.core.cli.lists import terminal_strokes
+from kornel.core.cli.options import (
+    DEFAULT_ADDRESS,
+    DEFAULT_TIMEOUT_S,
+    Address,
+    AsJson,
+    Partition,
+    Timeout,
+    report_failure,
+)
+from kornel.core.cli.terminal import clear_screen, echo_json, echo_text
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import (
     Strokes,
     draw_bar,
     format_percent,
@@ -25,9 +31,11 @@ from core.cli.text.quantities import (
     format_quantity,
     types_in_order,
 )
-from core.cli.text.tables import format_table
-from core.client import calls as client
-from core.client.reading import Reader
+from kornel.core.cli.text.tables import format_table
+from kornel.core.client import calls as client
+from kornel.core.client.reading import Reader
+from kornel.v1 import read_pb2 as pb
+from kornel.v1.status_pb2 import PartitionStatus
 
 _BAR: Final = 20
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
-from core.cli.terminal import ask_consent, print_error
-from core.client import calls as client
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_BAD_INPUT, EXIT_FAILED, Address, Timeout
+from kornel.core.cli.terminal import ask_consent, print_error
+from kornel.core.client import calls as client
 
 
 def unregister(

@@ -9,6 +9,10 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from kornel.core.client.channels import open_channel
+from kornel.core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
+from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 from kornel.v1.status_pb2 import (
@@ -23,10 +27,6 @@ from kornel.v1.status_pb2 import (
     GetStatusResponse,
 )
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-
-from core.client.channels import open_channel
-from core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
-from core.service.limits import MESSAGE_LIMIT
 
 
 class CoreUnreachable(Exception):

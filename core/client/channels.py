@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
-from core.client.connection import CONNECTION, Connection, ConnectionNotPossible
-from core.service.addresses import stays_on_this_machine
+from kornel.core.client.connection import CONNECTION, Connection, ConnectionNotPossible
+from kornel.core.service.addresses import stays_on_this_machine
 
 AUTHORIZATION: Final = "authorization"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from kornel.core.client.connected import Connected
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
-
-from core.client.connected import Connected
 
 
 class ConfigurationClient(Connected):

@@ -8,10 +8,10 @@ from typing import Any, Final, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from core.client.calls import failing_in_words
-from core.client.channels import open_channel
-from core.client.connection import DEFAULT_TIMEOUT_S
-from core.service.limits import MESSAGE_LIMIT
+from kornel.core.client.calls import failing_in_words
+from kornel.core.client.channels import open_channel
+from kornel.core.client.connection import DEFAULT_TIMEOUT_S
+from kornel.core.service.limits import MESSAGE_LIMIT
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -21,7 +21,7 @@ _OPTIONS: Final = (("grpc.max_receive_message_length", MESSAGE_LIMIT), ("grpc.ma
 class Connected:
     """A connection to the core at *address*; a context manager. Each call may take *timeout_s* seconds.
 
-    Every call raises :class:`core.client.calls.CoreUnreachable` when it fails.
+    Every call raises :class:`kornel.core.client.calls.CoreUnreachable` when it fails.
     """
 
     def __init__(self, address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 import grpc
+
+from kornel.core.client.calls import CoreUnreachable, describe_failure
+from kornel.core.client.channels import open_channel
+from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.v1.events_pb2 import WatchEventsRequest, WatchEventsResponse
 from kornel.v1.events_pb2_grpc import EventServiceStub
-
-from core.client.calls import CoreUnreachable, describe_failure
-from core.client.channels import open_channel
-from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 _READY: Final = grpc.ChannelConnectivity.READY

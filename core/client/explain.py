@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from kornel.core.client.calls import open_call
+from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.v1.explain_pb2 import ExplainRequest, ExplainResponse, WhatIfRequest, WhatIfResponse
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
-
-from core.client.calls import open_call
-from core.service.limits import MESSAGE_LIMIT
 
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 

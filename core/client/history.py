@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kornel.core.client.connected import Connected
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
-
-from core.client.connected import Connected
 
 MOST_AT_ONCE: Final = 1_000
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kornel.core.client.connected import Connected
+from kornel.core.client.connection import DEFAULT_TIMEOUT_S
 from kornel.v1 import admin_pb2 as admin
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.admin_pb2_grpc import AdminServiceStub
 from kornel.v1.read_pb2_grpc import ReadServiceStub
-
-from core.client.connected import Connected
-from core.client.connection import DEFAULT_TIMEOUT_S
 
 _PAGE: Final = 2_000
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from core.config.fields import Field
-from core.config.yaml_reader import shorten_text
-from core.domain.access import NOBODY, AccessList
-from core.domain.names import is_group_name, is_user_name
+from kornel.core.config.fields import Field
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.access import NOBODY, AccessList
+from kornel.core.domain.names import is_group_name, is_user_name
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]+")
 _UPSTREAM_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?", re.ASCII)

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.config import properties
-from core.config.access import parse_access
-from core.config.fields import Field
-from core.config.governor import read_governor
-from core.config.kind_sections import SECTIONS, read_sections
-from core.config.model import ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
-from core.config.problems import ProblemLog, Remark
-from core.config.quantities import parse_duration, parse_quantity
-from core.config.yaml_reader import FoldedNode, shorten_text
-from core.domain.access import NOBODY, AccessList
-from core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
-from core.preemption.guarantee.victim_orders import COSTS
-from core.preemption.registry import KINDS, NAMES
+from kornel.core.config import properties
+from kornel.core.config.access import parse_access
+from kornel.core.config.fields import Field
+from kornel.core.config.governor import read_governor
+from kornel.core.config.kind_sections import SECTIONS, read_sections
+from kornel.core.config.model import ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
+from kornel.core.config.problems import ProblemLog, Remark
+from kornel.core.config.quantities import parse_duration, parse_quantity
+from kornel.core.config.yaml_reader import FoldedNode, shorten_text
+from kornel.core.domain.access import NOBODY, AccessList
+from kornel.core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
+from kornel.core.preemption.guarantee.victim_orders import COSTS
+from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
@@ -89,8 +89,8 @@ class DeclaredTemplate:
 class DeclaredQueue:
     """``written_name`` keeps the case of the text.
 
-    ``path`` and ``effective`` are settled once the tree stands (:mod:`core.config.tree`). ``own_delay_only``: its delay
-    stands under ``resources``, so those below do not inherit it. ``remarks`` are the warnings
+    ``path`` and ``effective`` are settled once the tree stands (:mod:`kornel.core.config.tree`). ``own_delay_only``:
+    its delay stands under ``resources``, so those below do not inherit it. ``remarks`` are the warnings
     given while it was read, those of its children aside. ``made`` is what it last came to, with what that follows
     from: the effective properties and the template above.
     """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from core.config.model import Configuration, PartitionConfig, QueueConfig
-from core.preemption.monitor.kind import MONITOR
+from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
+from kornel.core.preemption.monitor.kind import MONITOR
 
 _Amounts = Mapping[str, int]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from core.config.problems import Problem, ProblemLog, Remark, Severity
-from core.config.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shorten_text
+from kornel.core.config.problems import Problem, ProblemLog, Remark, Severity
+from kornel.core.config.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shorten_text
 
 UINT64_MAX: Final = 2**64 - 1
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from core.config.fields import Field
-from core.config.quantities import parse_quantity
-from core.config.yaml_reader import shorten_text
-from core.domain.settings import Budget, GovernorSettings, VictimBound
-from core.preemption.registry import KINDS, NAMES
+from kornel.core.config.fields import Field
+from kornel.core.config.quantities import parse_quantity
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.settings import Budget, GovernorSettings, VictimBound
+from kornel.core.preemption.registry import KINDS, NAMES
 
 MS_NS: Final = 10**6
 

@@ -6,8 +6,8 @@ it matters. Rules: preemption.md D.2, G and H.
 
 from __future__ import annotations
 
-from core.config.declared import DeclaredPartition, DeclaredQueue
-from core.config.properties import (
+from kornel.core.config.declared import DeclaredPartition, DeclaredQueue
+from kornel.core.config.properties import (
     PREEMPTION_POLICY,
     PRIORITY_POLICY,
     QUOTA_DELAY,
@@ -15,7 +15,7 @@ from core.config.properties import (
     QUOTA_TIMER,
     quota_delay_ns,
 )
-from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 
 
 def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None:

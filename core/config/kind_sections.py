@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from core.config.fields import Field
-from core.preemption.kind import Setting
-from core.preemption.registry import KINDS
+from kornel.core.config.fields import Field
+from kornel.core.preemption.kind import Setting
+from kornel.core.preemption.registry import KINDS
 
 Value = bool | int | float | str
 

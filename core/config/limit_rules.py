@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from core.config.declared import DeclaredLimit, DeclaredQueue
-from core.config.fields import Field
-from core.config.yaml_reader import shorten_text
-from core.domain.names import GROUP_NAME, USER_NAME, is_group_name, is_user_name
+from kornel.core.config.declared import DeclaredLimit, DeclaredQueue
+from kornel.core.config.fields import Field
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.names import GROUP_NAME, USER_NAME, is_group_name, is_user_name
 
 WILDCARD: Final = "*"
 

@@ -1,4 +1,6 @@
-"""The way in: configuration text to :class:`~core.config.model.Configuration`, or to all that is wrong with it."""
+"""The way in: configuration text to :class:`~kornel.core.config.model.Configuration`, or to all that is wrong with
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from core.config import properties
-from core.config.declared import (
+from kornel.core.config import properties
+from kornel.core.config.declared import (
     Amounts,
     DeclaredLimit,
     DeclaredPartition,
@@ -18,26 +20,26 @@ from core.config.declared import (
     DeclaredTemplate,
     read_partitions,
 )
-from core.config.default import DEFAULT_CONFIGURATION
-from core.config.fields import Field
-from core.config.idle_keys import warn_of_idle_keys
-from core.config.limit_rules import check_limits
-from core.config.model import (
+from kornel.core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.config.fields import Field
+from kornel.core.config.idle_keys import warn_of_idle_keys
+from kornel.core.config.limit_rules import check_limits
+from kornel.core.config.model import (
     ChildTemplate,
     Configuration,
     LimitConfig,
     PartitionConfig,
     QueueConfig,
 )
-from core.config.placement_rules import check_rules
-from core.config.priority_rules import check_priorities
-from core.config.problems import ProblemLog
-from core.config.resource_rules import check_resources, check_types
-from core.config.tree import build_tree
-from core.config.upstream import warn_of_differences
-from core.config.yaml_reader import Document, collections_of, read, shorten_text
-from core.domain.names import LONGEST_MANAGER, length_flaw
-from core.domain.settings import PlacementRuleConfig
+from kornel.core.config.placement_rules import check_rules
+from kornel.core.config.priority_rules import check_priorities
+from kornel.core.config.problems import ProblemLog
+from kornel.core.config.resource_rules import check_resources, check_types
+from kornel.core.config.tree import build_tree
+from kornel.core.config.upstream import warn_of_differences
+from kornel.core.config.yaml_reader import Document, collections_of, read, shorten_text
+from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
+from kornel.core.domain.settings import PlacementRuleConfig
 
 _CHECKSUM_KEY: Final = "checksum: "
 _CHECKSUM_LENGTH: Final = 64

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from core.config.problems import Problem
-from core.domain.access import AccessList
-from core.domain.settings import (
+from kornel.core.config.problems import Problem
+from kornel.core.domain.access import AccessList
+from kornel.core.domain.settings import (
     DEFAULT_GOVERNOR,
     GovernorSettings,
     GuaranteeMode,

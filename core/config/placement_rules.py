@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from core.config.declared import DeclaredQueue, DeclaredRule
-from core.config.fields import Field
-from core.config.yaml_reader import shorten_text
-from core.domain.names import (
+from kornel.core.config.declared import DeclaredQueue, DeclaredRule
+from kornel.core.config.fields import Field
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.names import (
     GROUP_NAME,
     MOST_LEVELS,
     QUEUE_NAME,
@@ -20,7 +20,7 @@ from core.domain.names import (
     is_user_name,
     looks_like_regex,
 )
-from core.policies.placement.patterns import find_flaw
+from kornel.core.policies.placement.patterns import find_flaw
 
 RULES: Final = ("provided", "user", "fixed", "tag")
 

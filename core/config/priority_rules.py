@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from core.config import properties
-from core.config.declared import DeclaredQueue
-from core.domain.settings import PriorityPolicy, QueueProperties
+from kornel.core.config import properties
+from kornel.core.config.declared import DeclaredQueue
+from kornel.core.domain.settings import PriorityPolicy, QueueProperties
 
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 _HIGHEST_USER_PRIORITY: Final = 1_000_000_000

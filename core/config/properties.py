@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from core.config.fields import UINT64_MAX, Field
-from core.config.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
-from core.config.yaml_reader import shorten_text
-from core.domain.settings import (
+from kornel.core.config.fields import UINT64_MAX, Field
+from kornel.core.config.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.settings import (
     DEFAULT_BACKOFF_DELAY_NS,
     DEFAULT_PREEMPTION_DELAY_NS,
     PreemptionPolicyKind,

@@ -1,8 +1,9 @@
 """Reads one text after another, where most differ from the last one in a few lines.
 
-The result is always what :func:`core.config.loader.load` makes of the text. Queues that stand in lines that did not
-change are not read again (:mod:`core.config.folding`); everything that is computed or checked over the whole tree is
-computed and checked over the whole tree. A text in which anything is wrong, or unusual, is read in full.
+The result is always what :func:`kornel.core.config.loader.load` makes of the text. Queues that stand in lines that
+did not change are not read again (:mod:`kornel.core.config.folding`); everything that is computed or checked over
+the whole tree is computed and checked over the whole tree. A text in which anything is wrong, or unusual, is read in
+full.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from core.config.declared import DeclaredQueue
-from core.config.default import DEFAULT_CONFIGURATION
-from core.config.folding import can_be_counted, fold_document
-from core.config.loader import Reading, interpret_document, let_go
-from core.config.model import Configuration
-from core.config.problems import ConfigError, ProblemLog
-from core.config.yaml_reader import MOST_BYTES, read
+from kornel.core.config.declared import DeclaredQueue
+from kornel.core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.config.folding import can_be_counted, fold_document
+from kornel.core.config.loader import Reading, interpret_document, let_go
+from kornel.core.config.model import Configuration
+from kornel.core.config.problems import ConfigError, ProblemLog
+from kornel.core.config.yaml_reader import MOST_BYTES, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class _Last:
 class ConfigurationReader:
     """A reader that remembers the last good text. Not for two threads at a time.
 
-    *unavailable_resolvers*: as for :func:`~core.config.loader.load`.
+    *unavailable_resolvers*: as for :func:`~kornel.core.config.loader.load`.
     """
 
     def __init__(self, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -39,7 +40,7 @@ class ConfigurationReader:
         """The number of queues that the last reading took over, with those below them; -1: it read everything."""
 
     def load(self, text: str) -> Configuration:
-        """Returns the configuration in *text*. Raises ConfigError, as :func:`~core.config.loader.load` does."""
+        """Returns the configuration in *text*. Raises ConfigError, as :func:`~kornel.core.config.loader.load` does."""
         text = text or DEFAULT_CONFIGURATION
         last = self._last
         if last is not None:

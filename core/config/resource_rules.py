@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue
-from core.config.properties import (
+from kornel.core.config.declared import Amounts, DeclaredPartition, DeclaredQueue
+from kornel.core.config.properties import (
     PREEMPTION_DELAY,
     PREEMPTION_POLICY,
     PRIORITY_OFFSET,
@@ -18,8 +18,8 @@ from core.config.properties import (
     QUOTA_DELAY,
     quota_delay_ns,
 )
-from core.config.yaml_reader import shorten_text
-from core.domain.resources import MAX_TYPES
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.resources import MAX_TYPES
 
 _FOREIGN_TO_QUOTA: Final = (PREEMPTION_POLICY, PREEMPTION_DELAY, PRIORITY_POLICY, PRIORITY_OFFSET)
 

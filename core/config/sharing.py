@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, Final
 
-from core.config.model import Configuration, PartitionConfig, QueueConfig
+from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
 
 own_settings: Final[Any] = attrgetter(*(item.name for item in fields(QueueConfig) if item.name != "children"))
 """Returns everything that a queue sets for itself, as one comparable value."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.config import properties
-from core.config.declared import DeclaredPartition, DeclaredQueue
-from core.config.yaml_reader import shorten_text
-from core.domain.names import QUEUE_NAME, RECOVERY_QUEUE, is_queue_name
+from kornel.core.config import properties
+from kornel.core.config.declared import DeclaredPartition, DeclaredQueue
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.names import QUEUE_NAME, RECOVERY_QUEUE, is_queue_name
 
 ROOT: Final = "root"
 

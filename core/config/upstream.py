@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.config import properties
-from core.config.declared import Amounts, DeclaredPartition, DeclaredQueue, DeclaredRule
-from core.config.fields import Field
-from core.config.yaml_reader import shorten_text
-from core.domain.settings import SortPolicy
+from kornel.core.config import properties
+from kornel.core.config.declared import Amounts, DeclaredPartition, DeclaredQueue, DeclaredRule
+from kornel.core.config.fields import Field
+from kornel.core.config.yaml_reader import shorten_text
+from kornel.core.domain.settings import SortPolicy
 
 _QUOTA_KEYS: Final = (properties.QUOTA_DELAY, properties.QUOTA_TIMER, properties.QUOTA_MISS)
 _DEFAULTS: Final = properties.resolve_properties({}, leaf=True)

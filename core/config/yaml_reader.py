@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
-from core.config.problems import ConfigError, Problem, ProblemLog, Severity
+from kornel.core.config.problems import ConfigError, Problem, ProblemLog, Severity
 
 MOST_BYTES: Final = 4 * 2**20
 MOST_NODES: Final = 500_000

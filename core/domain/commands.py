@@ -1,7 +1,7 @@
 """Commands of a shim to the engine: serialisable values that carry everything the engine needs but the time.
 
 Partition names are in their full form ``[rm]name`` (protocol.md 4.1). Times are integer nanoseconds since the Unix
-epoch, ``created_s`` whole seconds. Amounts: :mod:`core.domain.resources`. ``NamedTuple`` where a message carries
+epoch, ``created_s`` whole seconds. Amounts: :mod:`kornel.core.domain.resources`. ``NamedTuple`` where a message carries
 thousands of them: as immutable as a frozen dataclass and several times cheaper to build.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from core.domain.resources import Resources
+from kornel.core.domain.resources import Resources
 
 
 class NodeAction(IntEnum):
@@ -61,7 +61,7 @@ class AllocationSpec(NamedTuple):
     max_allocations: int = 1
     """Meaningful for G2 asks only: how many allocations the key is to have."""
     instance: int = 0
-    """The number of this one among several allocations under one key (:mod:`core.domain.allocation_ids`)."""
+    """The number of this one among several allocations under one key (:mod:`kornel.core.domain.allocation_ids`)."""
 
 
 class ReleaseSpec(NamedTuple):

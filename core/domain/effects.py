@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from core.domain.commands import AllocationSpec
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
 
 
 class NodeAccepted(NamedTuple):
@@ -20,7 +20,7 @@ class NodeAccepted(NamedTuple):
 
 
 class NodeRejected(NamedTuple):
-    """A node was not created; ``reason`` starts with its token (:class:`core.domain.reasons.Rejection`)."""
+    """A node was not created; ``reason`` starts with its token (:class:`kornel.core.domain.reasons.Rejection`)."""
 
     node_id: str
     reason: str
@@ -68,7 +68,7 @@ class ApplicationRemoved(NamedTuple):
     """An application that had not finished was removed by the shim. For histories: no shim is notified (protocol.md
     6.5).
 
-    ``state``: of :class:`core.domain.application_states.AppState`, as it was before.
+    ``state``: of :class:`kornel.core.domain.application_states.AppState`, as it was before.
     """
 
     application_id: str
@@ -89,7 +89,9 @@ class Allocated(NamedTuple):
 
 
 class Released(NamedTuple):
-    """An allocation is, or is to be, released. ``termination``: :class:`core.domain.commands.TerminationType`."""
+    """An allocation is, or is to be, released. ``termination``:
+    :class:`kornel.core.domain.commands.TerminationType`.
+    """
 
     partition: str
     application_id: str
@@ -97,7 +99,7 @@ class Released(NamedTuple):
     termination: int
     message: str
     instance: int = 0
-    """The number among several under one key, as in :class:`core.domain.commands.AllocationSpec`."""
+    """The number among several under one key, as in :class:`kornel.core.domain.commands.AllocationSpec`."""
 
 
 class AskReleased(NamedTuple):

@@ -7,8 +7,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.commands import TerminationType
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.commands import TerminationType
 
 MESSAGE_LIMIT: Final = 1_024
 """Characters of a message; a longer one is cut (protocol.md 14)."""

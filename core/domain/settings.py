@@ -1,4 +1,4 @@
-"""The choices of an administrator. Policies compare against these members; ``core.config`` fills them in.
+"""The choices of an administrator. Policies compare against these members; ``kornel.core.config`` fills them in.
 
 Rules: config.md 2.6 to 2.8 and 6.1, preemption.md 0.2.
 """

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from core.laws.verdict import Law, Violation, net_of, path_of
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.laws.verdict import Law, Violation, net_of, path_of
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
 
 
 class Before(NamedTuple):

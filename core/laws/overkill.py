@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.laws.verdict import Law, Violation
-from core.model.allocations import Allocation
+from kornel.core.laws.verdict import Law, Violation
+from kornel.core.model.allocations import Allocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.model.queues import Queue
+from kornel.core.model.queues import Queue
 
 
 class Law(StrEnum):

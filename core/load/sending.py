@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc.aio
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
+
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 
 if TYPE_CHECKING:
-    from si.v1.si_pb2_grpc import SchedulerAsyncStub
+    from kornel.si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 << 20),

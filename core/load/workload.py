@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2 as si
 
 GIB = 1 << 30
 CORE = 1_000

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.effects import (
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -23,8 +23,8 @@ from core.domain.effects import (
     PreemptionDecided,
     Released,
 )
-from core.domain.reasons import Rejection
-from core.metrics.preemptions import Preemptions
+from kornel.core.domain.reasons import Rejection
+from kornel.core.metrics.preemptions import Preemptions
 
 QUEUES_REMEMBERED: Final = 10_000
 """Queues whose counters are kept, those that are gone included."""

@@ -8,12 +8,12 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from core.domain.partition_names import bare_partition_name
-from core.metrics.families import counters, gauge, gauges, histogram
-from core.metrics.queue_series import TYPES_SHOWN
-from core.metrics.sources import Scrape, Sources
-from core.preemption.registry import laws_of
-from core.telling.partitions.partition_gauges import PartitionGauges
+from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.metrics.families import counters, gauge, gauges, histogram
+from kornel.core.metrics.queue_series import TYPES_SHOWN
+from kornel.core.metrics.sources import Scrape, Sources
+from kornel.core.preemption.registry import laws_of
+from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 ABOVE_MAX_SHOWN: Final = 200
 """Queues above their max that have series of their own."""

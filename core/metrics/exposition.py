@@ -21,11 +21,11 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from core.metrics import engine_side, service_side, upstream
-from core.metrics.families import gauge
-from core.metrics.queue_series import QUEUES_SHOWN, QueueSeries
-from core.metrics.sources import Scrape, Sources
-from core.telling.partitions.partition_gauges import PartitionGauges
+from kornel.core.metrics import engine_side, service_side, upstream
+from kornel.core.metrics.families import gauge
+from kornel.core.metrics.queue_series import QUEUES_SHOWN, QueueSeries
+from kornel.core.metrics.sources import Scrape, Sources
+from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from core.service.durations import Durations
+from kornel.core.service.durations import Durations
 
 Labelled = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, str, str], float]
 """By the value of the one label, or those of all."""

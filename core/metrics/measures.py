@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import product
 
-from core.metrics.decisions import Decisions
-from core.metrics.loop_lag import LoopLag
-from core.metrics.timings import Timings
-from core.service.clock import Clock
-from core.service.configuration_history import Origin, Version
+from kornel.core.metrics.decisions import Decisions
+from kornel.core.metrics.loop_lag import LoopLag
+from kornel.core.metrics.timings import Timings
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuration_history import Origin, Version
 
 
 class Measures:

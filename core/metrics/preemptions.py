@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from core.domain.effects import Allocated, Effect, PreemptionDecided
-from core.domain.reasons import Outcome
-from core.preemption.registry import NAMES, SOURCES, ending_of
-from core.service.clock import SECOND_NS
-from core.service.durations import Durations
+from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.registry import NAMES, SOURCES, ending_of
+from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.durations import Durations
 
 BOUNDS_S: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 WAITING_REMEMBERED: Final = 10_000

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.metrics.decisions import LAST_STATES, QueueCounts
-from core.telling.partitions.partition_gauges import PartitionGauges, QueueGauges
+from kornel.core.domain.application_states import AppState
+from kornel.core.metrics.decisions import LAST_STATES, QueueCounts
+from kornel.core.telling.partitions.partition_gauges import PartitionGauges, QueueGauges
 
 QUEUES_SHOWN: Final = 2_000
 TYPES_SHOWN: Final = 32

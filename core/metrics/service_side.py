@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from prometheus_client.core import Metric
 
-from core.domain.reasons import Ignored
-from core.metrics.families import counter, counters, gauge, gauges, histogram
-from core.metrics.sources import HistoryGauges, Sources
-from core.service.admission import Refusal
-from core.service.clock import SECOND_NS, Clock
-from core.service.connections import Cause
+from kornel.core.domain.reasons import Ignored
+from kornel.core.metrics.families import counter, counters, gauge, gauges, histogram
+from kornel.core.metrics.sources import HistoryGauges, Sources
+from kornel.core.service.admission import Refusal
+from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.connections import Cause
 
 
 def families(sources: Sources) -> Iterable[Metric]:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from core.metrics.measures import Measures
-from core.service.admission import AdmissionInterceptor
-from core.service.callback_board import CallbackBoard
-from core.service.clock import Clock
-from core.service.configuring import Configurator
-from core.service.connections import ConnectionKeeper
-from core.service.event_journal import EventJournal
-from core.service.health import HealthKeeper
-from core.service.metrics import ServiceMetrics
-from core.service.runner import PartitionRunner
-from core.telling.partitions.partition_gauges import PartitionGauges
+from kornel.core.metrics.measures import Measures
+from kornel.core.service.admission import AdmissionInterceptor
+from kornel.core.service.callback_board import CallbackBoard
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.connections import ConnectionKeeper
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.health import HealthKeeper
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 
 class HistoryGauges(Protocol):

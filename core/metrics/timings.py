@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.metrics.decisions import Decisions
-from core.service.durations import Durations
+from kornel.core.metrics.decisions import Decisions
+from kornel.core.service.durations import Durations
 
 UPSTREAM_BOUNDS_S: Final = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """The bounds of every histogram that has a name of upstream's (rest.md 6)."""

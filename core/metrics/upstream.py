@@ -13,13 +13,13 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from core.domain.application_states import AppState
-from core.domain.effects import Allocated, ApplicationAccepted, ApplicationRejected, Released
-from core.metrics.families import counters, gauge, gauges, histogram, histograms
-from core.metrics.queue_series import sanitised
-from core.metrics.sources import Scrape, Sources
-from core.metrics.timings import UPSTREAM_BOUNDS_S
-from core.service.durations import Durations
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationRejected, Released
+from kornel.core.metrics.families import counters, gauge, gauges, histogram, histograms
+from kornel.core.metrics.queue_series import sanitised
+from kornel.core.metrics.sources import Scrape, Sources
+from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S
+from kornel.core.service.durations import Durations
 
 RANGES: Final = ("[0,10%]", *(f"({low}0%,{low + 1}0%]" for low in range(1, 10)))
 ALWAYS: Final = ("vcore", "memory", "pods", "ephemeral-storage")

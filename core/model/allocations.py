@@ -5,20 +5,20 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, overload
 
-from core.domain.ask_places import AskPlace, WaitsFor
-from core.domain.commands import AllocationSpec
-from core.domain.priorities import NOTHING_WAITS
-from core.domain.reasons import Outcome
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
-    from core.model.applications import Application
-    from core.model.callbacks import Inquiry
-    from core.model.failures import FailureLog
-    from core.model.nodes import Node
-    from core.model.queues import Queue
-    from core.model.shapes import Pairs, Shape
-    from core.model.task_groups import TaskGroup
-    from core.model.told import Told
+    from kornel.core.model.applications import Application
+    from kornel.core.model.callbacks import Inquiry
+    from kornel.core.model.failures import FailureLog
+    from kornel.core.model.nodes import Node
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.shapes import Pairs, Shape
+    from kornel.core.model.task_groups import TaskGroup
+    from kornel.core.model.told import Told
 
 
 SEPARATOR: Final = "\uffff"
@@ -178,7 +178,7 @@ class Allocation:
         self.extras: dict[str, Any] | None = None
         """The values of the fields above, except those that have their defaults."""
         self.place: AskPlace = _NOWHERE
-        """Where it is in its life. Only :func:`core.partition.waiting.places.move_ask` changes that."""
+        """Where it is in its life. Only :func:`kornel.core.partition.waiting.places.move_ask` changes that."""
         self.where: Any = None
         """What it is in there: its :class:`AskGroup`, the node that it is held on, or the nodes that were refused."""
         self.replaces: Allocation | None = None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from core.domain.application_states import AppState, StateEntry
-from core.domain.commands import ApplicationSpec
-from core.domain.priorities import NOTHING_WAITS
-from core.model.group_order import GroupOrder
-from core.model.shapes import Shape, Vector, widen
+from kornel.core.domain.application_states import AppState, StateEntry
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.shapes import Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation, AskGroup, Room
-    from core.model.queues import Queue
-    from core.model.task_groups import TaskGroup
-    from core.model.users import Account
+    from kornel.core.model.allocations import Allocation, AskGroup, Room
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.task_groups import TaskGroup
+    from kornel.core.model.users import Account
 
 
 STATES_KEPT: Final = 64

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation
+    from kornel.core.model.allocations import Allocation
 
 MOST_OPEN: Final = 4_096
 """Questions open at once; with so many the shim is the slower side, and asks wait in their order instead."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.model.shapes import Pairs, Vector, book, unbook, widen
+from kornel.core.model.shapes import Pairs, Vector, book, unbook, widen
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation, Reservation
+    from kornel.core.model.allocations import Allocation, Reservation
 
 
 class Claims:

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from core.model.allocations import AskGroup
+    from kornel.core.model.allocations import AskGroup
 
 Entry = tuple[int, int, int, int, "AskGroup"]
 """A sort key: (negative priority, creation, arrival of the head, number of the group, group) (scheduling.md 5.3)."""

@@ -14,8 +14,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from core.model.nodes import Node
-from core.model.shapes import Pairs, Vector, widen
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs, Vector, widen
 
 GROUP_SIZE: Final = 96
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.domain.commands import AllocationSpec
-from core.domain.drains import OperatorDrain
-from core.model.claims import Claims
-from core.model.shapes import Pairs, Shape, Vector, widen
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.model.claims import Claims
+from kornel.core.model.shapes import Pairs, Shape, Vector, widen
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation, Reservation
+    from kornel.core.model.allocations import Allocation, Reservation
 
 
 INSTANCE_TYPE: Final = "si/instance-type"

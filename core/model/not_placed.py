@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from core.domain.reasons import Unschedulable
+from kornel.core.domain.reasons import Unschedulable
 
 if TYPE_CHECKING:
-    from core.model.queues import Queue
-    from core.model.users import Account
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.users import Account
 
 
 class NotPlaced(NamedTuple):

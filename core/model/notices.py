@@ -9,8 +9,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation
-    from core.model.applications import Application
+    from kornel.core.model.allocations import Allocation
+    from kornel.core.model.applications import Application
 
 
 class Entry:
@@ -77,7 +77,7 @@ class Notices:
 
     def __init__(self) -> None:
         self.settings: Any = None
-        """:class:`core.preemption.monitor.settings.MonitorSettings` in force."""
+        """:class:`kornel.core.preemption.monitor.settings.MonitorSettings` in force."""
         self.generation = 0
         """Counts changes of the settings: timers of an earlier generation do nothing."""
         self.rounds = 0
@@ -104,7 +104,7 @@ class Notices:
         self.checkpoints: Final[dict[str, int]] = {}
         """When allocations last saved their work, by key, as far as their applications said so."""
         self.places: tuple[Any, ...] = ()
-        """The places that the last round planned: :class:`core.preemption.monitor.plan.Place`."""
+        """The places that the last round planned: :class:`kornel.core.preemption.monitor.plan.Place`."""
         self.observed: dict[str, tuple[str, ...]] = {}
         """The allocations by leaf that the last round would have notified, had it not only observed."""
 

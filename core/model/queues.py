@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from core.domain.access import NOBODY, AccessList
-from core.domain.priorities import NOTHING_WAITS, exposed
-from core.domain.settings import PriorityPolicy, QueueProperties, SortPolicy
-from core.model.keyed_heap import KeyedHeap
-from core.model.shapes import Pairs, Shape, Vector, widen
-from core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
+from kornel.core.domain.access import NOBODY, AccessList
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.settings import PriorityPolicy, QueueProperties, SortPolicy
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.shapes import Pairs, Shape, Vector, widen
+from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
-    from core.model.allocations import Room
-    from core.model.applications import Application
+    from kornel.core.model.allocations import Room
+    from kornel.core.model.applications import Application
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from core.domain.names import LONGEST_NAME, length_flaw
-from core.domain.resources import MAX_TYPES, NOTHING, Resources
+from kornel.core.domain.names import LONGEST_NAME, length_flaw
+from kornel.core.domain.resources import MAX_TYPES, NOTHING, Resources
 
 Vector = list[int]
 """Amounts by type index."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from core.model.keyed_heap import KeyedHeap
+from kornel.core.model.keyed_heap import KeyedHeap
 
 if TYPE_CHECKING:
-    from core.model.allocations import Allocation
-    from core.model.shapes import Shape
+    from kornel.core.model.allocations import Allocation
+    from kornel.core.model.shapes import Shape
 
 
 def _by_age(placeholder: Allocation) -> tuple[int, str]:

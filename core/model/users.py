@@ -11,13 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.model.keyed_heap import KeyedHeap
-from core.model.shapes import Pairs, Shape, Vector
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.shapes import Pairs, Shape, Vector
 
 if TYPE_CHECKING:
-    from core.model.allocations import Room
-    from core.model.applications import Application
-    from core.model.queues import Queue
+    from kornel.core.model.allocations import Room
+    from kornel.core.model.applications import Application
+    from kornel.core.model.queues import Queue
 
 WILDCARD: Final = "*"
 

@@ -1,4 +1,5 @@
 """Owns the state of a partition: takes commands, runs cycles, applies plans, keeps the books.
 
-:mod:`core.partition.engine` is the door; nothing outside this package changes a record of :mod:`core.model`.
+:mod:`kornel.core.partition.engine` is the door; nothing outside this package changes a record of
+:mod:`kornel.core.model`.
 """

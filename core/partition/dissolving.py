@@ -1,20 +1,20 @@
 """The records of a partition that is no more, taken apart so that reference counting frees them.
 
 Records refer to each other both ways: a queue to its applications and they to it, an ask to its node and back. The
-collector of cycles does not look at what has lived long (:mod:`core.service.garbage`), so a partition that was merely
-forgotten would stay in memory for ever, with every ask of it. It goes a few records at a time, because nobody should
-wait while a million of them are freed.
+collector of cycles does not look at what has lived long (:mod:`kornel.core.service.garbage`), so a partition that
+was merely forgotten would stay in memory for ever, with every ask of it. It goes a few records at a time, because
+nobody should wait while a million of them are freed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.group_order import GroupOrder
-from core.model.nodes import Node
-from core.partition.state import PartitionState
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
 
 
 def take_apart(state: PartitionState) -> Iterator[None]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from core.config.event_settings import event_settings
-from core.config.loader import load
-from core.config.model import Configuration, PartitionConfig
-from core.domain.application_states import AppEvent
-from core.domain.commands import (
+from kornel.core.config.event_settings import event_settings
+from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration, PartitionConfig
+from kornel.core.domain.application_states import AppEvent
+from kornel.core.domain.commands import (
     AllocationSpec,
     AnswerCallbacks,
     AttachCallbacks,
@@ -33,23 +33,23 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.drains import MOST_DRAINS, OperatorDrain
-from core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected, PreemptionDecided
-from core.domain.manager import RegisteredManager
-from core.domain.names import shown
-from core.domain.partition_names import full_partition_name
-from core.domain.reasons import Ignored, Rejection
-from core.model.callbacks import Callbacks
-from core.partition import dissolving, lifecycle
-from core.partition.configuration import configure
-from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
-from core.partition.intake import allocation_intake, application_intake, node_intake
-from core.partition.scheduling import autoscaling, cycle, vetting
-from core.partition.state import PartitionState
-from core.partition.waiting import inquiries
-from core.preemption import registry, rounds
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.monitor import noticing
+from kornel.core.domain.drains import MOST_DRAINS, OperatorDrain
+from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected, PreemptionDecided
+from kornel.core.domain.manager import RegisteredManager
+from kornel.core.domain.names import shown
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.reasons import Ignored, Rejection
+from kornel.core.model.callbacks import Callbacks
+from kornel.core.partition import dissolving, lifecycle
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
+from kornel.core.partition.scheduling import autoscaling, cycle, vetting
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import inquiries
+from kornel.core.preemption import registry, rounds
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
 """Records of a partition that is no more which are freed in the time of one decision."""
@@ -118,8 +118,8 @@ class Engine:
         """Do what *command* says and return what there is to answer, in order.
 
         Raises :class:`CommandRefused` for a manager that is not the registered one, and
-        :class:`core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the command is
-        applied then, except that a failed registration of the registered manager leaves nobody registered.
+        :class:`kornel.core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the
+        command is applied then, except that a failed registration of the registered manager leaves nobody registered.
         """
         self._callbacks.now_ns = now_ns
         self._handlers[type(command)](command, now_ns)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from core.domain.application_states import TRANSITIONS, AppEvent, AppState
-from core.domain.commands import ApplicationSpec
-from core.domain.effects import ApplicationUpdated
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.partition.books import user_accounting
-from core.partition.gangs import placeholders
-from core.partition.state import PartitionState
-from core.partition.waiting import admission
-from core.partition.waiting.rooms import stop_offering
-from core.partition.withdrawing import withdraw_ask
+from kornel.core.domain.application_states import TRANSITIONS, AppEvent, AppState
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.effects import ApplicationUpdated
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.partition.books import user_accounting
+from kornel.core.partition.gangs import placeholders
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.rooms import stop_offering
+from kornel.core.partition.withdrawing import withdraw_ask
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
 TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9

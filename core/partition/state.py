@@ -6,40 +6,40 @@ from collections.abc import Callable, Mapping
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
-from core.domain.drains import OperatorDrain
-from core.domain.effects import Effect
-from core.domain.reasons import Ignored
-from core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
-from core.model.allocations import SEPARATOR, Allocation, Reservation, Room
-from core.model.applications import Application
-from core.model.callbacks import Callbacks
-from core.model.node_order import NodeOrder
-from core.model.nodes import Node
-from core.model.notices import Notices
-from core.model.queues import Queue
-from core.model.shapes import ResourceTypes, Shape
-from core.model.task_groups import TaskGroup
-from core.model.users import Account, FreedSlot
-from core.partition.history.event_log import EventLog
-from core.partition.history.events import Recorder
-from core.partition.history.past import Past
-from core.partition.history.recent_victims import RecentVictims
-from core.partition.scheduling.reserving_record import ReservingRecord
-from core.policies.application_order import application_key
-from core.policies.node_score import NodeScore
-from core.policies.placement.rules import Rule, compile_rules
-from core.policies.queue_order import queue_key
-from core.preemption.governor.books import GovernorBooks
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.changes import ChangeWatch
-from core.preemption.guarantee.prospects import KnownProspects
-from core.preemption.guarantee.refusals import Refusals
-from core.preemption.pace import Pace
-from core.preemption.quota.enforcement import Enforcement
-from core.preemption.victim_index import VictimIndex
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.effects import Effect
+from kornel.core.domain.reasons import Ignored
+from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties
+from kornel.core.model.allocations import SEPARATOR, Allocation, Reservation, Room
+from kornel.core.model.applications import Application
+from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.node_order import NodeOrder
+from kornel.core.model.nodes import Node
+from kornel.core.model.notices import Notices
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import ResourceTypes, Shape
+from kornel.core.model.task_groups import TaskGroup
+from kornel.core.model.users import Account, FreedSlot
+from kornel.core.partition.history.event_log import EventLog
+from kornel.core.partition.history.events import Recorder
+from kornel.core.partition.history.past import Past
+from kornel.core.partition.history.recent_victims import RecentVictims
+from kornel.core.partition.scheduling.reserving_record import ReservingRecord
+from kornel.core.policies.application_order import application_key
+from kornel.core.policies.node_score import NodeScore
+from kornel.core.policies.placement.rules import Rule, compile_rules
+from kornel.core.policies.queue_order import queue_key
+from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.changes import ChangeWatch
+from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.refusals import Refusals
+from kornel.core.preemption.pace import Pace
+from kornel.core.preemption.quota.enforcement import Enforcement
+from kornel.core.preemption.victim_index import VictimIndex
 
 if TYPE_CHECKING:
-    from core.config.model import PartitionConfig, PreemptionConfig
+    from kornel.core.config.model import PartitionConfig, PreemptionConfig
 
 
 class PartitionState:

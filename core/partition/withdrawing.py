@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.model.allocations import Allocation
-from core.partition.asks import instances, moves, questions
-from core.partition.gangs import pools, replacement
-from core.partition.state import PartitionState
-from core.partition.waiting import pausing
-from core.preemption import eviction
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.asks import instances, moves, questions
+from kornel.core.partition.gangs import pools, replacement
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import pausing
+from kornel.core.preemption import eviction
 
 
 def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:

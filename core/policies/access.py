@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.domain.names import RECOVERY_PATH
-from core.model.queues import Queue
+from kornel.core.domain.names import RECOVERY_PATH
+from kornel.core.model.queues import Queue
 
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str]) -> bool:

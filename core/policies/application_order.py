@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from core.domain.settings import SortPolicy
-from core.model.applications import Application
+from kornel.core.domain.settings import SortPolicy
+from kornel.core.model.applications import Application
 
 _FAIR: Final = SortPolicy.FAIR
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.domain.settings import NodeSortPolicy
-from core.model.nodes import Node
+from kornel.core.domain.settings import NodeSortPolicy
+from kornel.core.model.nodes import Node
 
 
 class NodeScore:

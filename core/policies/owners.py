@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.commands import ApplicationSpec
+from kornel.core.domain.commands import ApplicationSpec
 
 NOBODY: Final = "nobody"
 """The user of running work that comes without one."""

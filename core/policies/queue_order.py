@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import add
 
-from core.model.queues import Queue
+from kornel.core.model.queues import Queue
 
 QueueKey = tuple[int, float, int, str]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from core.model.queues import Queue
-from core.model.shapes import Pairs
-from core.model.users import WILDCARD, Account, AccountKind, Limit
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
 
 
 def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from core.domain.settings import GuaranteeMode
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import ResourceTypes
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import ResourceTypes
 
 
 class PartitionView(Protocol):
@@ -41,5 +41,5 @@ class PartitionView(Protocol):
 
     @property
     def victim_order(self) -> str:
-        """Name of the order of victims (:data:`core.preemption.guarantee.victim_orders.COSTS`)."""
+        """Name of the order of victims (:data:`kornel.core.preemption.guarantee.victim_orders.COSTS`)."""
         ...

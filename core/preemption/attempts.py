@@ -5,8 +5,8 @@ from __future__ import annotations
 from heapq import heappush
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
 
 RETRY_NS: Final = 15 * 10**9
 """Time from the last victim's exit to re-arming, and to the next attempt where it hangs on more than the books."""

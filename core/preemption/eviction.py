@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.domain.commands import TerminationType
-from core.domain.effects import PreemptionDecided, Released, VictimRecord
-from core.domain.reasons import Outcome
-from core.laws.verdict import Violation
-from core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
-from core.model.nodes import Node
-from core.partition.asks import moves, reservations
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import look_again
-from core.policies.view import PartitionView
-from core.preemption import pacing
-from core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due
-from core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import PreemptionDecided, Released, VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.laws.verdict import Violation
+from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import moves, reservations
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import look_again
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption import pacing
+from kornel.core.preemption.attempts import RETRY_NS, may_ever_preempt, set_due
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 
 REARM_MAX_NS: Final = 600 * 10**9
 

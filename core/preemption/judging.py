@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.laws.verdict import Violation
-from core.policies.view import PartitionView
-from core.preemption.guarantee import laws
-from core.preemption.plan import PreemptionPlan, QuotaPlan
-from core.preemption.registry import kind_called
+from kornel.core.laws.verdict import Violation
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.guarantee import laws
+from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.registry import kind_called
 
 check_exhaustive: Final = laws.check_exhaustive
 

@@ -11,11 +11,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from core.domain.reasons import Outcome
-from core.domain.settings import VictimBound
-from core.laws.verdict import Violation
-from core.partition.state import PartitionState
-from core.policies.view import PartitionView
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import VictimBound
+from kornel.core.laws.verdict import Violation
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.view import PartitionView
 
 
 class Level(StrEnum):

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from core.model.allocations import AskGroup, Reservation
-from core.model.shapes import Pairs
+from kornel.core.model.allocations import AskGroup, Reservation
+from kornel.core.model.shapes import Pairs
 
 
 class Taken(NamedTuple):

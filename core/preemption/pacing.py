@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup, Reservation
-from core.model.shapes import Pairs
-from core.partition.state import PartitionState
-from core.partition.waiting import failing
-from core.partition.waiting.rooms import UNSERVED, activate, look_again
-from core.preemption.governor import governing
-from core.preemption.governor.bounds import CLUSTER, NAME, SECOND_NS, Denial
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.entitlement import entitlement
-from core.preemption.pace import Taken, Totals, Window
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.quota import planner as quota
-from core.preemption.required_node import planner as required_node
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
+from kornel.core.partition.waiting.rooms import UNSERVED, activate, look_again
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.governor.bounds import CLUSTER, NAME, SECOND_NS, Denial
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.pace import Taken, Totals, Window
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.required_node import planner as required_node
 
 WAKES_PER_INTERVAL: Final = 10
 """How often those held back are looked at within one interval: the window moves with every decision it holds, and to

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 
 PreemptionPredicate = Callable[[Allocation, Node, tuple[Allocation, ...], int], int | None]
 """(ask, node, victims in order, start index) -> index of the last victim that must go, or ``None`` for never

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from core.domain.settings import PriorityPolicy
-from core.model.queues import Queue
+from kornel.core.domain.settings import PriorityPolicy
+from kornel.core.model.queues import Queue
 
 
 class Adjustment(NamedTuple):

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.effects import PreemptionDecided
-from core.partition.state import PartitionState
-from core.preemption.governor.source import GOVERNOR
-from core.preemption.guarantee.kind import GUARANTEE
-from core.preemption.kind import UNREMARKABLE, DecisionSource, Ending, Kind
-from core.preemption.monitor.kind import MONITOR
-from core.preemption.quota.kind import QUOTA
-from core.preemption.required_node.kind import REQUIRED_NODE
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.governor.source import GOVERNOR
+from kornel.core.preemption.guarantee.kind import GUARANTEE
+from kornel.core.preemption.kind import UNREMARKABLE, DecisionSource, Ending, Kind
+from kornel.core.preemption.monitor.kind import MONITOR
+from kornel.core.preemption.quota.kind import QUOTA
+from kornel.core.preemption.required_node.kind import REQUIRED_NODE
 
 KINDS: Final[tuple[Kind, ...]] = (
     REQUIRED_NODE,

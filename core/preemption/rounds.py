@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.partition.state import PartitionState
-from core.preemption.registry import kind_called
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.registry import kind_called
 
 
 def run(state: PartitionState, now_ns: int) -> None:

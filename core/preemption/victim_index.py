@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, overload
 
-from core.domain.priorities import PRIORITY_MIN
-from core.model.allocations import BOUND, Allocation
-from core.model.queues import Queue
-from core.model.shapes import Shape
+from kornel.core.domain.priorities import PRIORITY_MIN
+from kornel.core.model.allocations import BOUND, Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
 
 Ranked = tuple[int, int, str, Allocation]
 """(priority, -created, key, allocation), the first to go first."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
-from core.process.event_loop import loop_factory
-from core.process.server import KornelServer, ServerSettings
-from core.process.version import core_version
-from core.security.security import Security
-from core.service.clock import ManualClock, SystemClock, wall_ns
-from core.service.engine_port import EnginePort
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LevelSwitch
-from core.service.metrics import ServiceMetrics
-from core.service.resolvers.sources import Sources
+from kornel.core.process.event_loop import loop_factory
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.process.version import core_version
+from kornel.core.security.security import Security
+from kornel.core.service.clock import ManualClock, SystemClock, wall_ns
+from kornel.core.service.engine_port import EnginePort
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LevelSwitch
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.sources import Sources
 
 if TYPE_CHECKING:
-    from core.tracing.tracing import Tracing
+    from kornel.core.tracing.tracing import Tracing
 
 
 class TracingUnavailable(Exception):
@@ -32,7 +32,7 @@ def tracing_to(endpoint: str, logger: FilteringBoundLogger) -> Tracing | None:
     if not endpoint:
         return None
     try:
-        from core.tracing.export import BadEndpoint, tracing_to  # noqa: PLC0415 - an extra
+        from kornel.core.tracing.export import BadEndpoint, tracing_to  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise TracingUnavailable(f"tracing takes the extra packages of kornel[tracing]: {error}") from error
     try:
@@ -52,8 +52,8 @@ def run(
 ) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
 
-    Raises :class:`core.process.server.AddressUnavailable`, :class:`core.process.server.AddressTooOpen` or
-    :class:`core.process.history.HistoryUnusable`.
+    Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
+    :class:`kornel.core.process.history.HistoryUnusable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))

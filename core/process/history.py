@@ -9,20 +9,20 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.archive.archive import Archive, ArchiveStatus
-from core.archive.defaults import DEFAULT_SPOOL_BYTES
-from core.archive.history_service import HistoryService
-from core.archive.reader import HistoryReader
-from core.archive.settings import (
+from kornel.core.archive.archive import Archive, ArchiveStatus
+from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
+from kornel.core.archive.history_service import HistoryService
+from kornel.core.archive.reader import HistoryReader
+from kornel.core.archive.settings import (
     HistorySettings,
     HistorySettingsError,
     default_history,
     history_settings,
 )
-from core.archive.spool import SpoolUnusable
-from core.service.clock import Clock
-from core.service.configuration_history import Version
-from core.service.observers import EffectObserver
+from kornel.core.archive.spool import SpoolUnusable
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuration_history import Version
+from kornel.core.service.observers import EffectObserver
 
 __all__ = [
     "History",
@@ -102,7 +102,7 @@ class History:
         return self._archive.status() if self._archive is not None else None
 
     def start(self, on_problem: Callable[[str], None]) -> None:
-        """Begin to write. *on_problem*: as of :class:`core.archive.archive.Archive`, called by other threads."""
+        """Begin to write. *on_problem*: as of :class:`kornel.core.archive.archive.Archive`, called by other threads."""
         if self._archive is not None:
             self._archive.on_problem = on_problem
             self._archive.start()

@@ -8,22 +8,22 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.application_states import AppState
-from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
-from core.rest.application import RestApplication, Services
-from core.rest.browser_rules import ANYTHING, BrowserRules
-from core.rest.connections import MOST_CONNECTIONS
-from core.rest.handlers.metrics import Exposition
-from core.rest.history import UsageHistory
-from core.rest.server import HttpServer
-from core.rest.warming import Warmer
-from core.service.callback_board import CallbackBoard
-from core.service.clock import Clock
-from core.service.configuring import Configurator
-from core.service.event_journal import EventJournal
-from core.service.health import HealthKeeper
-from core.service.runner import PartitionRunner
-from core.web.page import Page
+from kornel.core.domain.application_states import AppState
+from kornel.core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
+from kornel.core.rest.application import RestApplication, Services
+from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
+from kornel.core.rest.connections import MOST_CONNECTIONS
+from kornel.core.rest.handlers.metrics import Exposition
+from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.server import HttpServer
+from kornel.core.rest.warming import Warmer
+from kornel.core.service.callback_board import CallbackBoard
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.health import HealthKeeper
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.web.page import Page
 
 
 class HttpFront:
@@ -85,7 +85,7 @@ class HttpFront:
         return self._server.address
 
     def listen(self) -> None:
-        """Open the address. Raises :class:`core.rest.server.RestAddressUnavailable`."""
+        """Open the address. Raises :class:`kornel.core.rest.server.RestAddressUnavailable`."""
         self._server.listen()
 
     async def start(self) -> None:

@@ -19,6 +19,59 @@ from uuid import uuid4
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.domain.events import shortened
+from kornel.core.metrics.exposition import Exposition
+from kornel.core.metrics.measures import Measures
+from kornel.core.metrics.sources import Sources as MetricsSources
+from kornel.core.process.history import NO_HISTORY, History, HistoryChoice
+from kornel.core.process.http import HttpFront, running_applications
+from kornel.core.process.socket_lock import SocketLock, SocketTaken
+from kornel.core.rest.access import OPEN_DOOR, Proofs
+from kornel.core.rest.browser_rules import BadOrigin, BrowserRules, checked_origins, local_hosts
+from kornel.core.rest.connections import MOST_CONNECTIONS
+from kornel.core.rest.guard_door import GuardDoor
+from kornel.core.rest.history import SAMPLES_KEPT, UsageHistory
+from kornel.core.rest.server import RestAddressUnavailable
+from kornel.core.security.errors import SecurityError
+from kornel.core.security.security import Security
+from kornel.core.service.addresses import stays_on_this_machine
+from kornel.core.service.admin_service import AdminService
+from kornel.core.service.admission import AdmissionInterceptor, CallLimits
+from kornel.core.service.callback_board import CallbackBoard
+from kornel.core.service.callback_service import CallbackService
+from kornel.core.service.clock import SECOND_NS, Clock, ManualClock
+from kornel.core.service.clock_service import TestClockService
+from kornel.core.service.clock_watch import ClockWatch
+from kornel.core.service.configuration_file import ConfigurationFile
+from kornel.core.service.configuration_history import Version
+from kornel.core.service.configuration_service import ConfigurationService
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.connections import ConnectionKeeper, ConnectionLimits
+from kornel.core.service.engine_port import EnginePort
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.event_service import EventService
+from kornel.core.service.explain_service import ExplainService
+from kornel.core.service.garbage import GarbageKeeper, GarbageRounds
+from kornel.core.service.health import HealthKeeper
+from kornel.core.service.health_service import HealthService
+from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.logs import LevelSwitch, LogLevel
+from kornel.core.service.manager_service import ManagerService
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.presence import Presence, PresenceKeeper
+from kornel.core.service.read_service import ReadService
+from kornel.core.service.resolvers.lookups import GroupLookups
+from kornel.core.service.resolvers.sources import Sources
+from kornel.core.service.rpc import Handler
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.scheduler_service import SchedulerService
+from kornel.core.service.status_codes import ShuttingDown
+from kornel.core.service.status_service import StatusService
+from kornel.core.service.streams import QUEUE_LIMIT, Switchboard
+from kornel.si.v1 import si_pb2
 from kornel.v1 import (
     admin_pb2,
     callback_pb2,
@@ -31,62 +84,9 @@ from kornel.v1 import (
     status_pb2,
     test_clock_pb2,
 )
-from si.v1 import si_pb2
-from structlog.typing import FilteringBoundLogger
-
-from core.domain.effects import EventRecorded
-from core.domain.events import shortened
-from core.metrics.exposition import Exposition
-from core.metrics.measures import Measures
-from core.metrics.sources import Sources as MetricsSources
-from core.process.history import NO_HISTORY, History, HistoryChoice
-from core.process.http import HttpFront, running_applications
-from core.process.socket_lock import SocketLock, SocketTaken
-from core.rest.access import OPEN_DOOR, Proofs
-from core.rest.browser_rules import BadOrigin, BrowserRules, checked_origins, local_hosts
-from core.rest.connections import MOST_CONNECTIONS
-from core.rest.guard_door import GuardDoor
-from core.rest.history import SAMPLES_KEPT, UsageHistory
-from core.rest.server import RestAddressUnavailable
-from core.security.errors import SecurityError
-from core.security.security import Security
-from core.service.addresses import stays_on_this_machine
-from core.service.admin_service import AdminService
-from core.service.admission import AdmissionInterceptor, CallLimits
-from core.service.callback_board import CallbackBoard
-from core.service.callback_service import CallbackService
-from core.service.clock import SECOND_NS, Clock, ManualClock
-from core.service.clock_service import TestClockService
-from core.service.clock_watch import ClockWatch
-from core.service.configuration_file import ConfigurationFile
-from core.service.configuration_history import Version
-from core.service.configuration_service import ConfigurationService
-from core.service.configuring import Configurator
-from core.service.connections import ConnectionKeeper, ConnectionLimits
-from core.service.engine_port import EnginePort
-from core.service.event_journal import EventJournal
-from core.service.event_service import EventService
-from core.service.explain_service import ExplainService
-from core.service.garbage import GarbageKeeper, GarbageRounds
-from core.service.health import HealthKeeper
-from core.service.health_service import HealthService
-from core.service.limits import MESSAGE_LIMIT
-from core.service.logs import LevelSwitch, LogLevel
-from core.service.manager_service import ManagerService
-from core.service.metrics import ServiceMetrics
-from core.service.presence import Presence, PresenceKeeper
-from core.service.read_service import ReadService
-from core.service.resolvers.lookups import GroupLookups
-from core.service.resolvers.sources import Sources
-from core.service.rpc import Handler
-from core.service.runner import PartitionRunner
-from core.service.scheduler_service import SchedulerService
-from core.service.status_codes import ShuttingDown
-from core.service.status_service import StatusService
-from core.service.streams import QUEUE_LIMIT, Switchboard
 
 if TYPE_CHECKING:
-    from core.tracing.tracing import Tracing  # an extra, which need not be installed
+    from kornel.core.tracing.tracing import Tracing  # an extra, which need not be installed
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
@@ -218,7 +218,7 @@ class KornelServer:
         security: Security | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """Builds the server without starting it. Raises :class:`core.process.history.HistoryUnusable`.
+        """Builds the server without starting it. Raises :class:`kornel.core.process.history.HistoryUnusable`.
 
         *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
         absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.

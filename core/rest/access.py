@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from starlette.requests import Request
 from starlette.types import Scope
 
-from core.service.callers import Permission
+from kornel.core.service.callers import Permission
 
 
 class Access(StrEnum):
@@ -50,7 +50,7 @@ class Door(Protocol):
     """Decides before a handler runs, and before the body of a request is read."""
 
     async def admit(self, request: Request, access: Access) -> None:
-        """Raises :class:`core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
+        """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
 
     def leave(self, scope: Scope) -> None:
         """End the request with this *scope*, admitted or not."""

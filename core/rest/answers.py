@@ -9,10 +9,10 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from core.rest.compression import SMALLEST, accepts_gzip
-from core.rest.errors import error_document
-from core.rest.turns import gzipped
-from core.service.sharing import Sharing
+from kornel.core.rest.compression import SMALLEST, accepts_gzip
+from kornel.core.rest.errors import error_document
+from kornel.core.rest.turns import gzipped
+from kornel.core.service.sharing import Sharing
 
 JSON: Final = "application/json; charset=UTF-8"
 YAML: Final = "application/x-yaml; charset=UTF-8"

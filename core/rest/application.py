@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 
-from core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
-from core.rest.browser_rules import ANYTHING, BrowserRules
-from core.rest.event_streams import EventStreams
-from core.rest.handlers.applications import ApplicationHandlers
-from core.rest.handlers.cluster import ClusterHandlers
-from core.rest.handlers.configuration import ConfigurationHandlers
-from core.rest.handlers.documentation import DocumentationHandlers
-from core.rest.handlers.dump import DumpHandlers
-from core.rest.handlers.events import EventHandlers
-from core.rest.handlers.explanations import ExplanationHandlers
-from core.rest.handlers.health import HealthHandlers
-from core.rest.handlers.history import HistoryHandlers
-from core.rest.handlers.metrics import Exposition, MetricsHandlers
-from core.rest.handlers.nodes import NodeHandlers
-from core.rest.handlers.queues import QueueHandlers
-from core.rest.handlers.users import UserHandlers
-from core.rest.history import UsageHistory
-from core.rest.routes import Handlers, all_routes
-from core.rest.routing import Router, Table
-from core.service.callback_board import CallbackBoard
-from core.service.clock import Clock
-from core.service.configuring import Configurator
-from core.service.event_journal import EventJournal
-from core.service.health import HealthKeeper
-from core.service.runner import PartitionRunner
+from kornel.core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
+from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
+from kornel.core.rest.event_streams import EventStreams
+from kornel.core.rest.handlers.applications import ApplicationHandlers
+from kornel.core.rest.handlers.cluster import ClusterHandlers
+from kornel.core.rest.handlers.configuration import ConfigurationHandlers
+from kornel.core.rest.handlers.documentation import DocumentationHandlers
+from kornel.core.rest.handlers.dump import DumpHandlers
+from kornel.core.rest.handlers.events import EventHandlers
+from kornel.core.rest.handlers.explanations import ExplanationHandlers
+from kornel.core.rest.handlers.health import HealthHandlers
+from kornel.core.rest.handlers.history import HistoryHandlers
+from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
+from kornel.core.rest.handlers.nodes import NodeHandlers
+from kornel.core.rest.handlers.queues import QueueHandlers
+from kornel.core.rest.handlers.users import UserHandlers
+from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.routes import Handlers, all_routes
+from kornel.core.rest.routing import Router, Table
+from kornel.core.service.callback_board import CallbackBoard
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.health import HealthKeeper
+from kornel.core.service.runner import PartitionRunner
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import yaml
 
-from core.config.default import DEFAULT_CONFIGURATION
-from core.config.fields import Field
-from core.config.kind_sections import SECTIONS
-from core.config.problems import ProblemLog
-from core.config.properties import QUOTA_DELAY
-from core.config.tree import ROOT
-from core.config.yaml_reader import MappingNode, ScalarNode, SequenceNode, read
-from core.domain.secrets import without_secrets
+from kornel.core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.config.fields import Field
+from kornel.core.config.kind_sections import SECTIONS
+from kornel.core.config.problems import ProblemLog
+from kornel.core.config.properties import QUOTA_DELAY
+from kornel.core.config.tree import ROOT
+from kornel.core.config.yaml_reader import MappingNode, ScalarNode, SequenceNode, read
+from kornel.core.domain.secrets import without_secrets
 
 Document = dict[str, Any]
 

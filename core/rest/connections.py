@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from core.rest.http_protocol import PatientProtocol
+from kornel.core.rest.http_protocol import PatientProtocol
 
 MOST_CONNECTIONS: Final = 512
 """The most connections by default."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from core.telling.encoding.documents import Document, always
-from core.telling.encoding.values import TEXT, WHOLE
+from kornel.core.telling.encoding.documents import Document, always
+from kornel.core.telling.encoding.values import TEXT, WHOLE
 
 
 class RestError(Exception):

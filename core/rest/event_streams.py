@@ -13,16 +13,16 @@ from typing import Final
 from starlette.types import Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.effects import EventRecorded
-from core.rest.answers import JSON, encode, json_headers, raw
-from core.rest.errors import RestError, error_document
-from core.rest.http_protocol import ABORT
-from core.service.clock import Clock
-from core.service.event_journal import EventJournal
-from core.service.event_ring import Missed, RingReader
-from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
-from core.service.status_codes import EventStreamsFull
-from core.telling.encoding.yunikorn.events import encode_event_line
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.rest.answers import JSON, encode, json_headers, raw
+from kornel.core.rest.errors import RestError, error_document
+from kornel.core.rest.http_protocol import ABORT
+from kornel.core.service.clock import Clock
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.event_ring import Missed, RingReader
+from kornel.core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
+from kornel.core.service.status_codes import EventStreamsFull
+from kornel.core.telling.encoding.yunikorn.events import encode_event_line
 
 CLOSED: Final = "Event stream was closed by the producer"
 

@@ -13,12 +13,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import Scope
 
-from core.rest.access import PERMISSIONS, Access
-from core.rest.errors import RestError
-from core.rest.http_protocol import ABORT, CERTIFICATE
-from core.security.guard import Guard, Pass
-from core.service.callers import Permission
-from core.service.status_codes import NotAuthenticated, NotPermitted, TooMany
+from kornel.core.rest.access import PERMISSIONS, Access
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.http_protocol import ABORT, CERTIFICATE
+from kornel.core.security.guard import Guard, Pass
+from kornel.core.service.callers import Permission
+from kornel.core.service.status_codes import NotAuthenticated, NotPermitted, TooMany
 
 Administers = Callable[[str, str, str, Sequence[str]], bool]
 """Tells whether a queue of a partition is administered by a user with these groups."""

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from core.domain.effects import Allocated, Effect, Released
-from core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.domain.effects import Allocated, Effect, Released
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
 
 
 class UsageSample(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from core.domain.drains import OperatorDrain
-from core.service.presence import Presence
-from core.service.rollbacks import Rollback
-from core.telling.encoding.documents import Document, always, if_any, if_set, listed, nested
-from core.telling.encoding.values import COUNT, FLAG, TEXT, TIME_NS
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.service.presence import Presence
+from kornel.core.service.rollbacks import Rollback
+from kornel.core.telling.encoding.documents import Document, always, if_any, if_set, listed, nested
+from kornel.core.telling.encoding.values import COUNT, FLAG, TEXT, TIME_NS
 
 
 class OutOfScheduling(NamedTuple):

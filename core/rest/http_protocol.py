@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from core.security.tls import peer_certificate
+from kornel.core.security.tls import peer_certificate
 
 HEADER_PATIENCE_S: Final = 10.0
 """From the first byte of a request, or the connection, to the end of its headers."""

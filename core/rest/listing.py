@@ -17,13 +17,13 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from core.rest.answers import JSON, Answer, json_headers, wants_gzip
-from core.rest.compression import Body
-from core.rest.operations import Parameter
-from core.rest.queries import flag, positive, read_query
-from core.rest.schemas import POSITIVE
-from core.rest.sorting import Order, Orders, Value
-from core.rest.turns import encode_list, gather, write_list
+from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
+from kornel.core.rest.compression import Body
+from kornel.core.rest.operations import Parameter
+from kornel.core.rest.queries import flag, positive, read_query
+from kornel.core.rest.schemas import POSITIVE
+from kornel.core.rest.sorting import Order, Orders, Value
+from kornel.core.rest.turns import encode_list, gather, write_list
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
-from core.rest.errors import RestError
+from kornel.core.rest.errors import RestError
 
 MOST_BYTES: Final = 24 * 2**20
 """The most bytes of answers that were made and are not taken yet. One answer may be longer, if it is the only one."""

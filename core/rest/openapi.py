@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
 
-from core.rest.access import PERMISSIONS, Access, Proofs
-from core.rest.listing import PAGE_PARAMETERS
-from core.rest.operations import JSON_TYPE, Operation
-from core.rest.routing import Route
-from core.rest.schemas import SCHEMAS, any_case, ref
+from kornel.core.rest.access import PERMISSIONS, Access, Proofs
+from kornel.core.rest.listing import PAGE_PARAMETERS
+from kornel.core.rest.operations import JSON_TYPE, Operation
+from kornel.core.rest.routing import Route
+from kornel.core.rest.schemas import SCHEMAS, any_case, ref
 
 _STATUS_TEXTS: Final = {405: "The path takes another method.", 500: "The core failed to answer."}
 _GUARD_TEXTS: Final = {

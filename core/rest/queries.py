@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
-from core.rest.errors import RestError
+from kornel.core.rest.errors import RestError
 
 _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
 _MOST: Final = 2**64 - 1

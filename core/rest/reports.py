@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from core.domain.health import HealthCheck, HealthReport
-from core.rest.history import UsageSample
-from core.telling.encoding.documents import Described, Document, Kind, always, apart, if_any, if_set, listed, nested
-from core.telling.encoding.values import ANYTHING, FLAG, TEXT, TEXT_MAP, TEXTS, TIME_NS, WHOLE, write_with
-from core.telling.encoding.yunikorn.applications import APPLICATION
-from core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE
-from core.telling.encoding.yunikorn.nodes import NODE
-from core.telling.encoding.yunikorn.queues import QUEUE
+from kornel.core.domain.health import HealthCheck, HealthReport
+from kornel.core.rest.history import UsageSample
+from kornel.core.telling.encoding.documents import (
+    Described,
+    Document,
+    Kind,
+    always,
+    apart,
+    if_any,
+    if_set,
+    listed,
+    nested,
+)
+from kornel.core.telling.encoding.values import ANYTHING, FLAG, TEXT, TEXT_MAP, TEXTS, TIME_NS, WHOLE, write_with
+from kornel.core.telling.encoding.yunikorn.applications import APPLICATION
+from kornel.core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE
+from kornel.core.telling.encoding.yunikorn.nodes import NODE
+from kornel.core.telling.encoding.yunikorn.queues import QUEUE
 
 _NUMBER_AS_TEXT: Final = write_with(TEXT, str)
 """A number as text, as upstream has it."""

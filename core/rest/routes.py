@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from core.rest import sorting
-from core.rest.access import Access
-from core.rest.handlers import debug
-from core.rest.handlers.applications import ACTIVE, ApplicationHandlers
-from core.rest.handlers.cluster import ClusterHandlers
-from core.rest.handlers.configuration import ConfigurationHandlers
-from core.rest.handlers.documentation import DocumentationHandlers
-from core.rest.handlers.dump import DumpHandlers
-from core.rest.handlers.events import EventHandlers
-from core.rest.handlers.explanations import ExplanationHandlers
-from core.rest.handlers.health import HealthHandlers, live
-from core.rest.handlers.history import HistoryHandlers
-from core.rest.handlers.metrics import MetricsHandlers
-from core.rest.handlers.nodes import NodeHandlers
-from core.rest.handlers.queues import QueueHandlers
-from core.rest.handlers.users import UserHandlers
-from core.rest.listing import PAGE_PARAMETERS
-from core.rest.operations import JSON_TYPE, Operation, Parameter
-from core.rest.routing import Route
-from core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, listed, ref
-from core.telling.encoding.documents import Schema
+from kornel.core.rest import sorting
+from kornel.core.rest.access import Access
+from kornel.core.rest.handlers import debug
+from kornel.core.rest.handlers.applications import ACTIVE, ApplicationHandlers
+from kornel.core.rest.handlers.cluster import ClusterHandlers
+from kornel.core.rest.handlers.configuration import ConfigurationHandlers
+from kornel.core.rest.handlers.documentation import DocumentationHandlers
+from kornel.core.rest.handlers.dump import DumpHandlers
+from kornel.core.rest.handlers.events import EventHandlers
+from kornel.core.rest.handlers.explanations import ExplanationHandlers
+from kornel.core.rest.handlers.health import HealthHandlers, live
+from kornel.core.rest.handlers.history import HistoryHandlers
+from kornel.core.rest.handlers.metrics import MetricsHandlers
+from kornel.core.rest.handlers.nodes import NodeHandlers
+from kornel.core.rest.handlers.queues import QueueHandlers
+from kornel.core.rest.handlers.users import UserHandlers
+from kornel.core.rest.listing import PAGE_PARAMETERS
+from kornel.core.rest.operations import JSON_TYPE, Operation, Parameter
+from kornel.core.rest.routing import Route
+from kornel.core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, listed, ref
+from kornel.core.telling.encoding.documents import Schema
 
 PREFIX: Final = "/ws/v1"
 

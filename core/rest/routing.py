@@ -17,14 +17,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
-from core.rest.access import OPEN_DOOR, Access, Door
-from core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw, size_of, text_answer
-from core.rest.browser_rules import ANYTHING, BrowserRules
-from core.rest.errors import RestError
-from core.rest.http_protocol import ABORT
-from core.rest.long_answers import LongAnswers
-from core.rest.operations import Operation
-from core.rest.paths import canonical
+from kornel.core.rest.access import OPEN_DOOR, Access, Door
+from kornel.core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw, size_of, text_answer
+from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.http_protocol import ABORT
+from kornel.core.rest.long_answers import LongAnswers
+from kornel.core.rest.operations import Operation
+from kornel.core.rest.paths import canonical
 
 NO_HOST: Final = "A request names the host that it is meant for, and no more than one\n"
 NOT_OURS: Final = "The Host of this request is no name of this core, see --rest-host\n"

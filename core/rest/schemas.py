@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.rest import reports
-from core.rest.errors import ERROR
-from core.rest.holds import HOLDS
-from core.telling.encoding import values
-from core.telling.encoding.documents import Schema
-from core.telling.encoding.yunikorn import (
+from kornel.core.rest import reports
+from kornel.core.rest.errors import ERROR
+from kornel.core.rest.holds import HOLDS
+from kornel.core.telling.encoding import values
+from kornel.core.telling.encoding.documents import Schema
+from kornel.core.telling.encoding.yunikorn import (
     applications,
     cluster,
     events,

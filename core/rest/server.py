@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 from uvicorn.server import ServerState
 
-from core.rest.connections import MOST_CONNECTIONS, Connections
-from core.rest.http_protocol import PatientProtocol
+from kornel.core.rest.connections import MOST_CONNECTIONS, Connections
+from kornel.core.rest.http_protocol import PatientProtocol
 
 GRACE_S: Final = 5
 BACKLOG: Final = 512

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import orjson
 
-from core.config.quantities import parse_duration
-from core.rest.errors import RestError
-from core.rest.operations import Parameter
-from core.rest.schemas import SCHEMAS
-from core.telling.encoding.documents import Schema
-from core.telling.encoding.values import DURATION
+from kornel.core.config.quantities import parse_duration
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.operations import Parameter
+from kornel.core.rest.schemas import SCHEMAS
+from kornel.core.telling.encoding.documents import Schema
+from kornel.core.telling.encoding.values import DURATION
 
 Value = int | str
 

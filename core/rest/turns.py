@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from core.rest.compression import PACKED_AT_ONCE, Body
-from core.service.sharing import STEP_S, Sharing
+from kornel.core.rest.compression import PACKED_AT_ONCE, Body
+from kornel.core.service.sharing import STEP_S, Sharing
 
 CLOCK_EVERY: Final = 8
 """Items between two looks at the clock."""

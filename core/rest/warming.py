@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from core.rest.turns import Turns
-from core.service.runner import PartitionRunner
-from core.service.sharing import Sharing
-from core.telling.encoding.yunikorn.applications import encode_allocations, encode_head
-from core.telling.reader import PartitionReader
+from kornel.core.rest.turns import Turns
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.sharing import Sharing
+from kornel.core.telling.encoding.yunikorn.applications import encode_allocations, encode_head
+from kornel.core.telling.reader import PartitionReader
 
 PAUSE_S: Final = 2.0
 """The interval between two checks whether the engine has nothing to do."""

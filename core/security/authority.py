@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from core.security.defaults import CERTIFICATE_DAYS
-from core.security.errors import SecurityError
-from core.service.clock import SECOND_NS, wall_ns
+from kornel.core.security.defaults import CERTIFICATE_DAYS
+from kornel.core.security.errors import SecurityError
+from kornel.core.service.clock import SECOND_NS, wall_ns
 
 CA_DAYS: Final = 3650
 CLOCK_SKEW: Final = timedelta(minutes=5)

@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.problems import ConfigError
-from core.security.errors import SecurityError
-from core.security.identity import Identity, of_certificate
-from core.security.jwks import KeySet
-from core.security.limits import Buckets, SignatureChecks, address_block
-from core.security.oidc import OidcVerifier, SignatureWrong
-from core.security.policy import Grants, Limits, Policy, read_policy
-from core.security.static_tokens import StaticTokens, read_tokens
-from core.service.callers import AclCheck, Permission
-from core.service.clock import Clock, Timer
-from core.service.configuration_file import FileUnreadable, read_text
-from core.service.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
+from kornel.core.config.problems import ConfigError
+from kornel.core.security.errors import SecurityError
+from kornel.core.security.identity import Identity, of_certificate
+from kornel.core.security.jwks import KeySet
+from kornel.core.security.limits import Buckets, SignatureChecks, address_block
+from kornel.core.security.oidc import OidcVerifier, SignatureWrong
+from kornel.core.security.policy import Grants, Limits, Policy, read_policy
+from kornel.core.security.static_tokens import StaticTokens, read_tokens
+from kornel.core.service.callers import AclCheck, Permission
+from kornel.core.service.clock import Clock, Timer
+from kornel.core.service.configuration_file import FileUnreadable, read_text
+from kornel.core.service.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
 
 ParsedT = TypeVar("ParsedT")
 
@@ -35,7 +35,7 @@ _certificate_identity = lru_cache(maxsize=1024)(of_certificate)
 
 
 class Pass:
-    """An admitted call: a :class:`core.service.callers.Caller`.
+    """An admitted call: a :class:`kornel.core.service.callers.Caller`.
 
     The grants for its request are checked again later. ``ended``: set once the call must end, with the reason in
     ``reason``; ``on_end`` is called then.

@@ -18,7 +18,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from core.service.clock import SECOND_NS
+from kornel.core.service.clock import SECOND_NS
 
 PREFIXES: Final = ("uri", "dns", "cn", "o", "oidc", "oidc-group", "token", "token-group")
 

@@ -14,20 +14,20 @@ from typing import Any, Final
 import grpc
 from structlog.typing import FilteringBoundLogger
 
-from core.security.guard import Guard, Pass
-from core.security.methods import METHODS, Demand
-from core.security.tls import der_of
-from core.service.admission import read_late
-from core.service.callers import CALLER, host_of
-from core.service.connections import LINK
-from core.service.rpc import Handler, Requests, close_requests, end
-from core.service.status_codes import NotPermitted, ServiceError
+from kornel.core.security.guard import Guard, Pass
+from kornel.core.security.methods import METHODS, Demand
+from kornel.core.security.tls import der_of
+from kornel.core.service.admission import read_late
+from kornel.core.service.callers import CALLER, host_of
+from kornel.core.service.connections import LINK
+from kornel.core.service.rpc import Handler, Requests, close_requests, end
+from kornel.core.service.status_codes import NotPermitted, ServiceError
 
 _NOT_LISTED: Final = Demand(lambda caller, _: _refuse_call())
 
 
 class GuardInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls in as :data:`core.security.methods.METHODS` says."""
+    """Lets calls in as :data:`kornel.core.security.methods.METHODS` says."""
 
     def __init__(self, guard: Guard, logger: FilteringBoundLogger) -> None:
         self._guard = guard

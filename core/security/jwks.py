@@ -26,8 +26,8 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 import jwt
 from structlog.typing import FilteringBoundLogger
 
-from core.security.errors import SecurityError
-from core.service.clock import SECOND_NS, Clock
+from kornel.core.security.errors import SecurityError
+from kornel.core.service.clock import SECOND_NS, Clock
 
 REFRESH_NS: Final = 300 * SECOND_NS
 LEAST_BETWEEN_NS: Final = 10 * SECOND_NS

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from ipaddress import IPv6Address, IPv6Network
 from typing import Final
 
-from core.service.clock import SECOND_NS
+from kornel.core.service.clock import SECOND_NS
 
 MOST_PEERS: Final = 10_000
 """Buckets kept; the one unused for longest goes first. A peer that comes back after that starts with a full one."""

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf.message import Message
-from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
-from si.v1 import si_pb2 as si
 
-from core.security.guard import Pass
-from core.service.callers import Permission
-from core.service.rpc import parse
-from core.service.status_codes import NotPermitted
+from kornel.core.security.guard import Pass
+from kornel.core.service.callers import Permission
+from kornel.core.service.rpc import parse
+from kornel.core.service.status_codes import NotPermitted
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from core.config.fields import Field
-from core.config.problems import ProblemLog
-from core.config.yaml_reader import read, shorten_text
-from core.security.identity import PREFIXES, Identity
-from core.security.jwks import KEY_TYPES
-from core.security.oidc import OidcSettings
-from core.service.addresses import stays_on_this_machine
-from core.service.callers import Permission
-from core.service.clock import SECOND_NS
+from kornel.core.config.fields import Field
+from kornel.core.config.problems import ProblemLog
+from kornel.core.config.yaml_reader import read, shorten_text
+from kornel.core.security.identity import PREFIXES, Identity
+from kornel.core.security.jwks import KEY_TYPES
+from kornel.core.security.oidc import OidcSettings
+from kornel.core.service.addresses import stays_on_this_machine
+from kornel.core.service.callers import Permission
+from kornel.core.service.clock import SECOND_NS
 
 ANYONE: Final = "anyone"
 ANONYMOUS: Final = "anonymous"
@@ -102,7 +102,7 @@ class Policy:
 def read_policy(text: str, folder: Path) -> Policy:
     """Returns the file's text; paths in it are relative to *folder*.
 
-    Raises :class:`core.config.problems.ConfigError` with every problem, located.
+    Raises :class:`kornel.core.config.problems.ConfigError` with every problem, located.
     """
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens", "oidc", "rules", "limits"))

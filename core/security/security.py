@@ -10,13 +10,13 @@ from pathlib import Path
 import grpc
 from structlog.typing import FilteringBoundLogger
 
-from core.security.errors import SecurityError
-from core.security.files import FollowedFiles
-from core.security.guard import Guard
-from core.security.interceptor import GuardInterceptor
-from core.security.tls import Tls, TlsFiles
-from core.service.addresses import stays_on_this_machine
-from core.service.clock import Clock
+from kornel.core.security.errors import SecurityError
+from kornel.core.security.files import FollowedFiles
+from kornel.core.security.guard import Guard
+from kornel.core.security.interceptor import GuardInterceptor
+from kornel.core.security.tls import Tls, TlsFiles
+from kornel.core.service.addresses import stays_on_this_machine
+from kornel.core.service.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from core.config.fields import Field
-from core.config.problems import ProblemLog
-from core.config.yaml_reader import read, shorten_text
-from core.security.identity import Identity
-from core.service.clock import SECOND_NS
+from kornel.core.config.fields import Field
+from kornel.core.config.problems import ProblemLog
+from kornel.core.config.yaml_reader import read, shorten_text
+from kornel.core.security.identity import Identity
+from kornel.core.service.clock import SECOND_NS
 
 PREFIX: Final = "krn_"
 SHORTEST: Final = len(PREFIX) + 43
@@ -78,7 +78,7 @@ def digest_of(token: str) -> str:
 
 
 def read_tokens(text: str) -> StaticTokens:
-    """Returns the file's text. Raises :class:`core.config.problems.ConfigError` with every problem, located."""
+    """Returns the file's text. Raises :class:`kornel.core.config.problems.ConfigError` with every problem, located."""
     log = ProblemLog()
     top = Field(read(text, log).root, 1, 1, log).mapping(("tokens",))
     tokens: list[StaticToken] = []

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from structlog.typing import FilteringBoundLogger
 
-from core.security.errors import SecurityError
+from kornel.core.security.errors import SecurityError
 
 MOST_BYTES: Final = 1 << 20
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kornel.v1 import admin_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import SetOperatorDrain
-from core.domain.partition_names import full_partition_name
-from core.service.callers import principal
-from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
-from core.service.status_codes import NothingRegistered, UnknownNode, UnknownPartition
-from core.telling.nodes.node_views import NodeView
-from core.telling.reader import PartitionReader
+from kornel.core.domain.commands import SetOperatorDrain
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.service.callers import principal
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import NothingRegistered, UnknownNode, UnknownPartition
+from kornel.core.telling.nodes.node_views import NodeView
+from kornel.core.telling.reader import PartitionReader
+from kornel.v1 import admin_pb2 as pb
 
 
 class AdminService:

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 import grpc
 from structlog.typing import FilteringBoundLogger
 
-from core.service.callers import host_of
-from core.service.connections import LINK, ConnectionKeeper
-from core.service.limits import request_limit
-from core.service.own_sockets import host_and_port
-from core.service.rpc import Context, Handler, Requests, close_requests, end
-from core.service.status_codes import InvalidRequest, ServiceError, TooMany
+from kornel.core.service.callers import host_of
+from kornel.core.service.connections import LINK, ConnectionKeeper
+from kornel.core.service.limits import request_limit
+from kornel.core.service.own_sockets import host_and_port
+from kornel.core.service.rpc import Context, Handler, Requests, close_requests, end
+from kornel.core.service.status_codes import InvalidRequest, ServiceError, TooMany
 
 LONGEST_HEADERS: Final = 32 * 1024
 """Bytes of the headers of one call, twice what gRPC lets through as a rule: a token and what proxies add."""

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import AnswerCallbacks, AttachCallbacks, CommandRefused, Fault
-from core.domain.effects import (
+from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, CommandRefused, Fault
+from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     NoticeEffect,
@@ -27,12 +27,12 @@ from core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from core.service.callback_times import CallbackTimes
-from core.service.callback_wire import Outgoing, Subscription
-from core.service.clock import SECOND_NS, Clock
-from core.service.event_feed import EventFeed
-from core.service.metrics import ServiceMetrics
-from core.service.presence import PresenceKeeper
+from kornel.core.service.callback_times import CallbackTimes
+from kornel.core.service.callback_wire import Outgoing, Subscription
+from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.event_feed import EventFeed
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.presence import PresenceKeeper
 
 QUESTIONS_PER_MESSAGE: Final = 1_000
 NAMES_PER_MESSAGE: Final = 20_000

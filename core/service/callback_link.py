@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
     Command,
@@ -16,11 +16,11 @@ from core.domain.commands import (
     DetachCallbacks,
     Fault,
 )
-from core.service.callback_board import CallbackBoard, CallbackStream
-from core.service.callback_wire import Subscription
-from core.service.engine_port import EnginePort
-from core.service.metrics import ServiceMetrics
-from core.service.status_codes import EngineFault
+from kornel.core.service.callback_board import CallbackBoard, CallbackStream
+from kornel.core.service.callback_wire import Subscription
+from kornel.core.service.engine_port import EnginePort
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.status_codes import EngineFault
 
 
 class CallbackLink:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 
-from kornel.v1 import callback_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.service.callback_board import CallbackBoard, CallbackStream
-from core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, encode, subscription
-from core.service.clock import SECOND_NS
-from core.service.connections import LINK, MESSAGE_BYTES
-from core.service.metrics import ServiceMetrics
-from core.service.rpc import Context, Handler, Requests, bidirectional, end, parse
-from core.service.runner import PartitionRunner
-from core.service.status_codes import BadSubscription, ServiceError, ShuttingDown
-from core.service.wire_pieces import check_answers
+from kornel.core.service.callback_board import CallbackBoard, CallbackStream
+from kornel.core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, encode, subscription
+from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.connections import LINK, MESSAGE_BYTES
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end, parse
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import BadSubscription, ServiceError, ShuttingDown
+from kornel.core.service.wire_pieces import check_answers
+from kornel.v1 import callback_pb2 as pb
 
 
 class CallbackService:

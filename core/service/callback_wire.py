@@ -12,17 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kornel.v1 import callback_pb2 as pb
-from si.v1 import si_pb2 as si
-
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
     PredicatesAnswer,
     PreemptionNoticeAnswer,
     PreemptionPredicatesAnswer,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     EventRecorded,
     NoticeEffect,
     PredicatesAsked,
@@ -31,11 +28,13 @@ from core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from core.domain.events import shortened
-from core.domain.resources import Resources, clamp
-from core.service.wire import PIECE
-from core.telling.encoding.kornel_v1 import ENCODERS
-from core.telling.encoding.records import made
+from kornel.core.domain.events import shortened
+from kornel.core.domain.resources import Resources, clamp
+from kornel.core.service.wire import PIECE
+from kornel.core.telling.encoding.kornel_v1 import ENCODERS
+from kornel.core.telling.encoding.records import made
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2 as pb
 
 MILLISECOND_NS: Final = 1_000_000
 SHORTEST_TIMEOUT_MS: Final = 10

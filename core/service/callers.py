@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from core.domain.names import LONGEST_OWNER
+from kornel.core.domain.names import LONGEST_OWNER
 
 AclCheck = Callable[[str, Sequence[str]], bool]
 """Tells whether an access list grants something to a user with these groups."""
@@ -35,16 +35,18 @@ class Caller(Protocol):
     proved: str
 
     def require(self, permission: Permission) -> None:
-        """Raises :class:`core.service.status_codes.NotPermitted` unless *permission* was granted."""
+        """Raises :class:`kornel.core.service.status_codes.NotPermitted` unless *permission* was granted."""
 
     def require_for_queue(self, permission: Permission, administers: AclCheck) -> None:
         """As :meth:`require`, but whoever administers the queue in question needs no grant."""
 
     def require_manager(self, rm_id: str) -> None:
-        """Raises :class:`core.service.status_codes.NotPermitted` unless it may act as resource manager *rm_id*."""
+        """Raises :class:`kornel.core.service.status_codes.NotPermitted` unless it may act as resource manager
+        *rm_id*.
+        """
 
     def require_no_other_manager(self, rm_id: str) -> None:
-        """Raises :class:`core.service.status_codes.NotPermitted` for a manager that may not act as *rm_id*.
+        """Raises :class:`kornel.core.service.status_codes.NotPermitted` for a manager that may not act as *rm_id*.
 
         A caller that may act as no manager at all is an operator, whom permissions alone bind.
         """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from kornel.v1 import test_clock_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import ManualClock
-from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
-from core.service.status_codes import InvalidRequest
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import InvalidRequest
+from kornel.v1 import test_clock_pb2 as pb
 
 LATEST_NS: Final = 2**63 - 1
 """The latest time that the wire can carry: in the year 2262."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import Clock
+from kornel.core.service.clock import Clock
 
 LOOK_EVERY_S: Final = 10.0
 """The interval of checks, in the event loop's time: a clock that a test moves should not stop on the way to check

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from core.service.clock import SECOND_NS, Clock
-from core.service.configuring import Configurator
+from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.configuring import Configurator
 
 LOOK_EVERY_NS: Final = SECOND_NS
 MOST_BYTES: Final = 8 * 2**20

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from core.config.problems import Problem
+from kornel.core.config.problems import Problem
 
 MOST_VERSIONS: Final = 50
 MOST_CHARACTERS: Final = 32 * 2**20
@@ -35,7 +35,7 @@ class Version:
     applied   whether it came into force
     reason    why it did not; empty if it did
     problems  errors and warnings in the order of the text
-    principal who brought it (:func:`core.service.callers.principal`), or ``file``
+    principal who brought it (:func:`kornel.core.service.callers.principal`), or ``file``
     note      what came of a rollback with it; empty: nothing
     """
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from kornel.v1 import configuration_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.config.problems import ConfigError
-from core.domain.commands import UpdateConfiguration
-from core.domain.secrets import text_without_secrets
-from core.service.configuration_wire import version_message
-from core.service.configuring import Configurator
-from core.service.rpc import Encoded, Handler, unary
-from core.service.status_codes import InvalidRequest
-from core.service.wire import sorted_items
-from core.telling.encoding.kornel_v1 import encode_problem
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.domain.secrets import text_without_secrets
+from kornel.core.service.configuration_wire import version_message
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.rpc import Encoded, Handler, unary
+from kornel.core.service.status_codes import InvalidRequest
+from kornel.core.service.wire import sorted_items
+from kornel.core.telling.encoding.kornel_v1 import encode_problem
+from kornel.v1 import configuration_pb2 as pb
 
 
 class ConfigurationService:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kornel.core.config.problems import Problem
+from kornel.core.service.configuration_history import Version
+from kornel.core.telling.configuration.impact import Impact
+from kornel.core.telling.encoding.kornel_v1 import ENCODERS, encode_impact, encode_problem
+from kornel.core.telling.encoding.records import made
 from kornel.v1 import configuration_pb2 as pb
-
-from core.config.problems import Problem
-from core.service.configuration_history import Version
-from core.telling.configuration.impact import Impact
-from core.telling.encoding.kornel_v1 import ENCODERS, encode_impact, encode_problem
-from core.telling.encoding.records import made
 
 _encode_version: Final = ENCODERS.add(
     Version, pb.ConfigurationVersion, {"length": made(len, "text")}, given=("in_force",)

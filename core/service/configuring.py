@@ -6,7 +6,7 @@ or tried, wait for each other and never for these, nor these for them.
 
 Which text holds: the one a manager sends; where it sends none, the file; without a file the built-in default. A changed
 file is applied only while it is the file that holds; otherwise it is what the next empty text stands for. While a
-rollback holds, texts that were brought before it are compared and not applied (:mod:`core.service.rollbacks`).
+rollback holds, texts that were brought before it are compared and not applied (:mod:`kornel.core.service.rollbacks`).
 Rules: protocol.md 5.4, config.md 1.
 """
 
@@ -22,25 +22,25 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.loader import load
-from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem, Severity
-from core.config.rereading import ConfigurationReader
-from core.config.sharing import share_equal_parts
-from core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
-from core.service import preview_process
-from core.service.callers import caller, principal
-from core.service.clock import Clock
-from core.service.configuration_history import ConfigurationHistory, Origin, Version
-from core.service.configuration_wire import impact_message
-from core.service.garbage import GarbageKeeper
-from core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement
-from core.service.preview_process import read_answer, request_frames
-from core.service.reading_process import ReadingProcess
-from core.service.rollbacks import Fate, Rollback, Verdict, judge_text
-from core.service.runner import PartitionRunner
-from core.service.status_codes import NoRollback, NothingRegistered, TooMany, UnknownVersion, VersionNotApplied
-from core.telling.configuration.configuration_preview import ConfigurationPreview
+from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration
+from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.sharing import share_equal_parts
+from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
+from kornel.core.service import preview_process
+from kornel.core.service.callers import caller, principal
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuration_history import ConfigurationHistory, Origin, Version
+from kornel.core.service.configuration_wire import impact_message
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement
+from kornel.core.service.preview_process import read_answer, request_frames
+from kornel.core.service.reading_process import ReadingProcess
+from kornel.core.service.rollbacks import Fate, Rollback, Verdict, judge_text
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import NoRollback, NothingRegistered, TooMany, UnknownVersion, VersionNotApplied
+from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 
 MOST_LOGGED: Final = 20
 """Problems of one text that are logged one by one."""

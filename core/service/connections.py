@@ -27,8 +27,8 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.service.own_memory import OwnMemory
-from core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
+from kornel.core.service.own_memory import OwnMemory
+from kornel.core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
 
 BUSY_PAUSE_S: Final = 0.02
 """The pause between two checks while a connection is ahead: it bounds what that can do before it is cut."""

@@ -1,16 +1,16 @@
-"""The interface of an engine to the service: :class:`core.partition.engine.Engine` has it, a scripted fake in tests
-too."""
+"""The interface of an engine to the service: :class:`kornel.core.partition.engine.Engine` has it, a scripted fake in
+tests too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from core.config.model import Configuration
-from core.domain.commands import Command
-from core.domain.effects import Effect
-from core.domain.reasons import Ignored
-from core.telling.reader import ReadableEngine
+from kornel.core.config.model import Configuration
+from kornel.core.domain.commands import Command
+from kornel.core.domain.effects import Effect
+from kornel.core.domain.reasons import Ignored
+from kornel.core.telling.reader import ReadableEngine
 
 
 class Slice(Protocol):

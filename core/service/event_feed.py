@@ -13,10 +13,10 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.event_settings import EventSettings, event_settings
-from core.domain.effects import EventRecorded
-from core.service.clock import SECOND_NS, Clock, Timer
-from core.service.metrics import ServiceMetrics
+from kornel.core.config.event_settings import EventSettings, event_settings
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.metrics import ServiceMetrics
 
 INTERVAL_NS: Final = 2 * SECOND_NS
 

@@ -6,8 +6,8 @@ what was preempted should be seen for longer. Each decision remembers which even
 the order in which they happened.
 
 To follow: ``journal.events.subscribe(...)`` and, when writing to a client, a place from ``journal.places`` and a turn
-of a :class:`core.service.event_streams.Pace` before each write. To store everything: ``journal.events.get`` from the
-last position on, with a remark where it was overtaken.
+of a :class:`kornel.core.service.event_streams.Pace` before each write. To store everything: ``journal.events.get``
+from the last position on, with a remark where it was overtaken.
 
 Tracking switched off: nothing more is kept of either, and what is kept stays.
 """
@@ -19,13 +19,13 @@ from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.event_settings import EventSettings, event_settings
-from core.domain.effects import Effect, EventRecorded, PreemptionDecided
-from core.domain.events import EventDetail
-from core.domain.reasons import Outcome
-from core.service.configuration_history import Version
-from core.service.event_ring import Ring
-from core.service.event_streams import StreamPlaces
+from kornel.core.config.event_settings import EventSettings, event_settings
+from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided
+from kornel.core.domain.events import EventDetail
+from kornel.core.domain.reasons import Outcome
+from kornel.core.service.configuration_history import Version
+from kornel.core.service.event_ring import Ring
+from kornel.core.service.event_streams import StreamPlaces
 
 DECISIONS_KEPT: Final = 10_000
 APPLICATIONS_KNOWN: Final = 100_000

@@ -12,23 +12,23 @@ import asyncio
 from contextlib import ExitStack, suppress
 from typing import Final
 
-from kornel.v1 import events_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.effects import EventRecorded
-from core.service.callers import host_of
-from core.service.clock import Clock
-from core.service.event_journal import EventJournal
-from core.service.event_ring import RingReader
-from core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
-from core.service.event_wire import EventEncoder, decode_filter, encode_position
-from core.service.rpc import Context, Handler, end, parse, server_stream
-from core.service.status_codes import (
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.service.callers import host_of
+from kornel.core.service.clock import Clock
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.event_ring import RingReader
+from kornel.core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
+from kornel.core.service.event_wire import EventEncoder, decode_filter, encode_position
+from kornel.core.service.rpc import Context, Handler, end, parse, server_stream
+from kornel.core.service.status_codes import (
     CursorOutOfRange,
     ShuttingDown,
     SlowReader,
     TrackingDisabled,
 )
+from kornel.v1 import events_pb2 as pb
 
 SLOW_WRITE_S: Final = 1.0
 """A client that took so long to read the last response is to blame itself if it is overtaken."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from core.config.event_settings import EventSettings
-from core.service.status_codes import EventStreamsFull
+from kornel.core.config.event_settings import EventSettings
+from kornel.core.service.status_codes import EventStreamsFull
 
 T = TypeVar("T")
 

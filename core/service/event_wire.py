@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.domain.resources import Resources, clamp
+from kornel.core.service.event_filter import EventFilter
 from kornel.v1 import events_pb2 as pb
-
-from core.domain.effects import EventRecorded
-from core.domain.resources import Resources, clamp
-from core.service.event_filter import EventFilter
 
 _SHAPES_KEPT: Final = 1_024
 

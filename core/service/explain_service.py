@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kornel.v1 import explain_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.service.explain_wire import decode_supposition
-from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownAsk, UnknownPartition
-from core.telling.allocations.explanation import Report
-from core.telling.encoding.kornel_v1 import encode_forecast, encode_report
-from core.telling.explain import Named
-from core.telling.what_if.supposition import Forecast, Supposition
+from kornel.core.service.explain_wire import decode_supposition
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import UnknownAsk, UnknownPartition
+from kornel.core.telling.allocations.explanation import Report
+from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
+from kornel.core.telling.explain import Named
+from kornel.core.telling.what_if.supposition import Forecast, Supposition
+from kornel.v1 import explain_pb2 as pb
 
 
 class ExplainService:

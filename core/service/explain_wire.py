@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from kornel.v1 import explain_pb2 as pb
-
-from core.domain.resources import Resources
-from core.service.status_codes import InvalidRequest
-from core.telling.what_if.supposition import (
+from kornel.core.domain.resources import Resources
+from kornel.core.service.status_codes import InvalidRequest
+from kornel.core.telling.what_if.supposition import (
     SupposeAsk,
     SupposeNodeLost,
     SupposePriority,
     SupposeQuota,
     Supposition,
 )
+from kornel.v1 import explain_pb2 as pb
 
 
 def decode_supposition(request: pb.WhatIfRequest) -> Supposition:

@@ -12,13 +12,13 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.quantities import parse_duration
-from core.domain.effects import AllocationRejected, Effect, NodeRejected
-from core.domain.health import HealthCheck, HealthReport
-from core.domain.reasons import Rejection
-from core.service.clock import SECOND_NS, Clock, Timer
-from core.telling.partitions.partition_views import PartitionView
-from core.telling.reader import PartitionReader
+from kornel.core.config.quantities import parse_duration
+from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
+from kornel.core.domain.health import HealthCheck, HealthReport
+from kornel.core.domain.reasons import Rejection
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.telling.partitions.partition_views import PartitionView
+from kornel.core.telling.reader import PartitionReader
 
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS

@@ -16,9 +16,9 @@ from typing import Any, Final
 from grpc_health.v1 import health_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.service.callers import host_of
-from core.service.rpc import Context, Handler, end, parse, server_stream, unary
-from core.service.status_codes import InvalidRequest, TooMany, UnknownService
+from kornel.core.service.callers import host_of
+from kornel.core.service.rpc import Context, Handler, end, parse, server_stream, unary
+from kornel.core.service.status_codes import InvalidRequest, TooMany, UnknownService
 
 MOST_WATCHERS: Final = 256
 """Watches of all callers together: each one is a call that stays open."""

@@ -1,4 +1,4 @@
-"""The process that reads configurations which are only to be judged: ``python -m core.service.judge_process``.
+"""The process that reads configurations which are only to be judged: ``python -m kornel.core.service.judge_process``.
 
 It reads the resolvers that do not work here, and then one text after another; each gets a verdict. Frames have eight
 bytes with their length before them. The end of the pipe means that the core is gone, or needs no more verdicts.
@@ -13,10 +13,10 @@ import signal
 import sys
 from typing import BinaryIO, Final
 
-from core.config.problems import ConfigError, Problem, Severity
-from core.config.rereading import ConfigurationReader
+from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.config.rereading import ConfigurationReader
 
-MODULE: Final = "core.service.judge_process"
+MODULE: Final = "kornel.core.service.judge_process"
 LENGTH_BYTES: Final = 8
 NICENESS: Final = 10
 """Whoever is waited for less than the engine gets the processor later."""

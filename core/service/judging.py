@@ -1,7 +1,7 @@
 """Judges configurations that are not to come into force: by themselves, and never many at once.
 
-Large texts are read by a process of its own, one after the other (:mod:`core.service.reading_process`). Small ones,
-which are nearly all, take a thread for some milliseconds.
+Large texts are read by a process of its own, one after the other (:mod:`kornel.core.service.reading_process`). Small
+ones, which are nearly all, take a thread for some milliseconds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.problems import ConfigError, Problem
-from core.config.rereading import ConfigurationReader
-from core.service import judge_process
-from core.service.judge_process import read_verdict, verdict_of
-from core.service.reading_process import ReadingProcess
-from core.service.status_codes import TooMany
+from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.service import judge_process
+from kornel.core.service.judge_process import read_verdict, verdict_of
+from kornel.core.service.reading_process import ReadingProcess
+from kornel.core.service.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
 """The most characters of a text that is read in this process."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-from core.domain.secrets import HIDDEN, hide_secret_values, names_secret
-from core.service.visible import write_visibly
+from kornel.core.domain.secrets import HIDDEN, hide_secret_values, names_secret
+from kornel.core.service.visible import write_visibly
 
 LONGEST_VALUE: Final = 10_000
 LONGEST_READ: Final = 65_536

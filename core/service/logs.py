@@ -10,8 +10,8 @@ from typing import Any, Final, TextIO, cast
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
-from core.service.log_choices import LogFormat, LogLevel
-from core.service.log_filters import protect
+from kornel.core.service.log_choices import LogFormat, LogLevel
+from kornel.core.service.log_filters import protect
 
 __all__ = ["LEVEL_KEY", "LevelSwitch", "LogFormat", "LogLevel", "build_logger"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kornel.v1 import manager_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import UnregisterManager
-from core.service.callers import principal
-from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
+from kornel.core.domain.commands import UnregisterManager
+from kornel.core.service.callers import principal
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.runner import PartitionRunner
+from kornel.v1 import manager_pb2 as pb
 
 
 class ManagerService:

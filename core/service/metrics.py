@@ -53,7 +53,9 @@ class ServiceMetrics:
     """Events past the capacity of their interval, and those the shim did not read."""
 
     items_ignored: Counter[str] = field(default_factory=Counter)
-    """Request entries that are never answered and had no effect, by cause (:class:`core.domain.reasons.Ignored`)."""
+    """Request entries that are never answered and had no effect, by cause
+    (:class:`kornel.core.domain.reasons.Ignored`).
+    """
 
     def as_dict(self) -> dict[str, int]:
         """Returns every number by name; of those that are kept by cause, the sum."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from core.domain.effects import Effect
+from kornel.core.domain.effects import Effect
 
 
 class EffectObserver(Protocol):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
 
 GRACE_NS: Final = 10 * SECOND_NS
 """A manager that restarts opens its streams anew within this; whoever takes longer counts as gone."""

@@ -1,4 +1,4 @@
-"""The process in which large configurations are tried: ``python -m core.service.preview_process``.
+"""The process in which large configurations are tried: ``python -m kornel.core.service.preview_process``.
 
 A request is the text in force, the text to be tried, and what the partitions are like, in pieces so that whoever makes
 them can do something else in between; an empty frame ends it. The answer is a refusal, or the encoded response.
@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from core.config.problems import ConfigError
-from core.config.rereading import ConfigurationReader
-from core.config.sharing import share_equal_parts
-from core.service.configuration_wire import impact_message
-from core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
-from core.telling.configuration.configuration_preview import ConfigurationPreview
-from core.telling.configuration.partition_moment import PartitionMoment
+from kornel.core.config.problems import ConfigError
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.sharing import share_equal_parts
+from kornel.core.service.configuration_wire import impact_message
+from kornel.core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
+from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
+from kornel.core.telling.configuration.partition_moment import PartitionMoment
 
-MODULE: Final = "core.service.preview_process"
+MODULE: Final = "kornel.core.service.preview_process"
 ROWS: Final = 200
 """Queues or applications in one piece, which takes a millisecond or two."""
 _IMPACT: Final = b"i"

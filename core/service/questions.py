@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from core.service.sharing import Sharing
-from core.service.status_codes import TooMany
+from kornel.core.service.sharing import Sharing
+from kornel.core.service.status_codes import TooMany
 
 MOST_WAITING: Final = 32
 

@@ -10,23 +10,22 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
-from kornel.v1 import read_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.application_states import AppState
-from core.service.callers import Permission, caller
-from core.service.health import HealthKeeper
-from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
-from core.service.status_codes import (
+from kornel.core.domain.application_states import AppState
+from kornel.core.service.callers import Permission, caller
+from kornel.core.service.health import HealthKeeper
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import (
     InvalidRequest,
     UnknownApplication,
     UnknownNode,
     UnknownPartition,
     UnknownQueue,
 )
-from core.telling.applications.application_views import ApplicationSummary, summary_of
-from core.telling.encoding.kornel_v1 import (
+from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
+from kornel.core.telling.encoding.kornel_v1 import (
     encode_application,
     encode_application_summary,
     encode_health,
@@ -34,7 +33,8 @@ from core.telling.encoding.kornel_v1 import (
     encode_node_summary,
     encode_queue,
 )
-from core.telling.reader import PartitionReader
+from kornel.core.telling.reader import PartitionReader
+from kornel.v1 import read_pb2 as pb
 
 _USUAL: Final = 500
 _MOST: Final = 5_000

@@ -12,9 +12,9 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.service.judge_process import LENGTH_BYTES, framed
-from core.service.status_codes import TooMany
-from core.service.subprocesses import command_of
+from kornel.core.service.judge_process import LENGTH_BYTES, framed
+from kornel.core.service.status_codes import TooMany
+from kornel.core.service.subprocesses import command_of
 
 IDLE_S: Final = 60.0
 """The time without a text after which the process ends."""

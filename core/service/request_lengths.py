@@ -10,8 +10,8 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from core.domain.names import LONGEST_GROUPS, LONGEST_MANAGER, LONGEST_NAME, length_flaw
-from core.service.status_codes import InvalidRequest
+from kornel.core.domain.names import LONGEST_GROUPS, LONGEST_MANAGER, LONGEST_NAME, length_flaw
+from kornel.core.service.status_codes import InvalidRequest
 
 LONGEST_TEXT: Final = 8_192
 """The most characters of any text that has no limit of its own: paths, prefixes, the token of a page."""

@@ -15,9 +15,9 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from structlog.typing import FilteringBoundLogger
 
-from core.service.callers import PEER, host_of
-from core.service.request_lengths import check_lengths
-from core.service.status_codes import MalformedMessage, status_of
+from kornel.core.service.callers import PEER, host_of
+from kornel.core.service.request_lengths import check_lengths
+from kornel.core.service.status_codes import MalformedMessage, status_of
 
 # The stubs parametrise a context by request and response; ours are bytes on both sides.
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -33,7 +33,8 @@ RequestT = TypeVar("RequestT", bound=Message)
 def parse(message_type: type[RequestT], raw: bytes) -> RequestT:
     """Returns *raw* as *message_type*. Unknown fields are ignored.
 
-    Raises :class:`MalformedMessage`, and :class:`core.service.status_codes.InvalidRequest` for a name that is too long.
+    Raises :class:`MalformedMessage`, and :class:`kornel.core.service.status_codes.InvalidRequest` for a name that is
+    too long.
     """
     try:
         message = message_type.FromString(raw)

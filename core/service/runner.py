@@ -19,10 +19,10 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.config.model import Configuration
-from core.config.problems import ConfigError
-from core.domain.allocation_ids import MOST_INSTANCES
-from core.domain.commands import (
+from kornel.core.config.model import Configuration
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.allocation_ids import MOST_INSTANCES
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     Command,
     CommandRefused,
@@ -35,24 +35,24 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Effect, PreemptionDecided
-from core.domain.reasons import Ignored
-from core.preemption.kind import Level
-from core.preemption.registry import ending_of
-from core.service.callback_board import CallbackBoard, CallbackStream
-from core.service.callback_link import CallbackLink
-from core.service.callback_wire import Subscription
-from core.service.clock import SECOND_NS, Clock, Timer
-from core.service.engine_port import EnginePort
-from core.service.garbage import GarbageKeeper
-from core.service.metrics import ServiceMetrics
-from core.service.observers import EffectObserver, EngineTimer, NoTimer
-from core.service.presence import Presence, PresenceKeeper
-from core.service.questions import Questions
-from core.service.sharing import Sharing
-from core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
-from core.service.streams import Stream, Switchboard
-from core.telling.reader import Reader
+from kornel.core.domain.effects import Effect, PreemptionDecided
+from kornel.core.domain.reasons import Ignored
+from kornel.core.preemption.kind import Level
+from kornel.core.preemption.registry import ending_of
+from kornel.core.service.callback_board import CallbackBoard, CallbackStream
+from kornel.core.service.callback_link import CallbackLink
+from kornel.core.service.callback_wire import Subscription
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.engine_port import EnginePort
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
+from kornel.core.service.presence import Presence, PresenceKeeper
+from kornel.core.service.questions import Questions
+from kornel.core.service.sharing import Sharing
+from kornel.core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
+from kornel.core.service.streams import Stream, Switchboard
+from kornel.core.telling.reader import Reader
 
 SLICE_BUDGET: Final = 250
 """Decisions per slice: a few milliseconds, so that health checks and streams get their turn under full load."""

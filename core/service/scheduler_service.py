@@ -14,22 +14,22 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from si.v1 import si_pb2 as si
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import UpdateApplications
-from core.service.clock import Clock
-from core.service.configuring import Configurator
-from core.service.connections import LINK, MESSAGE_BYTES
-from core.service.limits import MESSAGE_LIMIT
-from core.service.metrics import ServiceMetrics
-from core.service.resolvers.lookups import GroupLookups
-from core.service.rpc import Context, Handler, Requests, bidirectional, end, unary
-from core.service.runner import PartitionRunner, StreamCommand
-from core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
-from core.service.streams import Batch, Kind, Stream, Switchboard
-from core.service.wire import Decoder, Encoder
-from core.service.wire_pieces import read_request
+from kornel.core.domain.commands import UpdateApplications
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.connections import LINK, MESSAGE_BYTES
+from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.lookups import GroupLookups
+from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end, unary
+from kornel.core.service.runner import PartitionRunner, StreamCommand
+from kornel.core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
+from kornel.core.service.streams import Batch, Kind, Stream, Switchboard
+from kornel.core.service.wire import Decoder, Encoder
+from kornel.core.service.wire_pieces import read_request
+from kornel.si.v1 import si_pb2 as si
 
 RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
 """A response that would be larger is sent in parts."""

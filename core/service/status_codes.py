@@ -41,11 +41,11 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import grpc
-from kornel.v1.configuration_pb2 import ConfigurationProblems
 
-from core.config.problems import ConfigError, Problem
-from core.domain.commands import CommandRefused, Fault
-from core.telling.encoding.kornel_v1 import encode_problem
+from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.domain.commands import CommandRefused, Fault
+from kornel.core.telling.encoding.kornel_v1 import encode_problem
+from kornel.v1.configuration_pb2 import ConfigurationProblems
 
 PROBLEMS_KEY: Final = "kornel-problems-bin"
 

@@ -7,29 +7,29 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from google.protobuf.json_format import MessageToDict
-from kornel.v1 import status_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.partition_names import full_partition_name
-from core.domain.secrets import document_without_secrets
-from core.service.callback_board import CallbackBoard, NoStateDump
-from core.service.callers import Permission, caller
-from core.service.clock import Clock
-from core.service.configuring import Configurator
-from core.service.metrics import ServiceMetrics
-from core.service.presence import Presence
-from core.service.rollbacks import Rollback
-from core.service.rpc import Handler, unary
-from core.service.runner import PartitionRunner
-from core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
-from core.telling.encoding.kornel_v1 import (
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.secrets import document_without_secrets
+from kornel.core.service.callback_board import CallbackBoard, NoStateDump
+from kornel.core.service.callers import Permission, caller
+from kornel.core.service.clock import Clock
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.presence import Presence
+from kornel.core.service.rollbacks import Rollback
+from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
+from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_queue_explanation,
     encode_standing,
     encode_status,
     encode_user_explanation,
 )
-from core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
+from kornel.core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
+from kornel.v1 import status_pb2 as pb
 
 _encode_rollback: Final = ENCODERS.add(
     Rollback, pb.RollbackStatus, {"since_ns": "at_ns"}, left_out=("text", "rm_id", "brought")

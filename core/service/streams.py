@@ -20,7 +20,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationEffect,
     AllocationRejected,
@@ -35,11 +35,11 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
-from core.service.connections import LINK
-from core.service.metrics import ServiceMetrics
-from core.service.presence import PresenceKeeper
-from core.service.status_codes import ResyncRequired
-from core.service.wire import list_key
+from kornel.core.service.connections import LINK
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.presence import PresenceKeeper
+from kornel.core.service.status_codes import ResyncRequired
+from kornel.core.service.wire import list_key
 
 QUEUE_LIMIT: Final = 1_048_576
 """Default for the most entries that wait in one lane."""

@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Final
 
-from si.v1 import si_pb2 as si
-
-from core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
-from core.domain.commands import (
+from kornel.core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -28,7 +26,7 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationEffect,
     AllocationRejected,
@@ -42,9 +40,10 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
-from core.domain.names import LONGEST_NAME
-from core.domain.partition_names import full_partition_name
-from core.domain.resources import Resources
+from kornel.core.domain.names import LONGEST_NAME
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.resources import Resources
+from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
 CREATION_TIME_TAG: Final = "creationTime"

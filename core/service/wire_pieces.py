@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from google.protobuf.message import Message
-from kornel.v1 import callback_pb2
-from si.v1 import si_pb2 as si
 
-from core.service.rpc import parse
-from core.service.status_codes import MalformedMessage, TooMany
-from core.service.streams import Kind
-from core.service.wire import PIECE
+from kornel.core.service.rpc import parse
+from kornel.core.service.status_codes import MalformedMessage, TooMany
+from kornel.core.service.streams import Kind
+from kornel.core.service.wire import PIECE
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2
 
 SHORT: Final = 32 * 1024
 """Bytes of a request that is parsed as it is: 500 asks. All empty entries, it takes 3 MiB."""

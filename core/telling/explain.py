@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from core.partition.state import PartitionState
-from core.telling.allocations.allocation_views import KeptViews
-from core.telling.allocations.ask_report import ask_standing, explain_work
-from core.telling.allocations.explanation import AskReport, Report, add_absence
-from core.telling.nodes.node_views import NodeView, node_view
-from core.telling.preemption.outlook import ReadingIndex
-from core.telling.queues.headroom import QueueExplanation, explain_queue
-from core.telling.users.limits_of_user import UserExplanation, explain_user
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations.allocation_views import KeptViews
+from kornel.core.telling.allocations.ask_report import ask_standing, explain_work
+from kornel.core.telling.allocations.explanation import AskReport, Report, add_absence
+from kornel.core.telling.nodes.node_views import NodeView, node_view
+from kornel.core.telling.preemption.outlook import ReadingIndex
+from kornel.core.telling.queues.headroom import QueueExplanation, explain_queue
+from kornel.core.telling.users.limits_of_user import UserExplanation, explain_user
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

@@ -11,24 +11,24 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from core.config.model import Configuration
-from core.domain.drains import OperatorDrain
-from core.domain.manager import RegisteredManager
-from core.domain.partition_names import full_partition_name
-from core.partition.state import PartitionState
-from core.policies.access import may_administer
-from core.telling.allocations.allocation_views import AllocationView, KeptViews
-from core.telling.applications.application_views import (
+from kornel.core.config.model import Configuration
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.manager import RegisteredManager
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.access import may_administer
+from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
+from kornel.core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationSummary,
     ApplicationView,
     ApplicationViews,
 )
-from core.telling.configuration.configuration_preview import ConfigurationPreview
-from core.telling.configuration.partition_moment import moment_of
-from core.telling.configuration.placement_rule_views import RuleView, rule_views
-from core.telling.explain import Reading, Subject, explain
-from core.telling.nodes.node_views import (
+from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
+from kornel.core.telling.configuration.partition_moment import moment_of
+from kornel.core.telling.configuration.placement_rule_views import RuleView, rule_views
+from kornel.core.telling.explain import Reading, Subject, explain
+from kornel.core.telling.nodes.node_views import (
     NodeSummary,
     NodeView,
     node_summaries,
@@ -36,22 +36,22 @@ from core.telling.nodes.node_views import (
     node_views,
     nodes_by_id,
 )
-from core.telling.partitions.books_faults import Offender, faults
-from core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
-from core.telling.partitions.partition_status import EngineStatus, PartitionStatus, partition_status
-from core.telling.partitions.partition_views import PartitionView, partition_view
-from core.telling.preemption.outlook import ReadingIndex
-from core.telling.queues.queue_views import QueueView, queue_views
-from core.telling.users.user_views import GroupView, UserView, group_view, group_views, user_view, user_views
-from core.telling.what_if.questions import suppose
-from core.telling.what_if.supposition import Forecast, Supposition
+from kornel.core.telling.partitions.books_faults import Offender, faults
+from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
+from kornel.core.telling.partitions.partition_status import EngineStatus, PartitionStatus, partition_status
+from kornel.core.telling.partitions.partition_views import PartitionView, partition_view
+from kornel.core.telling.preemption.outlook import ReadingIndex
+from kornel.core.telling.queues.queue_views import QueueView, queue_views
+from kornel.core.telling.users.user_views import GroupView, UserView, group_view, group_views, user_view, user_views
+from kornel.core.telling.what_if.questions import suppose
+from kornel.core.telling.what_if.supposition import Forecast, Supposition
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
 class ReadableEngine(Protocol):
-    """What a reader needs of an engine: :class:`core.partition.engine.Engine` has it."""
+    """What a reader needs of an engine: :class:`kornel.core.partition.engine.Engine` has it."""
 
     @property
     def rm_id(self) -> str:
@@ -222,7 +222,7 @@ class PartitionReader:
     def suppose(self, question: Supposition) -> Forecast:
         """Tells what would come of *question*; changes nothing.
 
-        Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
+        Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
         """
         return suppose(self._state, self._kept.index, question, self._now_ns)
 

@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from structlog.typing import FilteringBoundLogger
 
-from core.tracing.tracing import Tracing
+from kornel.core.tracing.tracing import Tracing
 
 TIMEOUT_S: Final = 2.0
 TRACES_PATH: Final = "/v1/traces"

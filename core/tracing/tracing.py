@@ -20,8 +20,8 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from core.domain.commands import Command, UpdateAllocations
-from core.domain.effects import Allocated, AllocationRejected, AskReleased, Effect, PreemptionDecided, Released
+from kornel.core.domain.commands import Command, UpdateAllocations
+from kornel.core.domain.effects import Allocated, AllocationRejected, AskReleased, Effect, PreemptionDecided, Released
 
 MOST_ASKS: Final = 10_000
 """Asks whose span is open. The oldest one's is ended undecided when there are more."""

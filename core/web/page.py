@@ -84,7 +84,7 @@ class Page:
 @cache
 def _all_assets() -> Mapping[str, Asset]:
     """Returns all files by path; read once in the life of a process."""
-    assets = dict(_read_assets(files("core.web") / "static", "/"))
+    assets = dict(_read_assets(files("kornel.core.web") / "static", "/"))
     return MappingProxyType({**assets, "/": assets["/index.html"]})
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from core.domain.ask_places import MOVES, AskMove, AskPlace, WaitsFor
 from docs.site.markdown import cell, table
 from docs.site.members import members
+from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, WaitsFor
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "life-of-an-ask.md"
 

@@ -9,10 +9,10 @@ from typing import Final
 import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from conformance import cli as conformance_cli
-from core.cli import app as core_app
 from docs.site.markdown import cell, escaped, table
-from shim_mock import cli as mock_cli
+from kornel.conformance import cli as conformance_cli
+from kornel.core.cli import app as core_app
+from kornel.shim_mock import cli as mock_cli
 
 PROGRAMS: Final = {
     "kornel": core_app.app,

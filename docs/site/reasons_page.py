@@ -7,11 +7,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from core.domain.application_states import TRANSITIONS, AppState
-from core.domain.reasons import Ignored, Outcome, Rejection, Unschedulable
-from core.telling.allocations.explanation import PERMANENT, BlockerKind, PreemptionVerdict
 from docs.site.markdown import cell, table
 from docs.site.members import members
+from kornel.core.domain.application_states import TRANSITIONS, AppState
+from kornel.core.domain.reasons import Ignored, Outcome, Rejection, Unschedulable
+from kornel.core.telling.allocations.explanation import PERMANENT, BlockerKind, PreemptionVerdict
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "reasons.md"
 

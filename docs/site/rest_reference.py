@@ -8,10 +8,10 @@ from importlib.metadata import version
 from typing import Any, Final
 from unittest.mock import create_autospec
 
-from core.rest.access import Proofs
-from core.rest.openapi import openapi_document
-from core.rest.routes import Handlers, all_routes
 from docs.site.markdown import cell, escaped, table
+from kornel.core.rest.access import Proofs
+from kornel.core.rest.openapi import openapi_document
+from kornel.core.rest.routes import Handlers, all_routes
 
 _REFERENCE: Final = "#/components/schemas/"
 _EVERYWHERE: Final = {"401", "403", "405", "429", "500"}

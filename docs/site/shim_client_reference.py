@@ -9,9 +9,9 @@ from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any, Final
 
-import shim_client
 from docs.site.markdown import cell, escaped, table
 from docs.site.members import members
+from kornel import shim_client
 
 _GROUPS: Final = {
     "The client": ("ShimClient", "Credentials"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.preemption.registry import SOURCES
+from kornel.core.preemption.registry import SOURCES
 from tests.architecture.test_imports import ROOT, imports, modules
 
 FILES = dict(modules("core"))

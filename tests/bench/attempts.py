@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -20,10 +20,10 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Effect, Released
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
+from kornel.core.domain.effects import Effect, Released
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from tests.bench.report import Figure, show
 from tests.reading import status_of
 

@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from si.v1 import si_pb2 as si
-
-from core.load.sending import Sender
-from core.load.workload import Workload
+from kornel.core.load.sending import Sender
+from kornel.core.load.workload import Workload
+from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo
 from tests.bench.placing import connection, run, set_up, undisturbed

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import grpc.aio
-from si.v1 import si_pb2, si_pb2_grpc
 
-from core.load.sending import CHANNEL_OPTIONS
-from core.load.workload import resource
+from kornel.core.load.sending import CHANNEL_OPTIONS
+from kornel.core.load.workload import resource
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 
 RM = "bench"

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from core.process.event_loop import loop_factory
-from core.process.server import OPTIONS
+from kornel.core.process.event_loop import loop_factory
+from kornel.core.process.server import OPTIONS
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from tests.bench import processes
 
 NODE = "node-000000"

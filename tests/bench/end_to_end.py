@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from si.v1 import si_pb2, si_pb2_grpc
-
-from shim_client import CallbackHandler, PredicatesQuestion, ShimClient
+from kornel.shim_client import CallbackHandler, PredicatesQuestion, ShimClient
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show

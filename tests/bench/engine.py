@@ -9,7 +9,7 @@ import gc
 import random
 import time
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -20,10 +20,10 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, Released
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.service.runner import SLICE_BUDGET
+from kornel.core.domain.effects import Allocated, Released
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.service.runner import SLICE_BUDGET
 from tests.bench.report import Figure, show
 
 PARTITION = "[bench]default"

@@ -19,18 +19,18 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc.aio
-from kornel.v1 import events_pb2 as pb
-from si.v1 import si_pb2
 
-from core.domain.effects import EventRecorded
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.process.server import KornelServer, ServerSettings
-from core.service.clock import ManualClock
-from core.service.event_streams import Budget
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.event_streams import Budget
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.si.v1 import si_pb2
+from kornel.v1 import events_pb2 as pb
 from tests.bench import core_process, end_to_end
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -21,8 +21,8 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
 from tests.bench import core_process
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show

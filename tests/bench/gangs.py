@@ -6,9 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from si.v1 import si_pb2, si_pb2_grpc
-
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -20,9 +18,10 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, Effect, Released
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated, Effect, Released
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show

@@ -13,8 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from si.v1 import si_pb2
-
+from kornel.si.v1 import si_pb2
 from tests.bench import core_process, end_to_end
 from tests.bench.report import Figure, show
 

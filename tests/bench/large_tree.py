@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.config.model import Configuration
-from core.config.rereading import ConfigurationReader
-from core.config.sharing import share_equal_parts
-from core.domain.commands import (
+from kornel.core.config.model import Configuration
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.sharing import share_equal_parts
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -26,11 +26,11 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD, GarbageKeeper
-from core.service.runner import SLICE_BUDGET
+from kornel.core.domain.effects import Allocated
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD, GarbageKeeper
+from kornel.core.service.runner import SLICE_BUDGET
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show
 

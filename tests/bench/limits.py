@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -14,9 +14,9 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show
 

@@ -10,21 +10,21 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
 )
-from core.domain.effects import Effect
-from core.domain.resources import Resources
-from core.metrics.decisions import Decisions
-from core.process.server import KornelServer, ServerSettings
-from core.service.clock import ManualClock
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
+from kornel.core.domain.effects import Effect
+from kornel.core.domain.resources import Resources
+from kornel.core.metrics.decisions import Decisions
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
 from tests.bench.engine import PARTITION, engine_of
 from tests.bench.report import Figure, show
 

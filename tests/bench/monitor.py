@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -15,9 +15,9 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.service.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
 from tests.bench.report import Figure, show
 
 PARTITION = "[bench]default"

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from core.domain.effects import Allocated, AllocationEffect
-from core.load.workload import Workload
-from core.partition.engine import Engine
-from core.service.runner import SLICE_BUDGET
-from core.service.wire import Encoder
+from kornel.core.domain.effects import Allocated, AllocationEffect
+from kornel.core.load.workload import Workload
+from kornel.core.partition.engine import Engine
+from kornel.core.service.runner import SLICE_BUDGET
+from kornel.core.service.wire import Encoder
 from tests.bench.core_process import RM
 from tests.bench.placing import P1, P2_FLAT, P2_NESTED, P3, ready_engine
 

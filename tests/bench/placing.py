@@ -11,17 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 import grpc.aio
-from si.v1 import si_pb2 as si
 
-from core.domain.commands import RegisterManager, UpdateAllocations
-from core.domain.effects import Allocated
-from core.load.sending import CHANNEL_OPTIONS, Placed, Sender
-from core.load.workload import Workload
-from core.partition.engine import Engine
-from core.process.event_loop import loop_factory
-from core.service.garbage import GarbageKeeper
-from core.service.runner import ENTRIES_PER_TURN, SLICE_BUDGET
-from core.service.wire import Decoder
+from kornel.core.domain.commands import RegisterManager, UpdateAllocations
+from kornel.core.domain.effects import Allocated
+from kornel.core.load.sending import CHANNEL_OPTIONS, Placed, Sender
+from kornel.core.load.workload import Workload
+from kornel.core.partition.engine import Engine
+from kornel.core.process.event_loop import loop_factory
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.runner import ENTRIES_PER_TURN, SLICE_BUDGET
+from kornel.core.service.wire import Decoder
+from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.echo import running_echo
 from tests.bench.processes import apart

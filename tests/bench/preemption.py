@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from si.v1 import si_pb2, si_pb2_grpc
-
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -18,11 +18,11 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.telling.explain import Named
-from core.telling.reader import Reader
-from core.telling.what_if.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.telling.explain import Named
+from kornel.core.telling.reader import Reader
+from kornel.core.telling.what_if.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
 
 PARTITION = "[bench]default"
 SECOND = 10**9

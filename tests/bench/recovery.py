@@ -9,8 +9,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from si.v1 import si_pb2
-
+from kornel.si.v1 import si_pb2
 from tests.bench import core_process
 from tests.bench.core_process import RM
 from tests.bench.report import Figure, show

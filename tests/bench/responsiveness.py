@@ -21,10 +21,10 @@ from pathlib import Path
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from si.v1 import si_pb2, si_pb2_grpc
 
-from core.load.sending import Sender
-from core.load.workload import Workload
+from kornel.core.load.sending import Sender
+from kornel.core.load.workload import Workload
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 from tests.bench.core_process import RM, serve
 from tests.bench.placing import P2_FLAT, connection, run, set_up, undisturbed

@@ -1,6 +1,7 @@
 """P9: a real cluster and what ran on it, many times over.
 
-The trace is a folder with a node list and a pod list (see ``shim_mock.trace``). Every node and every pod is there
+The trace is a folder with a node list and a pod list (see ``kornel.shim_mock.trace``). Every node and every pod is
+there
 *inflation* times, with the amounts that the trace gives; pods go to the queue of their class of service, 200 to an
 application, in their order of creation. The engine alone says beforehand how many find room; since that depends a
 little on how asks and decisions mingle, the clock stops when all but one in a hundred of those have a node.
@@ -11,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from si.v1 import si_pb2 as si
-
-from core.domain.commands import RegisterManager
-from core.domain.effects import Allocated
-from core.load.sending import Placed, Sender
-from core.load.workload import USER, resource
-from core.partition.engine import Engine
-from core.service.wire import Decoder
-from shim_mock.trace import PODS_PER_APPLICATION, Trace, load_trace
+from kornel.core.domain.commands import RegisterManager
+from kornel.core.domain.effects import Allocated
+from kornel.core.load.sending import Placed, Sender
+from kornel.core.load.workload import USER, resource
+from kornel.core.partition.engine import Engine
+from kornel.core.service.wire import Decoder
+from kornel.shim_mock.trace import PODS_PER_APPLICATION, Trace, load_trace
+from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import connection, over_echo, run, undisturbed
 from tests.bench.table import Row

@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from si.v1 import si_pb2 as si
-
-from core.load.sending import AllocationStream, Sender
-from core.load.workload import CORE, resource
+from kornel.core.load.sending import AllocationStream, Sender
+from kornel.core.load.workload import CORE, resource
+from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, application, running_core
 from tests.bench.placing import connection, run
 from tests.bench.processes import processor_s, resident_bytes

@@ -13,10 +13,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from si.v1 import si_pb2 as si
-
-from core.load.sending import Sender
-from core.load.workload import CORE, Workload, resource
+from kornel.core.load.sending import Sender
+from kornel.core.load.workload import CORE, Workload, resource
+from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import connection, run, set_up
 from tests.bench.processes import processor_s

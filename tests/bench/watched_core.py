@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from core.cli import app
-from core.process import entry
+from kornel.core.cli import app
+from kornel.core.process import entry
 from tests.bench.processes import write_whole
 
 BEAT_S = 0.001

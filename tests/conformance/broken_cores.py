@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     Command,
     NodeAction,
     RegisterManager,
@@ -16,7 +16,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -26,7 +26,7 @@ from core.domain.effects import (
     NodeAccepted,
     Released,
 )
-from core.partition.engine import CycleResult, Engine
+from kornel.core.partition.engine import CycleResult, Engine
 
 WELL_FORMED = "submitacl"
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from google.protobuf.unknown_fields import UnknownFieldSet
-from si.v1 import si_pb2 as si
 
-from shim_client import (
+from kornel.shim_client import (
     Allocated,
     ApplicationAccepted,
     ApplicationUpdated,
@@ -24,6 +23,7 @@ from shim_client import (
     example,
     stream,
 )
+from kornel.si.v1 import si_pb2 as si
 
 DEMANDS = (si.PREEMPTED_BY_SCHEDULER, si.TIMEOUT, si.PLACEHOLDER_REPLACED)
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from conformance.clock import clock_of
-from conformance.gaps import OWN, load_gaps
-from core.service.clock import ManualClock
+from kornel.conformance.clock import clock_of
+from kornel.conformance.gaps import OWN, load_gaps
+from kornel.core.service.clock import ManualClock
 from tests.conformance.targets import MovedClock, Target
 from tests.e2e.harness import running_core
 

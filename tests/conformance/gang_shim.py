@@ -10,9 +10,8 @@ import asyncio
 import signal
 from contextlib import suppress
 
-from si.v1 import si_pb2 as si
-
-from shim_client import ApplicationUpdated, Ask, Released, ResyncRequired, ShimClient, resource
+from kornel.shim_client import ApplicationUpdated, Ask, Released, ResyncRequired, ShimClient, resource
+from kornel.si.v1 import si_pb2 as si
 
 NODE = si.NodeInfo(nodeID="node-1", action=si.NodeInfo.CREATE, schedulableResource=resource({"vcore": 9000}))
 GANG = si.AddApplicationRequest(

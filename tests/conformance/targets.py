@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from conformance.clock import Clock
-from core.service.clock import SECOND_NS, ManualClock
+from kornel.conformance.clock import Clock
+from kornel.core.service.clock import SECOND_NS, ManualClock
 from tests.e2e.harness import Core
 
 SETTLE_S = 0.02

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.case import all_cases
-from conformance.gaps import OWN, load_gaps
-from conformance.outcome import Verdict
-from conformance.runner import Settings, run_case
+from kornel.conformance.case import all_cases
+from kornel.conformance.gaps import OWN, load_gaps
+from kornel.conformance.outcome import Verdict
+from kornel.conformance.runner import Settings, run_case
 from tests.conformance import broken_cores
 from tests.conformance.broken_cores import BrokenEngine
 from tests.conformance.targets import SETTLE_S, MovedClock

@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from kornel.v1 import callback_pb2, callback_pb2_grpc
-from si.v1 import si_pb2 as si
 
-from conformance.callback_peer import Answers, CallbackPeer
-from conformance.outcome import Mismatch, Skipped
+from kornel.conformance.callback_peer import Answers, CallbackPeer
+from kornel.conformance.outcome import Mismatch, Skipped
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2, callback_pb2_grpc
 
 
 class _AskingCore(callback_pb2_grpc.CallbackServiceServicer):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.case import Case, all_cases
-from conformance.gaps import judged
-from conformance.known_gaps import GAPS, LAST_CASE
-from conformance.outcome import Verdict
-from conformance.runner import Settings, run_case
+from kornel.conformance.case import Case, all_cases
+from kornel.conformance.gaps import judged
+from kornel.conformance.known_gaps import GAPS, LAST_CASE
+from kornel.conformance.outcome import Verdict
+from kornel.conformance.runner import Settings, run_case
 from tests.conformance.targets import SETTLE_S, Target
 
 GAP_DEADLINE_S = 0.5

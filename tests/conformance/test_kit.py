@@ -14,19 +14,19 @@ from xml.etree import ElementTree as ET
 import grpc
 import grpc.aio
 import pytest
-from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from rich.console import Console
 from typer.testing import CliRunner
 
-from conformance.case import Case, select
-from conformance.cli import app
-from conformance.clock import CoreClock, RealClock, clock_of
-from conformance.entries import Entry, Kind, Want, new, released
-from conformance.gaps import judged, load_gaps
-from conformance.messages import allocation
-from conformance.outcome import Result, Verdict
-from conformance.report import as_json, conforms, print_report, verdict_line, write_junit
-from conformance.runner import Settings, run_case
+from kornel.conformance.case import Case, select
+from kornel.conformance.cli import app
+from kornel.conformance.clock import CoreClock, RealClock, clock_of
+from kornel.conformance.entries import Entry, Kind, Want, new, released
+from kornel.conformance.gaps import judged, load_gaps
+from kornel.conformance.messages import allocation
+from kornel.conformance.outcome import Result, Verdict
+from kornel.conformance.report import as_json, conforms, print_report, verdict_line, write_junit
+from kornel.conformance.runner import Settings, run_case
+from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.conformance.processes import ROOT, finished, served_core
 from tests.e2e.harness import running_core
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from conformance.case import all_cases
-from conformance.cli import app
-from conformance.rules import CASES, CONTRACT, UnknownRule, read_page, show_case, show_rule
-from conformance.shim.checks import ALL_CHECKS
+from kornel.conformance.case import all_cases
+from kornel.conformance.cli import app
+from kornel.conformance.rules import CASES, CONTRACT, UnknownRule, read_page, show_case, show_rule
+from kornel.conformance.shim.checks import ALL_CHECKS
 
 
 def test_every_rule_the_kit_cites_is_shown() -> None:

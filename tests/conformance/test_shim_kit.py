@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.outcome import Result, Verdict
-from conformance.report import as_json, verdict_line
-from conformance.shim.checks import select_checks
-from conformance.shim.process import CommandFailed
-from conformance.shim.runner import judge_shim
-from conformance.shim.stage import Patience
+from kornel.conformance.outcome import Result, Verdict
+from kornel.conformance.report import as_json, verdict_line
+from kornel.conformance.shim.checks import select_checks
+from kornel.conformance.shim.process import CommandFailed
+from kornel.conformance.shim.runner import judge_shim
+from kornel.conformance.shim.stage import Patience
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3, watch_s=4.0)
@@ -58,7 +58,7 @@ def told(results: dict[str, Result]) -> str:
 
 async def test_example_conforms() -> None:
     """The example does all that a shim without gangs and recovered nodes can do."""
-    results = await judge(module("shim_client.example"))
+    results = await judge(module("kornel.shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
     assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
     assert verdict_line(list(results.values()), "checks") == "26 checks: 24 pass, 2 not seen, 0 fail: conforms"
@@ -131,7 +131,7 @@ async def test_a_long_cleanup_after_a_refusal_is_no_pass() -> None:
 
 async def test_a_pass_after_a_refusal_says_how_long_was_watched() -> None:
     """A shim might still end later than that."""
-    results = await judge(module("shim_client.example"), "S22", "S24", patience=IMPATIENT)
+    results = await judge(module("kornel.shim_client.example"), "S22", "S24", patience=IMPATIENT)
     assert results["S22"].reason == "seen to run on for 4 s"
     assert results["S24"].reason == "seen to run on for 4 s, and to confirm a release"
     assert '"reason": "seen to run on for 4 s"' in as_json([results["S22"]])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
 
-from shim_mock.run import RM_ID
+from kornel.shim_mock.run import RM_ID
+from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.conformance.processes import finished, running, served_core, wait_for
 
 SCENARIO = """
@@ -49,7 +49,9 @@ def works(address: str) -> bool:
 
 def test_another_program_takes_over_the_same_rm(address: str, scenario: str, tmp_path: Path) -> None:
     """It begins afresh, gets all it asks for, and its books agree with the core's."""
-    with running("shim_client.example", "--core", address, "--rm-id", RM_ID, log=tmp_path / "example.log") as example:
+    with running(
+        "kornel.shim_client.example", "--core", address, "--rm-id", RM_ID, log=tmp_path / "example.log"
+    ) as example:
         wait_for(lambda: works(address), "the example to have its tasks running")
         # Two programs must not speak for one RM: the first one ends before it could report anything again.
         example.kill()
@@ -63,7 +65,9 @@ def test_another_program_takes_over_the_same_rm(address: str, scenario: str, tmp
 
 def test_another_rm_takes_over_after_the_first_is_unregistered(address: str, scenario: str, tmp_path: Path) -> None:
     """Before that it is refused and changes nothing."""
-    with running("shim_client.example", "--core", address, "--rm-id", "first", log=tmp_path / "example.log") as example:
+    with running(
+        "kornel.shim_client.example", "--core", address, "--rm-id", "first", log=tmp_path / "example.log"
+    ) as example:
         wait_for(lambda: works(address), "the example to have its tasks running")
         refused = finished("shim_mock", "run", scenario, "--core", address)
         assert refused.returncode == 2, refused.stdout + refused.stderr

@@ -9,9 +9,9 @@ from typing import Any
 import typer.main
 import yaml
 
-from core.cli.app import app
-from core.config import loader
-from core.process.server import ServerSettings
+from kornel.core.cli.app import app
+from kornel.core.config import loader
+from kornel.core.process.server import ServerSettings
 
 Manifest = Mapping[str, Any]
 
@@ -109,7 +109,7 @@ def check_hardening(pod: Manifest, container: Manifest) -> None:
 
 def check_texts(queues: str, security: str, folder: Path, *, tokens: bool) -> None:
     """Both files load without a warning, with the token file where they are mounted."""
-    from core.security.guard import read_files  # noqa: PLC0415
+    from kornel.core.security.guard import read_files  # noqa: PLC0415
 
     assert loader.load(queues).warnings == ()
     (folder / "config").mkdir(exist_ok=True)

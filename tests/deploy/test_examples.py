@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.config import loader
+from kornel.core.config import loader
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy/examples"
 EXAMPLES = sorted(FOLDER.glob("*.yaml"))

@@ -72,7 +72,7 @@ def test_the_container_serves_secured_and_its_probes_succeed(source: Any, tmp_pa
         for one in container["args"]
     ]
     variables = environment() | {"STATE_DIRECTORY": str(tmp_path / "state")}
-    command = [sys.executable, "-m", "core", *arguments]
+    command = [sys.executable, "-m", "kornel", *arguments]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

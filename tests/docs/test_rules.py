@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from conformance.rules import PAGES, Page, UnknownRule, read_page
+from kornel.conformance.rules import PAGES, Page, UnknownRule, read_page
 
 ROOT = Path(__file__).resolve().parents[2]
 CITING = ("core", "conformance", "shim_client", "shim_mock", "proto", "tests", "docs")

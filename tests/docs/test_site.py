@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-import shim_client
-from core.config import declared, properties
-from core.preemption.registry import KINDS
 from docs.site import asks_page, commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
+from kornel import shim_client
+from kornel.core.config import declared, properties
+from kornel.core.preemption.registry import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

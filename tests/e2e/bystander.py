@@ -12,10 +12,10 @@ from typing import Any, Final
 import grpc
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
-from kornel.v1 import status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
     allocation_request,

@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from core.partition.engine import Engine
-from core.process.server import KornelServer, ServerSettings
-from core.service.clock import ManualClock
-from core.service.engine_port import EnginePort
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
-from core.service.resolvers.sources import Sources
+from kornel.core.partition.engine import Engine
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.engine_port import EnginePort
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.sources import Sources
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 
 PATIENCE_S: Final = 60.0
 QUIET_TURNS: Final = 60

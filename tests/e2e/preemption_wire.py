@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.service.clock import SECOND_NS
-from shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
+from kornel.core.service.clock import SECOND_NS
+from kornel.shim_client import Allocated, AskRejected, CallbackHandler, Released, ShimClient
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, resource, running_core, until
 from tests.monitor_notation import MonitorCase
 from tests.preemption_notation import Case, ReservationCase, TaskCase

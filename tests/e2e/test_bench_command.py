@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import grpc
-from kornel.v1 import status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.e2e.test_command import kornel, serving
 from tests.e2e.test_unregister import answered

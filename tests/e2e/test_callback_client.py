@@ -14,19 +14,16 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from kornel.v1 import callback_pb2 as pb
-from kornel.v1 import callback_pb2_grpc
-from si.v1 import si_pb2 as si
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
     PredicatesAnswer,
     PreemptionPredicatesAnswer,
 )
-from core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
-from core.service.clock import SECOND_NS
-from shim_client import (
+from kornel.core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
+from kornel.core.service.clock import SECOND_NS
+from kornel.shim_client import (
     Allocated,
     Ask,
     CallbackHandler,
@@ -38,6 +35,9 @@ from shim_client import (
     SchedulingState,
     ShimClient,
 )
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2 as pb
+from kornel.v1 import callback_pb2_grpc
 from tests.e2e.harness import CONFIG, PATIENCE_S, Core, create, running_core, until
 from tests.unit.service.fakes import AskingEngine
 

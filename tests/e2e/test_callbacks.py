@@ -11,10 +11,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from kornel.v1 import callback_pb2 as pb
-from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
     Command,
@@ -22,14 +20,16 @@ from core.domain.commands import (
     PredicatesAnswer,
     RegisterManager,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     PredicatesAsked,
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from core.service.clock import SECOND_NS
+from kornel.core.service.clock import SECOND_NS
+from kornel.v1 import callback_pb2 as pb
+from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     PATIENCE_S,
     Conversation,

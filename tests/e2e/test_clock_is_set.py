@@ -8,14 +8,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+
+from kornel.core.partition.engine import Engine
+from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import configuration_pb2
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
-from si.v1 import si_pb2 as si
-from si.v1.si_pb2_grpc import SchedulerStub
-
-from core.partition.engine import Engine
-from core.security.static_tokens import digest_of, new_token
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import (
     PATIENCE_S,
     Conversation,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG, create, node_request
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
 def kornel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """`kornel` with *arguments* and *variables* in its environment, run to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "core", *arguments],
+        [sys.executable, "-m", "kornel", *arguments],
         env={**environment(), **variables},
         capture_output=True,
         text=True,
@@ -45,7 +45,7 @@ def serving(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[
     ready = tmp_path / "ready"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
+            *(sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
             *("--ready-file", str(ready), *arguments),
         ],
         env=environment(),

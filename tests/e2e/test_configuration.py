@@ -11,13 +11,13 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from kornel.core.process.server import CONFIGURATION_FILE
+from kornel.core.service.clock import SECOND_NS
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2 import ExplainQueueRequest, GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-
-from core.process.server import CONFIGURATION_FILE
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,

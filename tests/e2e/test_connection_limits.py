@@ -14,13 +14,13 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
-from si.v1 import si_pb2 as si
 
-from core.service import admission, connections
-from core.service.admission import CallLimits, Refusal
-from core.service.connections import Cause, ConnectionLimits
-from core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
-from core.service.own_sockets import host_and_port
+from kornel.core.service import admission, connections
+from kornel.core.service.admission import CallLimits, Refusal
+from kornel.core.service.connections import Cause, ConnectionLimits
+from kornel.core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
+from kornel.core.service.own_sockets import host_and_port
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e import raw_http2 as h2
 from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
 from tests.e2e.test_transport import refused

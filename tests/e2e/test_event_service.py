@@ -9,15 +9,15 @@ from typing import Any
 
 import grpc
 import pytest
+
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.service import event_service
+from kornel.core.service.callers import host_of
+from kornel.core.service.event_service import EventService
+from kornel.core.service.event_streams import LEAST_PAUSE_S
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc, events_pb2_grpc
 from kornel.v1 import events_pb2 as pb
-from si.v1 import si_pb2 as si
-
-from core.domain.effects import EventRecorded
-from core.service import event_service
-from core.service.callers import host_of
-from core.service.event_service import EventService
-from core.service.event_streams import LEAST_PAUSE_S
 from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
 
 Code = grpc.StatusCode

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from kornel.v1 import events_pb2 as pb
-from si.v1 import si_pb2 as si
 from typer.testing import CliRunner
 
-from core.cli.app import app
-from core.cli.text.events import render_event
-from core.domain.effects import EventRecorded
-from core.domain.resources import Resources
+from kornel.core.cli.app import app
+from kornel.core.cli.text.events import render_event
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.domain.resources import Resources
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import events_pb2 as pb
 from tests.e2e.harness import PATIENCE_S, Core, running_core, until
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
         await first.register()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")])}
         follower = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "core", "events", "--follow", "--json", "--grpc", first.address),
+            *(sys.executable, "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
             env=environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -7,13 +7,13 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from kornel.v1 import explain_pb2 as pb
-from si.v1 import si_pb2 as si
 from typer.testing import CliRunner, Result
 
-from core.cli.app import app
-from shim_client import Ask, ShimClient, resource
-from shim_client.errors import CallFailed
+from kornel.core.cli.app import app
+from kornel.shim_client import Ask, ShimClient, resource
+from kornel.shim_client.errors import CallFailed
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import explain_pb2 as pb
 from tests.e2e.harness import Core, running_core
 
 QUEUES = (

@@ -7,15 +7,15 @@ from typing import Any
 
 import grpc
 import pytest
+
+from kornel.core.domain.commands import Command, UpdateApplications
+from kornel.core.domain.effects import Effect
+from kornel.core.partition.engine import Engine
+from kornel.core.service.resolvers.source import Unresolved
+from kornel.core.service.resolvers.sources import Sources
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import configuration_pb2_grpc
-from si.v1 import si_pb2 as si
-
-from core.domain.commands import Command, UpdateApplications
-from core.domain.effects import Effect
-from core.partition.engine import Engine
-from core.service.resolvers.source import Unresolved
-from core.service.resolvers.sources import Sources
 from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, running_core, until
 
 GROUPS_DECIDE = """

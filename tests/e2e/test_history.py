@@ -13,18 +13,18 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from kornel.core.archive.settings import history_settings
+from kornel.core.process.history import HistoryChoice
+from kornel.core.process.server import HISTORY
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.configuration_pb2 import ConfigurationVersion, UpdateConfigurationRequest
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 from kornel.v1.status_pb2 import GetStatusRequest
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1 import si_pb2 as si
-
-from core.archive.settings import history_settings
-from core.process.history import HistoryChoice
-from core.process.server import HISTORY
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,

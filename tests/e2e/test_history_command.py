@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from core.cli.app import app
+from kornel.core.cli.app import app
 from tests.e2e.harness import Core
 from tests.e2e.test_history import core_with, preempt
 
@@ -93,7 +93,7 @@ async def test_core_without_history(core: Core) -> None:
 
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "core", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
+    command = [sys.executable, "-m", "kornel", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
     environment: dict[str, Any] = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **variables}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=environment)
 

@@ -20,14 +20,14 @@ import grpc
 import grpc.aio
 import pytest
 import sqlalchemy as sa
+
+from kornel.core.archive.database import connect
+from kornel.core.archive.settings import history_settings
+from kornel.core.archive.tables import TABLES
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
-
-from core.archive.database import connect
-from core.archive.settings import history_settings
-from core.archive.tables import TABLES
 from tests.e2e.harness import CONFIG, allocation_request, application_request, ask, create, node_request
 from tests.postgres import Postgres
 
@@ -52,7 +52,7 @@ class Promises:
 
 def _start(database: str, tmp_path: Path, ready: Path) -> subprocess.Popen[bytes]:
     command = [
-        sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready),
+        sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready),
         "--history", database, "--history-spool", str(tmp_path / "spool"),
     ]  # fmt: skip
     with (tmp_path / "core.log").open("ab") as log:

@@ -8,6 +8,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from typer.testing import CliRunner
+
+from kornel.core.cli.app import app
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -22,11 +27,6 @@ from kornel.v1 import (
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1 import si_pb2 as si
-from typer.testing import CliRunner
-
-from core.cli.app import app
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,

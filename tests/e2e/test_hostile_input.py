@@ -20,8 +20,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import pytest
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e import raw_http2 as h2
 from tests.e2e.bystander import PATIENCE_S, Bystander
 from tests.e2e.harness import node_request, release_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shim_client import Ask
+from kornel.shim_client import Ask
 from tests.e2e.harness import create
 from tests.e2e.preemption_wire import Shim, running_shim
 from tests.scenarios.preemption.monitor_stage import configuration

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 import pytest
-from kornel.v1.read_pb2 import GetNodeRequest
-from si.v1 import si_pb2 as si
 
-from core.domain.names import LONGEST_MANAGER, LONGEST_NAME, LONGEST_TAGS
+from kornel.core.domain.names import LONGEST_MANAGER, LONGEST_NAME, LONGEST_TAGS
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1.read_pb2 import GetNodeRequest
 from tests.e2e.harness import (
     PATIENCE_S,
     Conversation,

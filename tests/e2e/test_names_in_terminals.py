@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import typer.main
-from kornel.v1 import status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
 from typer.testing import CliRunner, Result
 
-from core.cli import terminal
-from core.cli.app import app
-from core.service.clock import SECOND_NS
-from core.service.visible import is_visible
+from kornel.core.cli import terminal
+from kornel.core.cli.app import app
+from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.visible import is_visible
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     PATIENCE_S,
     Conversation,

@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from si.v1 import si_pb2 as si
-
-from core.service.clock import SECOND_NS
-from shim_client import (
+from kornel.core.service.clock import SECOND_NS
+from kornel.shim_client import (
     Ask,
     CallbackAttachment,
     CallbackHandler,
@@ -19,7 +17,8 @@ from shim_client import (
     Released,
     ShimClient,
 )
-from shim_client.asks import resource
+from kornel.shim_client.asks import resource
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, create, running_core, until
 
 CONFIG = """

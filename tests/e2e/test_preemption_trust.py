@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
-from si.v1 import si_pb2 as si
 
-from core.service.clock import SECOND_NS
-from shim_client import CallbackHandler, SchedulingState, ShimClient
+from kornel.core.service.clock import SECOND_NS
+from kornel.shim_client import CallbackHandler, SchedulingState, ShimClient
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.e2e.harness import PATIENCE_S, Core, create, until
 from tests.e2e.preemption_wire import Shim, allocation, running_shim
 from tests.preemption_notation import TaskCase

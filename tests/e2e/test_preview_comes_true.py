@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.json_format import ParseDict
+
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.status_pb2 import ExplainUserRequest, QueueStatus, UserStatus
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
-
 from tests.e2e.harness import allocation_request, application_request, ask, create, node_request
 from tests.e2e.test_command import PATIENCE_S, stopped
 from tests.e2e.test_reload_command import Running, following

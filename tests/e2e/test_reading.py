@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 import grpc
 import grpc.aio
 import pytest
-from kornel.v1 import admin_pb2, admin_pb2_grpc, read_pb2_grpc
-from kornel.v1 import read_pb2 as pb
-from si.v1 import si_pb2 as si
 from typer.testing import CliRunner, Result
 
-from core.cli.app import app
-from shim_client import Ask, ShimClient, resource
+from kornel.core.cli.app import app
+from kornel.shim_client import Ask, ShimClient, resource
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import admin_pb2, admin_pb2_grpc, read_pb2_grpc
+from kornel.v1 import read_pb2 as pb
 from tests.e2e.harness import Core, running_core
 
 QUEUES = (

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kornel.v1 import status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
 
-import core.domain.reasons
-from core.domain.application_states import AppEvent
-from core.domain.names import LONGEST_NAME, LONGEST_TAGS
-from core.domain.reasons import Rejection
-from core.partition import lifecycle
-from core.partition.engine import Engine
-from core.service.wire import REQUIRED_NODE_TAG
+import kornel.core.domain.reasons
+from kornel.core.domain.application_states import AppEvent
+from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS
+from kornel.core.domain.reasons import Rejection
+from kornel.core.partition import lifecycle
+from kornel.core.partition.engine import Engine
+from kornel.core.service.wire import REQUIRED_NODE_TAG
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     Conversation,
     Core,

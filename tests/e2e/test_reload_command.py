@@ -13,11 +13,11 @@ from typing import Any
 
 import grpc
 import pytest
+
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
-
 from tests.e2e.harness import CONFIG
 from tests.e2e.test_command import PATIENCE_S, kornel, serving, stopped
 

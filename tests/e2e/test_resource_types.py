@@ -6,8 +6,8 @@ from typing import Any
 
 import grpc
 import pytest
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import (
     Conversation,
     allocation_request,

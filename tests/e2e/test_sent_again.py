@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import (
     Conversation,
     Core,

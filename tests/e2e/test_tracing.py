@@ -13,17 +13,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
 import pytest
-from kornel.v1 import status_pb2
-from kornel.v1.status_pb2_grpc import StatusServiceStub
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.tracing import tracing as tracing_module
-from core.tracing.export import tracing_to
-from core.tracing.tracing import Tracing
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.tracing import tracing as tracing_module
+from kornel.core.tracing.export import tracing_to
+from kornel.core.tracing.tracing import Tracing
+from kornel.v1 import status_pb2
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.e2e.harness import (
     Conversation,
     Core,

@@ -18,11 +18,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
 
-from core.service.clock import SECOND_NS
-from core.service.streams import HIGH_WATER
+from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.streams import HIGH_WATER
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,
@@ -472,7 +472,7 @@ class TestBadClients:
 
 
 def _node_command() -> Any:
-    from core.domain.commands import UpdateNodes  # noqa: PLC0415
+    from kornel.core.domain.commands import UpdateNodes  # noqa: PLC0415
 
     return UpdateNodes("")
 

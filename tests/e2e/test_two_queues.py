@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from si.v1 import si_pb2 as si
-
-from shim_client import Ask
+from kornel.shim_client import Ask
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import create
 from tests.e2e.preemption_wire import running_shim
 from tests.scenarios.preemption.monitor_stage import configuration

@@ -12,13 +12,13 @@ from pathlib import Path
 import grpc
 import grpc.aio
 import pytest
-from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
-from shim_client.client import ShimClient
-from shim_client.errors import CallFailed
-from shim_client.updates import NodeAccepted, Update
+from kornel.shim_client.client import ShimClient
+from kornel.shim_client.errors import CallFailed
+from kornel.shim_client.updates import NodeAccepted, Update
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import manager_pb2, manager_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     CONFIG,
     PATIENCE_S,
@@ -150,7 +150,7 @@ def answered(answer: str, *arguments: str) -> tuple[int, bool, bool]:
     """`kornel` at a terminal where somebody gives *answer*: its exit status, whether it asked, whether it gave up."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "core", *arguments],
+        [sys.executable, "-m", "kornel", *arguments],
         env=environment(),
         stdin=theirs,
         stdout=subprocess.PIPE,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from shim_client import CallbackHandler, PreemptionNotice
+from kornel.shim_client import CallbackHandler, PreemptionNotice
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import create, resource, until
 from tests.e2e.preemption_wire import Shim, running_shim, third
 from tests.monitor_notation import MonitorCase, parse

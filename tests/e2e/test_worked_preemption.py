@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from shim_client import CallbackHandler, PreemptionQuestion
+from kornel.shim_client import CallbackHandler, PreemptionQuestion
 from tests.e2e.harness import until
 from tests.e2e.preemption_wire import Shim, running_shim, third
 from tests.preemption_notation import Case, parse

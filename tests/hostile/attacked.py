@@ -132,7 +132,7 @@ def attacked_core(
     with logged.open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
+                *(sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
                 *("--ready-file", str(ready), "--rest-address", rest, *arguments),
             ],
             env=environment(),

@@ -25,9 +25,9 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from si.v1 import si_pb2 as si
 
-from core.load.sending import CHANNEL_OPTIONS, LoadError, Sender
+from kornel.core.load.sending import CHANNEL_OPTIONS, LoadError, Sender
+from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import application, flat_queues, node_infos
 from tests.e2e.harness import resource
 from tests.hostile.attacked import MEMORY_MIB, AttackedCore, attacked_core

@@ -15,9 +15,9 @@ from typing import Any, Final
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
-from kornel.v1 import callback_pb2
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2
 from tests.e2e import raw_http2 as h2
 from tests.e2e.harness import application_request, resource
 from tests.hostile.attacked import AttackedCore, attacked_core

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import grpc
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import application_request
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS

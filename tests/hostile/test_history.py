@@ -14,13 +14,13 @@ from typing import Any
 import grpc
 import orjson
 import pytest
+
+from kornel.core.archive.records import encode_batch
+from kornel.core.archive.set_aside import DIRECTORY, RECORDS
+from kornel.core.archive.spool import SpoolWriter
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
-from si.v1 import si_pb2 as si
-
-from core.archive.records import encode_batch
-from core.archive.set_aside import DIRECTORY, RECORDS
-from core.archive.spool import SpoolWriter
 from tests.e2e.bystander import PATIENCE_S
 from tests.hostile.attacked import AttackedCore, attacked_core
 from tests.unit.archive.test_archive import event

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
 from tests.hostile.attacked import AttackedCore, attacked_core
 
 MOST_SENT: Final = 48 * 2**20

@@ -13,9 +13,9 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
-from kornel.v1 import configuration_pb2
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import configuration_pb2
 from tests.e2e.bystander import PATIENCE_S
 from tests.e2e.harness import CONFIG
 from tests.hostile.attacked import AttackedCore

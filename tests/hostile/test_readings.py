@@ -9,8 +9,8 @@ from typing import Final
 
 import grpc
 import pytest
-from kornel.v1 import configuration_pb2, configuration_pb2_grpc, explain_pb2, explain_pb2_grpc
 
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc, explain_pb2, explain_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_http_floods import POST, answer, connected

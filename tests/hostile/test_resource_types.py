@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 import grpc
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import allocation_request, ask, create, node_request, release_request
 from tests.hostile.attacked import AttackedCore
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import grpc
 import pytest
+
+from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.v1 import status_pb2
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-
-from core.security.static_tokens import digest_of, new_token
 from tests.e2e.security.site import ISSUER, Issuer
 from tests.e2e.security.test_tokens import BAD
 from tests.hostile.attacked import HEALTH_S, AttackedCore, attacked_core

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 
-from core.domain.resources import Resources, compare_shares, shares
+from kornel.core.domain.resources import Resources, compare_shares, shares
 
 Amounts = Mapping[str, int]
 

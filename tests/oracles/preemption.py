@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 
-from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.policies.view import PartitionView
+from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.policies.view import PartitionView
 
 LARGEST_POOL = 12
 

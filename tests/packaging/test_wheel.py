@@ -103,8 +103,8 @@ def test_cited_rules_can_be_read_from_the_wheel(installed: Environment) -> None:
 def test_history_database_is_made_from_the_wheel(installed: Environment) -> None:
     """The migrations are in the wheel, and Alembic finds them there."""
     lines = [
-        "from core.archive.database import Database",
-        "from core.archive.settings import history_settings",
+        "from kornel.core.archive.database import Database",
+        "from kornel.core.archive.settings import history_settings",
         "settings = history_settings('history.db')",
         "Database(settings.url, 5.0).prepare()",
         "import sqlite3",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.load.workload import Workload
+from kornel.core.load.workload import Workload
 from tests.bench import plot, record
 from tests.bench.table import Row, line
 

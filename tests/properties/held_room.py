@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.state import PartitionState
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
 
 
 def holders(state: PartitionState, node: Node) -> list[Allocation]:

@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any, Final
 
-from core.domain.commands import ApplicationSpec
+from kornel.core.domain.commands import ApplicationSpec
 from tests.oracles import plain_limits
 from tests.oracles.plain_limits import Limits, Owned, WrittenLimit
 from tests.properties.shim import PARTITION, Shim, pick

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -30,7 +30,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationRejected,
@@ -40,9 +40,9 @@ from core.domain.effects import (
     PreemptionDecided,
     Released,
 )
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
 from tests.oracles.rules import guarantee, lowered_max, monitor, required_node
 from tests.oracles.rules.arithmetic import Need, Victims, admits, fits, total, wanted
 from tests.oracles.rules.world import Books, Task, World, ancestors

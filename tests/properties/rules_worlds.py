@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from core.domain.priorities import PRIORITY_MIN
+from kornel.core.domain.priorities import PRIORITY_MIN
 from tests.oracles.rules.world import Amounts, Node, Queue, Task, World, ancestors, is_inside
 
 TYPES: Final = ("vcore", "memory", "gpu")

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from core.domain.application_states import AppState
-from core.domain.commands import (
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -27,7 +27,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -36,11 +36,11 @@ from core.domain.effects import (
     Effect,
     Released,
 )
-from core.domain.resources import Resources
-from core.partition.books import audit
-from core.partition.engine import Engine
-from core.partition.gangs import replacement
-from core.partition.state import PartitionState
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.gangs import replacement
+from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 
 RM: Final = "rm"

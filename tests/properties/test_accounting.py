@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation
 from tests.examples import scale_examples
 from tests.properties.held_room import holders, lacking
 from tests.properties.shim import WIDTH, Operation, Shim, check_books, check_nothing_left, random_history

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from core.laws.aftermath import check_applied, remember
-from core.laws.verdict import Law
-from core.model.allocations import Allocation
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.plan import PreemptionPlan, QuotaPlan
-from core.preemption.quota import drive as quota_preemption
-from core.preemption.quota.enforcement import QuotaRun
+from kornel.core.laws.aftermath import check_applied, remember
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.quota import drive as quota_preemption
+from kornel.core.preemption.quota.enforcement import QuotaRun
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.language import Stage
 

@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     Command,
@@ -20,7 +20,7 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.resources import Resources
+from kornel.core.domain.resources import Resources
 from tests.examples import scale_examples
 from tests.properties.machine.cluster import DEFAULT, LEAVES, configuration, size
 from tests.properties.machine.dice import Dice

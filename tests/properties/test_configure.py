@@ -8,15 +8,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.loader import load
-from core.config.model import Configuration, PartitionConfig
-from core.config.problems import ConfigError
-from core.config.sharing import share_equal_parts
-from core.partition.configuration import configure
-from core.partition.state import PartitionState
-from core.policies.queue_order import fair_terms
-from core.telling.configuration import setting_changes
-from core.telling.configuration.setting_changes import Terms
+from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration, PartitionConfig
+from kornel.core.config.problems import ConfigError
+from kornel.core.config.sharing import share_equal_parts
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.queue_order import fair_terms
+from kornel.core.telling.configuration import setting_changes
+from kornel.core.telling.configuration.setting_changes import Terms
 
 NAMES = ("a", "b", "c")
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import NodeAction, NodeSpec
-from core.partition.engine import Engine
+from kornel.core.domain.commands import NodeAction, NodeSpec
+from kornel.core.partition.engine import Engine
 from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver, journal

@@ -10,14 +10,14 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.laws.verdict import Law
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.preemption import judging as laws
-from core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
-from core.preemption.quota import planner as quota
-from core.preemption.quota.shares import attainable, excess, leaf_shares
-from core.preemption.required_node import planner as required_node
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota.shares import attainable, excess, leaf_shares
+from kornel.core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.priorities import PRIORITY_MIN
-from core.preemption import judging as laws
-from core.preemption.plan import QuotaPlan
-from core.preemption.quota import planner as quota
+from kornel.core.domain.priorities import PRIORITY_MIN
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.plan import QuotaPlan
+from kornel.core.preemption.quota import planner as quota
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import World

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -29,10 +29,10 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import PreemptionDecided
-from core.domain.resources import Resources
-from core.partition.books import audit
-from core.partition.engine import Engine
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
 from tests.examples import scale_examples
 
 RM: Final = "rm"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import AllocationSpec, AttachCallbacks, Command, RegisterManager
-from core.domain.effects import Effect, EventRecorded
-from core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
-from core.partition.state import PartitionState
+from kornel.core.domain.commands import AllocationSpec, AttachCallbacks, Command, RegisterManager
+from kornel.core.domain.effects import Effect, EventRecorded
+from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
+from kornel.core.partition.state import PartitionState
 from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.shim import RM, WIDTH, Operation, random_history

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.preemption.governor.books import GovernorBooks
-from core.preemption.governor.bounds import Allowance, Limits, Loss, judge
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, judge
 from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.model.allocations import Allocation
-from core.policies import user_limits
+from kornel.core.model.allocations import Allocation
+from kornel.core.policies import user_limits
 from tests.examples import scale_examples
 from tests.oracles import plain_limits
 from tests.properties.held_room import has_room

@@ -13,20 +13,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from core.domain.commands import RegisterManager
-from core.model.allocations import Allocation, AskGroup, Reservation
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.users import Account
-from core.partition import lifecycle
-from core.partition.asks import moves, questions
-from core.partition.books import ledger
-from core.partition.gangs import pools
-from core.partition.intake import allocation_intake, node_intake
-from core.partition.scheduling import vetting
-from core.partition.waiting import admission, inquiries, places, waking
-from core.preemption import eviction
+from kornel.core.domain.commands import RegisterManager
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import moves, questions
+from kornel.core.partition.books import ledger
+from kornel.core.partition.gangs import pools
+from kornel.core.partition.intake import allocation_intake, node_intake
+from kornel.core.partition.scheduling import vetting
+from kornel.core.partition.waiting import admission, inquiries, places, waking
+from kornel.core.preemption import eviction
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.machine import driver, journal
 from tests.properties.machine.cluster import VARIANTS, configuration

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
-from core.domain.effects import Effect, PreemptionNotice, PreemptionNoticeWithdrawn, Released
-from core.partition.books import audit
+from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
+from kornel.core.domain.effects import Effect, PreemptionNotice, PreemptionNoticeWithdrawn, Released
+from kornel.core.partition.books import audit
 from tests.examples import scale_examples
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage
 

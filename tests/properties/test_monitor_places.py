@@ -13,12 +13,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.effects import Allocated, PreemptionNotice, Released
-from core.domain.settings import PreemptionPolicyKind
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.preemption.priorities import adjustment
+from kornel.core.domain.effects import Allocated, PreemptionNotice, Released
+from kornel.core.domain.settings import PreemptionPolicyKind
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.priorities import adjustment
 from tests.examples import scale_examples
 from tests.properties.test_monitor import LEAVES, PARENTS
 from tests.scenarios.preemption.monitor_stage import Stage

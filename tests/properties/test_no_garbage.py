@@ -1,7 +1,7 @@
 """What the engine drops is freed by reference counting: it leaves no reference cycles, which only a collector finds.
 
-The server keeps the collector away from what has lived long (:mod:`core.service.garbage`), so cycles would pile up. For
-a long run: ``python -m tests.properties.test_no_garbage --searches 1000000``.
+The server keeps the collector away from what has lived long (:mod:`kornel.core.service.garbage`), so cycles would
+pile up. For a long run: ``python -m tests.properties.test_no_garbage --searches 1000000``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from core.domain.commands import CommandRefused, UnregisterManager
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.prospects import KnownProspects, Unprepared
-from core.preemption.plan import PreemptionPlan
-from core.telling.explain import Named
-from core.telling.reader import Reader
+from kornel.core.domain.commands import CommandRefused, UnregisterManager
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.prospects import KnownProspects, Unprepared
+from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.telling.explain import Named
+from kornel.core.telling.reader import Reader
 from tests.examples import mark_rest_long
 from tests.preemption_notation import TaskCase
 from tests.properties.limited_shim import LimitedShim

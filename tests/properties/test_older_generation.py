@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.allocation_ids import allocation_id
-from core.domain.commands import (
+from kornel.core.domain.allocation_ids import allocation_id
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -20,10 +20,10 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, Effect, Released
-from core.domain.resources import Resources
-from core.partition.books import audit
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated, Effect, Released
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
 
 PARTITION = "[rm]default"
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"

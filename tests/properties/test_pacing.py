@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import AnswerCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer, TerminationType
-from core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
-from core.domain.reasons import Outcome
+from kornel.core.domain.commands import AnswerCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer, TerminationType
+from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
+from kornel.core.domain.reasons import Outcome
 from tests.examples import scale_examples
 from tests.scenarios.language import RM, Stage
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     ApplicationRef,
     ApplicationSpec,
     CommandRefused,
@@ -16,12 +16,12 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateConfiguration,
 )
-from core.domain.effects import ApplicationAccepted, ApplicationRejected
-from core.domain.names import RECOVERY_QUEUE, is_queue_name
-from core.model.queues import Queue
-from core.partition.books import audit
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import ApplicationAccepted, ApplicationRejected
+from kornel.core.domain.names import RECOVERY_QUEUE, is_queue_name
+from kornel.core.model.queues import Queue
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
 from tests.examples import scale_examples
 
 PARTITION = "[rm]default"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     AnswerCallbacks,
     AttachCallbacks,
@@ -17,8 +17,8 @@ from core.domain.commands import (
     PredicatesAnswer,
     PreemptionPredicatesAnswer,
 )
-from core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionPredicatesAsked
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionPredicatesAsked
+from kornel.core.partition.engine import Engine
 from tests.examples import scale_examples
 from tests.properties.shim import RM, SECOND, WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
 

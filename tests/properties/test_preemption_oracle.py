@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.preemption import judging as laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.prospects import KnownProspects
-from core.preemption.guarantee.solve import Solver
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.required_node import planner as required_node
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import Case, TaskCase, parse

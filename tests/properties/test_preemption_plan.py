@@ -10,13 +10,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.preemption import judging as laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.prospects import KnownProspects
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.victim_index import VictimIndex
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.victim_index import VictimIndex
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle, TooLarge
 from tests.preemption_notation import Amounts, Case, Expected, QueueCase, ReservationCase, Step, TaskCase

@@ -12,11 +12,11 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.model.allocations import Allocation
-from core.preemption import judging as laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.prospects import KnownProspects
-from core.preemption.plan import PreemptionPlan
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.plan import PreemptionPlan
 from tests.examples import scale_examples
 from tests.preemption_notation import Case, QueueCase, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World

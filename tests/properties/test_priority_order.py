@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -19,12 +19,12 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, Effect
-from core.domain.priorities import NOTHING_WAITS
-from core.domain.resources import Resources
-from core.model.queues import Queue
-from core.partition.books import audit
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated, Effect
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.domain.resources import Resources
+from kornel.core.model.queues import Queue
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
 from tests.oracles.priority_order import HIGHEST, LOWEST, Ask, Owner, Place, PriorityOracle
 
 PARTITION = "[rm]default"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.reasons import Outcome
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption.quota import planner as quota
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.quota import planner as quota
 from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 

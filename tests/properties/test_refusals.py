@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from core.partition.state import PartitionState
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.changes import Changes
-from core.preemption.guarantee.refusals import Refusals
-from core.preemption.plan import Refusal
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.changes import Changes
+from kornel.core.preemption.guarantee.refusals import Refusals
+from kornel.core.preemption.plan import Refusal
 from tests.scenarios.language import RM, Stage
 
 LEAVES = ("root.p.a", "root.p.b", "root.p.x.c", "root.p.x.d", "root.q.e", "root.q.f")

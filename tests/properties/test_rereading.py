@@ -10,11 +10,11 @@ import yaml
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from core.config import yaml_reader
-from core.config.loader import load
-from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem
-from core.config.rereading import ConfigurationReader
+from kornel.core.config import yaml_reader
+from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration
+from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.config.rereading import ConfigurationReader
 from tests.examples import scale_examples
 
 EXAMPLES: Final = int(os.environ.get("KORNEL_REREADING_EXAMPLES", "150"))

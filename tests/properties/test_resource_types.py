@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -26,7 +26,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -34,12 +34,12 @@ from core.domain.effects import (
     Effect,
     NodeRejected,
 )
-from core.domain.resources import Resources
-from core.model import shapes
-from core.partition.books import audit
-from core.partition.configuration import offered_types
-from core.partition.configuration.configure import CLEANER_INTERVAL_NS
-from core.partition.engine import Engine
+from kornel.core.domain.resources import Resources
+from kornel.core.model import shapes
+from kornel.core.partition.books import audit
+from kornel.core.partition.configuration import offered_types
+from kornel.core.partition.configuration.configure import CLEANER_INTERVAL_NS
+from kornel.core.partition.engine import Engine
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"

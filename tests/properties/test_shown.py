@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.partition.state import PartitionState
-from core.telling.allocations import allocation_views
-from core.telling.applications import application_views
-from core.telling.encoding.yunikorn import applications, nodes, usage
-from core.telling.reader import PartitionReader, ReadableEngine, Reader
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations import allocation_views
+from kornel.core.telling.applications import application_views
+from kornel.core.telling.encoding.yunikorn import applications, nodes, usage
+from kornel.core.telling.reader import PartitionReader, ReadableEngine, Reader
 from tests.examples import scale_examples
 from tests.properties.machine import driver
 from tests.properties.machine.journal import Call

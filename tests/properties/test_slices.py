@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -20,9 +20,9 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
 from tests.examples import scale_examples
 from tests.oracles.plain_scheduler import PlainApplication, PlainAsk, PlainNode, PlainQueue, PlainScheduler
 from tests.properties.shim import PARTITION, RM, SECOND, WIDTH, Operation, Shim, random_history

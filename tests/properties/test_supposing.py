@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     Command,
@@ -26,13 +26,13 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, PreemptionDecided
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.telling.explain import Named
-from core.telling.reader import Reader
-from core.telling.what_if.supposition import (
+from kornel.core.domain.effects import Allocated, PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.telling.explain import Named
+from kornel.core.telling.reader import Reader
+from kornel.core.telling.what_if.supposition import (
     Forecast,
     SupposeAsk,
     SupposeNodeLost,
@@ -105,7 +105,7 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
     for operation in random_history(5, 60):
         shim.perform(operation)
         shim.settle()
-    monkeypatch.setattr("core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
+    monkeypatch.setattr("kornel.core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
     before = trace(shim)
     with pytest.raises(ZeroDivisionError):
         read(shim.engine, PARTITION, shim.now_ns).suppose(SupposeAsk(size(90, 1), LEAVES[0], asks=3))

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
-from si.v1 import si_pb2
+
+from kornel.si.v1 import si_pb2
 
 MESSAGES: dict[str, str] = {
     "RegisterResourceManagerResponse": "",

@@ -6,10 +6,10 @@ from enum import IntEnum
 from typing import Any
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.domain.commands import TerminationType
-from core.domain.events import EventChange, EventDetail, EventType, removal_detail
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.events import EventChange, EventDetail, EventType, removal_detail
+from kornel.si.v1 import si_pb2 as si
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import Message
 from grpc_tools import protoc
-from si.v1 import si_pb2
+
+from kornel.si.v1 import si_pb2
 
 G2 = """
 syntax = "proto3";

@@ -49,9 +49,9 @@ from typing import Any, Final
 
 import yaml
 
-from core.config.problems import ConfigError
-from core.domain.application_states import AppEvent
-from core.domain.commands import (
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.application_states import AppEvent
+from kornel.core.domain.commands import (
     AllocationSpec,
     AnswerCallbacks,
     ApplicationRef,
@@ -72,7 +72,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -90,21 +90,21 @@ from core.domain.effects import (
     Released,
     SchedulingFailed,
 )
-from core.domain.events import EventChange, EventDetail, EventType
-from core.domain.partition_names import full_partition_name
-from core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.model.allocations import Allocation, identity
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.model.shapes import Vector
-from core.partition.books import audit
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
-from core.policies import user_limits
-from core.telling.partitions.partition_status import partition_status
-from core.telling.queues.above_max import above_max_of
+from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation, identity
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Vector
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies import user_limits
+from kornel.core.telling.partitions.partition_status import partition_status
+from kornel.core.telling.queues.above_max import above_max_of
 from tests.reading import status_of
 
 RM: Final = "rm-1"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.laws.verdict import Law
-from core.model.allocations import Allocation
-from core.preemption import judging as laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.plan import PreemptionPlan
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Outcome
-from core.laws.verdict import Law
-from core.preemption import judging as laws
-from core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.domain.reasons import Outcome
+from kornel.core.laws.verdict import Law
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World
 

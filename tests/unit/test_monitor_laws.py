@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.laws.verdict import Law
-from core.model.allocations import Allocation
-from core.partition.asks import reservations
-from core.preemption.monitor import laws as monitor_laws
-from core.preemption.monitor.plan import DuePlace, DueVictim, MonitorPlan, Place
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.asks import reservations
+from kornel.core.preemption.monitor import laws as monitor_laws
+from kornel.core.preemption.monitor.plan import DuePlace, DueVictim, MonitorPlan, Place
 from tests.scenarios.preemption.monitor_stage import Stage
 
 SECOND_NS = 10**9

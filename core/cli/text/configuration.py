@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table
 from kornel.v1 import configuration_pb2 as pb
-
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table
 
 _SECOND_NS: Final = 10**9
 

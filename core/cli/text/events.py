@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from google.protobuf.descriptor import EnumDescriptor
-from kornel.v1.events_pb2 import Event
-from si.v1.si_pb2 import EventRecord
 
-from core.cli.text.quantities import format_quantities
-from core.service.visible import write_visibly
+from kornel.core.cli.text.quantities import format_quantities
+from kornel.core.service.visible import write_visibly
+from kornel.si.v1.si_pb2 import EventRecord
+from kornel.v1.events_pb2 import Event
 
 _MILLISECOND_NS: Final = 1_000_000
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table
 from kornel.v1 import explain_pb2 as pb
-
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""

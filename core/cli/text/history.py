@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities
+from kornel.core.cli.text.tables import format_table
+from kornel.si.v1 import si_pb2
 from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
-from si.v1 import si_pb2
-
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities
-from core.cli.text.tables import format_table
 
 _SECOND_NS: Final = 10**9
 _NOTHING: Final = "nothing in this range"

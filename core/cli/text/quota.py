@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
-
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import format_quantities, format_quantity
-from core.cli.text.tables import format_table
 
 
 def render_queue(found: ExplainQueueResponse) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kornel.v1 import read_pb2 as pb
-
-from core.cli.text.lines import join_lines
-from core.cli.text.quantities import (
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.quantities import (
     Strokes,
     draw_bar,
     format_age,
@@ -18,7 +16,8 @@ from core.cli.text.quantities import (
     format_time,
     types_in_order,
 )
-from core.cli.text.tables import format_table
+from kornel.core.cli.text.tables import format_table
+from kornel.v1 import read_pb2 as pb
 
 _BAR: Final = 16
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from kornel.core.cli.text.lines import indent_further, join_lines
+from kornel.core.cli.text.quantities import format_quantities
+from kornel.core.cli.text.tables import format_table
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
-
-from core.cli.text.lines import indent_further, join_lines
-from core.cli.text.quantities import format_quantities
-from core.cli.text.tables import format_table
 
 _DRAINED_SHOWN: Final = 20
 """The number of drained nodes that are named; the others are counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from core.service.visible import write_visibly
+from kornel.core.service.visible import write_visibly
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

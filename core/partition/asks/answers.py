@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.domain.effects import Released
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Released
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
 
 
 def answer_release(state: PartitionState, allocation: Allocation, termination: int, message: str) -> Released:

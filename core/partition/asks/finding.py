@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.reasons import Unschedulable
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.partition.waiting import admission
-from core.policies import user_limits
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
+from kornel.core.policies import user_limits
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every placement asks."""

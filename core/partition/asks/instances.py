@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.allocation_ids import taken_apart
-from core.domain.commands import ReleaseSpec, TerminationType
-from core.model.allocations import Allocation, identity
-from core.partition.state import PartitionState
+from kornel.core.domain.allocation_ids import taken_apart
+from kornel.core.domain.commands import ReleaseSpec, TerminationType
+from kornel.core.model.allocations import Allocation, identity
+from kornel.core.partition.state import PartitionState
 
 _CONFIRMATIONS: Final = (
     TerminationType.TIMEOUT,

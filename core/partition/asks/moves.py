@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from core.domain.ask_places import AskMove, AskPlace
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.shapes import Shape
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.partition.waiting.places import move_ask, wait_in_line
-from core.partition.waiting.rooms import forget_reservation
-from core.partition.waiting.waking import wake_waiting
+from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import move_ask, wait_in_line
+from kornel.core.partition.waiting.rooms import forget_reservation
+from kornel.core.partition.waiting.waking import wake_waiting
 
 _PLACE: Final = AskMove.PLACE
 """Names a member once: reading it from its class costs as much as a call, and every ask is placed."""

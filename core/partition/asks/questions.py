@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.domain.ask_places import AskMove, AskPlace
-from core.model.allocations import Allocation
-from core.partition.asks import moves
-from core.partition.state import PartitionState
-from core.partition.waiting import admission, inquiries
-from core.partition.waiting.places import move_ask, resume_waiting, wait_in_line
+from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.asks import moves
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission, inquiries
+from kornel.core.partition.waiting.places import move_ask, resume_waiting, wait_in_line
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:

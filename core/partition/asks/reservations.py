@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from core.domain.ask_places import AskMove, AskPlace
-from core.model.allocations import Allocation, Reservation
-from core.model.nodes import Node
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.partition.waiting import admission
-from core.partition.waiting.places import move_ask, wait_in_line
-from core.partition.waiting.rooms import forget_reservation, park_without_node
-from core.partition.waiting.waking import wake_for_node
+from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.places import move_ask, wait_in_line
+from kornel.core.partition.waiting.rooms import forget_reservation, park_without_node
+from kornel.core.partition.waiting.waking import wake_for_node
 
 
 def reserve_node(

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from core.domain.application_states import AppState
-from core.domain.ask_places import AskPlace
-from core.domain.priorities import NOTHING_WAITS, exposed
-from core.domain.settings import PriorityPolicy
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.keyed_heap import KeyedHeap
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Vector
-from core.model.users import WILDCARD, Account, AccountKind, Limit
-from core.partition.books.findings import Broken
-from core.partition.gangs import audit as gangs_audit
-from core.partition.state import PartitionState
-from core.partition.waiting.places import refused_asks
-from core.partition.waiting.rooms import UNSERVED, Gate
-from core.policies.application_order import application_key
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.settings import PriorityPolicy
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Vector
+from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
+from kornel.core.partition.books.findings import Broken
+from kornel.core.partition.gangs import audit as gangs_audit
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import refused_asks
+from kornel.core.partition.waiting.rooms import UNSERVED, Gate
+from kornel.core.policies.application_order import application_key
 
 
 def check(state: PartitionState) -> list[Broken]:
@@ -247,7 +247,7 @@ def _places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
 
 
 def _check_places(state: PartitionState) -> list[Broken]:
-    """Every request is in one place, the one that it says (:mod:`core.domain.ask_places`).
+    """Every request is in one place, the one that it says (:mod:`kornel.core.domain.ask_places`).
 
     Room may be held for it while it is somewhere else; by its reservation it waits only where it is nowhere else.
     """

@@ -2,22 +2,22 @@
 
 Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders that depend
 on those amounts in step. It wakes nobody: what others may wait for is noted in ``state.gained``, and whoever called has
-:func:`core.partition.waiting.rooms.wake_waiting` look at the notes, as :mod:`core.partition.asks.moves`.
+:func:`kornel.core.partition.waiting.rooms.wake_waiting` look at the notes, as :mod:`kornel.core.partition.asks.moves`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape, Vector, book, unbook
-from core.partition.books import user_accounting
-from core.partition.history.queue_events import settings_of
-from core.partition.state import PartitionState
-from core.policies.queue_order import fair_terms
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape, Vector, book, unbook
+from kornel.core.partition.books import user_accounting
+from kornel.core.partition.history.queue_events import settings_of
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.queue_order import fair_terms
 
 
 def book_pending(ask: Allocation) -> None:

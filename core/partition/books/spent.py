@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.applications import SpentKind
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import SpentKind
 
 _NS_PER_S: Final = 10**9
 _REAL, _PREEMPTED, _PLACEHOLDER = SpentKind.REAL, SpentKind.PREEMPTED, SpentKind.PLACEHOLDER

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.config.model import LimitConfig
-from core.domain.application_states import AppState
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.model.shapes import Pairs
-from core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
-from core.partition.state import PartitionState
-from core.policies.owners import groups_of
-from core.policies.user_limits import binding, choose_group
+from kornel.core.config.model import LimitConfig
+from kornel.core.domain.application_states import AppState
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.owners import groups_of
+from kornel.core.policies.user_limits import binding, choose_group
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
@@ -65,7 +65,7 @@ def exchange(state: PartitionState, application: Application, before: Pairs, aft
 def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
     """The queues of *changed* have other limits now: usage stays with the applications.
 
-    Whoever calls has :func:`core.partition.waiting.rooms.reconsider_limited` look at everybody again.
+    Whoever calls has :func:`kornel.core.partition.waiting.rooms.reconsider_limited` look at everybody again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).

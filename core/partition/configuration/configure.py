@@ -9,25 +9,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.config.model import LimitConfig, PartitionConfig, QueueConfig
-from core.config.sharing import own_settings
-from core.domain.effects import Effect
-from core.model.callbacks import Callbacks
-from core.model.queues import DynamicTerms, Queue
-from core.model.shapes import TooManyTypes
-from core.model.users import NO_LIMITS
-from core.partition.books import ledger, user_accounting
-from core.partition.configuration import dynamic_queues, offered_types
-from core.partition.history.queue_events import settings_of
-from core.partition.state import PartitionState
-from core.partition.waiting import admission
-from core.partition.waiting.rooms import activate, filter_newcomers
-from core.partition.waiting.waking import reconsider_limited, wake_for_queue
-from core.policies.node_score import NodeScore
-from core.policies.placement.rules import compile_rules
-from core.preemption import attempts
-from core.preemption.quota import timers as quota_timers
-from core.preemption.quota.timer_rules import Terms, terms_of
+from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
+from kornel.core.config.sharing import own_settings
+from kornel.core.domain.effects import Effect
+from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.queues import DynamicTerms, Queue
+from kornel.core.model.shapes import TooManyTypes
+from kornel.core.model.users import NO_LIMITS
+from kornel.core.partition.books import ledger, user_accounting
+from kornel.core.partition.configuration import dynamic_queues, offered_types
+from kornel.core.partition.history.queue_events import settings_of
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.rooms import activate, filter_newcomers
+from kornel.core.partition.waiting.waking import reconsider_limited, wake_for_queue
+from kornel.core.policies.node_score import NodeScore
+from kornel.core.policies.placement.rules import compile_rules
+from kornel.core.preemption import attempts
+from kornel.core.preemption.quota import timers as quota_timers
+from kornel.core.preemption.quota.timer_rules import Terms, terms_of
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 
@@ -73,7 +73,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     """Make the partition follow *config*, which :func:`obstacles` has no objection to.
 
     Only what differs from the configuration followed so far is touched: the cost is that of the change, and where
-    both share their parts (:mod:`core.config.sharing`) not even that of looking for it.
+    both share their parts (:mod:`kornel.core.config.sharing`) not even that of looking for it.
     """
     before, state.config = state.config, config
     if before is config:

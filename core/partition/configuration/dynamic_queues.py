@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from core.domain.names import RECOVERY_PATH, RECOVERY_QUEUE
-from core.domain.resources import MAX_TYPES, Resources
-from core.domain.settings import QueueProperties
-from core.model.queues import DynamicTerms, Queue
-from core.model.shapes import TooManyTypes
-from core.partition.configuration import offered_types
-from core.partition.history.queue_events import settings_of
-from core.partition.state import PartitionState
-from core.partition.waiting.waking import wake_for_queue
-from core.policies.placement.decide import Placed
-from core.policies.placement.namespace_limits import NamespaceLimits
-from core.policies.queue_order import fair_terms
+from kornel.core.domain.names import RECOVERY_PATH, RECOVERY_QUEUE
+from kornel.core.domain.resources import MAX_TYPES, Resources
+from kornel.core.domain.settings import QueueProperties
+from kornel.core.model.queues import DynamicTerms, Queue
+from kornel.core.model.shapes import TooManyTypes
+from kornel.core.partition.configuration import offered_types
+from kornel.core.partition.history.queue_events import settings_of
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.waking import wake_for_queue
+from kornel.core.policies.placement.decide import Placed
+from kornel.core.policies.placement.namespace_limits import NamespaceLimits
+from kornel.core.policies.queue_order import fair_terms
 
 TYPES_LEFT_BY_TAGS: Final = MAX_TYPES // 2
 """Whoever submits an application writes its tags: so many types are kept for nodes and configurations."""

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from core.config.model import PartitionConfig, QueueConfig
-from core.domain.resources import MAX_TYPES
-from core.model.shapes import TooManyTypes
-from core.partition.asks import moves
-from core.partition.state import PartitionState
-from core.preemption import attempts
+from kornel.core.config.model import PartitionConfig, QueueConfig
+from kornel.core.domain.resources import MAX_TYPES
+from kornel.core.model.shapes import TooManyTypes
+from kornel.core.partition.asks import moves
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import attempts
 
 DEMANDS_KEPT: Final = 10_000
 """Demands that are remembered although nobody may have them any more."""
 
 
 def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
-    """Know all *names* from here on. Raises :class:`core.model.shapes.TooManyTypes`, and has changed nothing then.
+    """Know all *names* from here on. Raises :class:`kornel.core.model.shapes.TooManyTypes`, and has changed nothing
+    then.
 
     *leaving*: so many others have to be possible afterwards.
     """

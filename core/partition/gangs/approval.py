@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.asks.questions import look_for_pairs, part_pair, withdraw_pair
-from core.partition.gangs import replacement
-from core.partition.gangs.replacement import Pair
-from core.partition.state import PartitionState
-from core.partition.waiting import inquiries, pausing
-from core.partition.waiting.failing import note
-from core.partition.waiting.rooms import UNSERVED
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks.questions import look_for_pairs, part_pair, withdraw_pair
+from kornel.core.partition.gangs import replacement
+from kornel.core.partition.gangs.replacement import Pair
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import inquiries, pausing
+from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.rooms import UNSERVED
 
 MOST_NODES: Final = 64
 """Nodes offered in one question."""

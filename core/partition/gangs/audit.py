@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.task_groups import TaskGroup
-from core.partition.books.findings import Broken
-from core.partition.state import PartitionState
-from core.partition.waiting.places import refused_asks
-from core.partition.waiting.rooms import UNSERVED
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.task_groups import TaskGroup
+from kornel.core.partition.books.findings import Broken
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import refused_asks
+from kornel.core.partition.waiting.rooms import UNSERVED
 
 
 def check(state: PartitionState) -> Iterator[Broken]:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from core.domain.commands import ApplicationSpec, TerminationType
-from core.domain.effects import Released
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.partition.books import ledger
-from core.partition.state import PartitionState
+from kornel.core.domain.commands import ApplicationSpec, TerminationType
+from kornel.core.domain.effects import Released
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
 
 DEFAULT_TIMEOUT_NS: Final = 15 * 60 * 10**9
 SHORTEST_TIMEOUT_NS: Final = 10**6

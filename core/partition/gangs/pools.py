@@ -6,11 +6,11 @@ are kept out of normal allocation (scheduling.md 10.2); when the last placeholde
 
 from __future__ import annotations
 
-from core.model.allocations import Allocation
-from core.model.task_groups import TaskGroup
-from core.partition.asks import moves, questions
-from core.partition.state import PartitionState
-from core.preemption import attempts, eviction
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.task_groups import TaskGroup
+from kornel.core.partition.asks import moves, questions
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import attempts, eviction
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:

@@ -2,7 +2,7 @@
 
 An ask larger than a placeholder makes it leave; one that is not takes its place on the same node, without any check of
 room, or failing that on another node that has room. The shim then ends the placeholder and confirms
-(:mod:`core.partition.intake.handshake`). Only applications in which an ask or a placeholder came or changed are
+(:mod:`kornel.core.partition.intake.handshake`). Only applications in which an ask or a placeholder came or changed are
 looked at.
 """
 
@@ -13,20 +13,20 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from core.domain.commands import TerminationType
-from core.domain.effects import Released
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.keyed_heap import KeyedHeap
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.partition.asks import moves
-from core.partition.gangs import placeholders
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED
-from core.policies.application_order import application_key
-from core.policies.queue_order import queue_key
-from core.preemption import attempts
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import Released
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import moves
+from kornel.core.partition.gangs import placeholders
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.policies.application_order import application_key
+from kornel.core.policies.queue_order import queue_key
+from kornel.core.preemption import attempts
 
 
 class Pair(NamedTuple):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.application_states import AppEvent, AppState
-from core.domain.commands import TerminationType
-from core.domain.effects import AskReleased
-from core.model.applications import Application
-from core.partition import lifecycle
-from core.partition.asks import questions
-from core.partition.asks.answers import answer_release
-from core.partition.asks.reservations import end_reservation
-from core.partition.gangs import placeholders, replacement
-from core.partition.state import PartitionState
-from core.partition.withdrawing import withdraw_ask
-from core.preemption import eviction
+from kornel.core.domain.application_states import AppEvent, AppState
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import AskReleased
+from kornel.core.model.applications import Application
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import questions
+from kornel.core.partition.asks.answers import answer_release
+from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.gangs import placeholders, replacement
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.withdrawing import withdraw_ask
+from kornel.core.preemption import eviction
 
 REASON: Final = "ResourceReservationTimeout"
 """Message of the state change: shims search for this word (protocol.md 11)."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from core.domain.effects import Effect, EventRecorded
-from core.domain.events import EventChange, EventDetail, EventType, shortened
-from core.domain.resources import Resources
+from kornel.core.domain.effects import Effect, EventRecorded
+from kornel.core.domain.events import EventChange, EventDetail, EventType, shortened
+from kornel.core.domain.resources import Resources
 
 if TYPE_CHECKING:
-    from core.model.callbacks import Callbacks
+    from kornel.core.model.callbacks import Callbacks
 
 _new: Final = tuple.__new__
 

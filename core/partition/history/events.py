@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from core.domain.application_states import AppState
-from core.domain.commands import TerminationType
-from core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
-from core.domain.reasons import Unschedulable
-from core.domain.resources import Resources
-from core.model.told import Told
-from core.partition.history.queue_events import QueueRecorder
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.domain.resources import Resources
+from kornel.core.model.told import Told
+from kornel.core.partition.history.queue_events import QueueRecorder
 
 if TYPE_CHECKING:
-    from core.domain.commands import ApplicationSpec
-    from core.model.allocations import Allocation
-    from core.model.applications import Application
-    from core.model.nodes import Node
-    from core.model.not_placed import NotPlaced
-    from core.model.queues import Queue
-    from core.model.shapes import ResourceTypes, Shape
-    from core.partition.history.event_log import EventLog
+    from kornel.core.domain.commands import ApplicationSpec
+    from kornel.core.model.allocations import Allocation
+    from kornel.core.model.applications import Application
+    from kornel.core.model.nodes import Node
+    from kornel.core.model.not_placed import NotPlaced
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.shapes import ResourceTypes, Shape
+    from kornel.core.partition.history.event_log import EventLog
 
 PAUSE_NS: Final = 15 * 10**9
 """Between two events about one ask that say the same (scheduling.md 17)."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.application_states import AppState, StateEntry
-from core.domain.commands import ApplicationSpec
-from core.domain.resources import NOTHING, Resources
-from core.model.applications import Application, SpentKind
-from core.model.shapes import ResourceTypes
+from kornel.core.domain.application_states import AppState, StateEntry
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.resources import NOTHING, Resources
+from kornel.core.model.applications import Application, SpentKind
+from kornel.core.model.shapes import ResourceTypes
 
 REMEMBERED_NS: Final = 72 * 3600 * 10**9
 MOST: Final = 10_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.events import EventChange, EventDetail, EventType
 
 if TYPE_CHECKING:
-    from core.domain.reasons import Outcome
-    from core.model.queues import Queue
-    from core.model.shapes import ResourceTypes
-    from core.model.users import QueueLimits
-    from core.partition.history.event_log import EventLog
+    from kornel.core.domain.reasons import Outcome
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.shapes import ResourceTypes
+    from kornel.core.model.users import QueueLimits
+    from kornel.core.partition.history.event_log import EventLog
 
 IS_LEAF: Final = "leaf queue: true"
 IS_PARENT: Final = "leaf queue: false"

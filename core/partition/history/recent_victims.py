@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from core.domain.effects import PreemptionDecided, VictimRecord
+from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 
 KEPT: Final = 10_000
 """Victims remembered per partition; a new one pushes out the oldest."""

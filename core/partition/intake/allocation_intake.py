@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count, islice
 
-from core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
-from core.domain.application_states import AppState
-from core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
-from core.domain.effects import AllocationRejected
-from core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, shown
-from core.domain.reasons import Ignored, Rejection
-from core.domain.resources import NOTHING
-from core.model.allocations import SEPARATOR, Allocation, identity, standing_of
-from core.model.applications import Application
-from core.model.nodes import ForeignLoad, Node
-from core.model.shapes import Shape, TooManyTypes
-from core.partition import lifecycle
-from core.partition.asks import instances, moves, questions
-from core.partition.asks.answers import answer_release
-from core.partition.configuration import offered_types
-from core.partition.gangs import pools
-from core.partition.intake import handshake, removal
-from core.partition.scheduling import placement
-from core.partition.state import PartitionState
-from core.partition.waiting.waking import wake_for_node
-from core.partition.withdrawing import withdraw_ask
-from core.preemption import attempts, eviction
-from core.preemption.quota import timers as quota_timers
-from core.preemption.required_node import drive as required_node
+from kornel.core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
+from kornel.core.domain.effects import AllocationRejected
+from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, shown
+from kornel.core.domain.reasons import Ignored, Rejection
+from kornel.core.domain.resources import NOTHING
+from kornel.core.model.allocations import SEPARATOR, Allocation, identity, standing_of
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import ForeignLoad, Node
+from kornel.core.model.shapes import Shape, TooManyTypes
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import instances, moves, questions
+from kornel.core.partition.asks.answers import answer_release
+from kornel.core.partition.configuration import offered_types
+from kornel.core.partition.gangs import pools
+from kornel.core.partition.intake import handshake, removal
+from kornel.core.partition.scheduling import placement
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.waking import wake_for_node
+from kornel.core.partition.withdrawing import withdraw_ask
+from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption.quota import timers as quota_timers
+from kornel.core.preemption.required_node import drive as required_node
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _RUNNING = AppState.RUNNING

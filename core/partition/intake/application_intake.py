@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.domain.commands import ApplicationRef, ApplicationSpec
-from core.domain.effects import ApplicationAccepted, ApplicationRejected
-from core.domain.names import (
+from kornel.core.domain.commands import ApplicationRef, ApplicationSpec
+from kornel.core.domain.effects import ApplicationAccepted, ApplicationRejected
+from kornel.core.domain.names import (
     LONGEST_GROUPS,
     LONGEST_NAME,
     LONGEST_OWNER,
@@ -17,18 +17,18 @@ from core.domain.names import (
     length_flaw,
     shown,
 )
-from core.domain.reasons import Ignored, Rejection
-from core.domain.settings import SortPolicy
-from core.model.applications import Application
-from core.partition import lifecycle
-from core.partition.books import user_accounting
-from core.partition.configuration import dynamic_queues
-from core.partition.configuration.dynamic_queues import Prospect
-from core.partition.intake import removal
-from core.partition.state import PartitionState
-from core.policies.placement.applicant import Applicant, applicant_of
-from core.policies.placement.decide import Unplaced, place
-from core.policies.placement.namespace_limits import namespace_limits
+from kornel.core.domain.reasons import Ignored, Rejection
+from kornel.core.domain.settings import SortPolicy
+from kornel.core.model.applications import Application
+from kornel.core.partition import lifecycle
+from kornel.core.partition.books import user_accounting
+from kornel.core.partition.configuration import dynamic_queues
+from kornel.core.partition.configuration.dynamic_queues import Prospect
+from kornel.core.partition.intake import removal
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.placement.applicant import Applicant, applicant_of
+from kornel.core.policies.placement.decide import Unplaced, place
+from kornel.core.policies.placement.namespace_limits import namespace_limits
 
 
 def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:

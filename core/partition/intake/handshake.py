@@ -5,13 +5,13 @@ Rules: scheduling.md 10.4; protocol.md 7.2 (nodes), 10.3, 10.4 and DB-10 (confir
 
 from __future__ import annotations
 
-from core.domain.effects import Allocated
-from core.model.allocations import Allocation
-from core.partition import lifecycle
-from core.partition.asks import instances, moves
-from core.partition.books import spent
-from core.partition.gangs import pools
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Allocated
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import instances, moves
+from kornel.core.partition.books import spent
+from kornel.core.partition.gangs import pools
+from kornel.core.partition.state import PartitionState
 
 
 def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from core.domain.commands import NodeAction, NodeSpec, TerminationType
-from core.domain.drains import OperatorDrain
-from core.domain.effects import NodeAccepted, NodeRejected, Released
-from core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw
-from core.domain.reasons import Ignored, Rejection
-from core.domain.resources import Resources
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.shapes import TooManyTypes
-from core.partition import lifecycle
-from core.partition.asks import moves, questions
-from core.partition.asks.answers import answer_release
-from core.partition.asks.reservations import end_reservation
-from core.partition.books import ledger
-from core.partition.configuration import offered_types
-from core.partition.gangs import replacement
-from core.partition.intake import allocation_intake, handshake, removal
-from core.partition.scheduling import vetting
-from core.partition.state import PartitionState
-from core.partition.waiting import pausing
-from core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
-from core.partition.waiting.waking import wake_for_node, wake_waiting
-from core.preemption import attempts, eviction
+from kornel.core.domain.commands import NodeAction, NodeSpec, TerminationType
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.effects import NodeAccepted, NodeRejected, Released
+from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw
+from kornel.core.domain.reasons import Ignored, Rejection
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import TooManyTypes
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import moves, questions
+from kornel.core.partition.asks.answers import answer_release
+from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.books import ledger
+from kornel.core.partition.configuration import offered_types
+from kornel.core.partition.gangs import replacement
+from kornel.core.partition.intake import allocation_intake, handshake, removal
+from kornel.core.partition.scheduling import vetting
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import pausing
+from kornel.core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
+from kornel.core.partition.waiting.waking import wake_for_node, wake_waiting
+from kornel.core.preemption import attempts, eviction
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from core.domain.application_states import AppEvent, AppState
-from core.domain.commands import TerminationType
-from core.domain.effects import ApplicationRemoved
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.partition import lifecycle
-from core.partition.asks import instances, moves
-from core.partition.asks.answers import answer_release
-from core.partition.books import spent
-from core.partition.gangs import pools, replacement
-from core.partition.state import PartitionState
-from core.partition.waiting import pausing
-from core.partition.waiting.rooms import stop_offering
-from core.partition.withdrawing import withdraw_ask
-from core.preemption import attempts, eviction
+from kornel.core.domain.application_states import AppEvent, AppState
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import ApplicationRemoved
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import instances, moves
+from kornel.core.partition.asks.answers import answer_release
+from kornel.core.partition.books import spent
+from kornel.core.partition.gangs import pools, replacement
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import pausing
+from kornel.core.partition.waiting.rooms import stop_offering
+from kornel.core.partition.withdrawing import withdraw_ask
+from kornel.core.preemption import attempts, eviction
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:

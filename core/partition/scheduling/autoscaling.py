@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from core.domain.effects import SchedulingFailed
-from core.domain.reasons import Unschedulable
-from core.model.allocations import Allocation, AskGroup
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.model.shapes import Pairs
-from core.partition.state import PartitionState
-from core.partition.waiting.failing import TEXTS
-from core.partition.waiting.places import refused_asks
-from core.policies.application_order import application_key
-from core.policies.queue_order import queue_key
+from kornel.core.domain.effects import SchedulingFailed
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.failing import TEXTS
+from kornel.core.partition.waiting.places import refused_asks
+from kornel.core.policies.application_order import application_key
+from kornel.core.policies.queue_order import queue_key
 
 INTERVAL_NS: Final = 10**9
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from heapq import heappop
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.reasons import Unschedulable
-from core.model.allocations import AskGroup
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.partition.asks import finding
-from core.partition.books import ledger
-from core.partition.gangs import approval, replacement, timeouts
-from core.partition.scheduling import reserved, reserving, vetting
-from core.partition.state import PartitionState
-from core.partition.waiting import backoff, failing
-from core.partition.waiting.rooms import (
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import AskGroup
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import finding
+from kornel.core.partition.books import ledger
+from kornel.core.partition.gangs import approval, replacement, timeouts
+from kornel.core.partition.scheduling import reserved, reserving, vetting
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import backoff, failing
+from kornel.core.partition.waiting.rooms import (
     hold_back,
     may_start_next,
     park_below_limit,
@@ -29,10 +29,10 @@ from core.partition.waiting.rooms import (
     park_for_node,
     park_without_node,
 )
-from core.preemption import pacing
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.monitor import drive as monitor
-from core.preemption.quota import drive as quota_preemption
+from kornel.core.preemption import pacing
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.monitor import drive as monitor
+from kornel.core.preemption.quota import drive as quota_preemption
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every turn asks."""

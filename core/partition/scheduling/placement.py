@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.effects import Allocated
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition import lifecycle
-from core.partition.asks.moves import end_claim, place_ask, place_unasked
-from core.partition.asks.reservations import offer_room, unbook_reservation
-from core.partition.state import PartitionState
-from core.partition.waiting import admission
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.effects import Allocated
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks.moves import end_claim, place_ask, place_unasked
+from kornel.core.partition.asks.reservations import offer_room, unbook_reservation
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
 
 _ACCEPTED: Final = AppState.ACCEPTED
 _RUNNING: Final = AppState.RUNNING

@@ -6,17 +6,17 @@ or under the quota that kept them back.
 
 from __future__ import annotations
 
-from core.domain.reasons import Unschedulable
-from core.model.allocations import Allocation, Reservation
-from core.model.not_placed import NotPlaced
-from core.partition.asks import finding
-from core.partition.asks.reservations import end_reservation, reserve_node
-from core.partition.scheduling import vetting
-from core.partition.scheduling.reserving import Turns
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.required_node import drive as required_node
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.asks import finding
+from kornel.core.partition.asks.reservations import end_reservation, reserve_node
+from kornel.core.partition.scheduling import vetting
+from kornel.core.partition.scheduling.reserving import Turns
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.required_node import drive as required_node
 
 
 def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) -> int:

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from core.model.allocations import Allocation, AskGroup
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.shapes import Pairs, Shape
-from core.partition.asks.reservations import reserve_node
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.partition.waiting import inquiries
-from core.policies.application_order import application_key
-from core.policies.queue_order import queue_key
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.partition.asks.reservations import reserve_node
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import inquiries
+from kornel.core.policies.application_order import application_key
+from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
 """Least time between two rounds: the idle tick of the scheduling loop."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from core.model.allocations import AskGroup
-from core.model.nodes import Node
-from core.model.shapes import Shape
-from core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.model.allocations import AskGroup
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
+from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 
 
 class ReservingRecord:

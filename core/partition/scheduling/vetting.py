@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.ask_places import AskMove, AskPlace
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.asks import finding, moves, questions
-from core.partition.asks.reservations import end_reservation
-from core.partition.scheduling import placement
-from core.partition.state import PartitionState
-from core.partition.waiting import admission, inquiries, pausing
-from core.partition.waiting.failing import note
-from core.partition.waiting.places import move_ask, wait_in_line
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import finding, moves, questions
+from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.scheduling import placement
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission, inquiries, pausing
+from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.places import move_ask, wait_in_line
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import Gate, offer_application, offer_slots, review_newcomer
+from kornel.core.domain.application_states import AppState
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import Gate, offer_application, offer_slots, review_newcomer
 
 _NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
 

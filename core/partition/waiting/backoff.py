@@ -6,9 +6,9 @@ is over, whatever becomes free meanwhile; then it begins anew.
 
 from __future__ import annotations
 
-from core.model.allocations import AskGroup
-from core.partition.state import PartitionState
-from core.partition.waiting import rooms
+from kornel.core.model.allocations import AskGroup
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import rooms
 
 
 def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.reasons import Outcome, Unschedulable
-from core.model.allocations import Allocation
-from core.model.failures import FailureLog
+from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.failures import FailureLog
 
 TEXTS: Final[Mapping[Unschedulable, str]] = MappingProxyType(
     {

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
-from core.domain.effects import PredicatesAsked, PreemptionPredicatesAsked
-from core.model.allocations import Allocation
-from core.model.callbacks import Callbacks, Decide, DecideVictims, Inquiry
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import PredicatesAsked, PreemptionPredicatesAsked
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.callbacks import Callbacks, Decide, DecideVictims, Inquiry
+from kornel.core.partition.state import PartitionState
 
 NO_ANSWER: Final = "the resource manager did not answer in time"
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.ask_places import AskMove, AskPlace
-from core.model.allocations import NEVER_FAILED, Allocation, StartFailure
-from core.model.nodes import Node
-from core.partition.state import PartitionState
-from core.partition.waiting.failing import note
-from core.partition.waiting.places import move_ask, resume_waiting
-from core.partition.waiting.rooms import look_again
+from kornel.core.domain.ask_places import AskMove, AskPlace
+from kornel.core.model.allocations import NEVER_FAILED, Allocation, StartFailure
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.places import move_ask, resume_waiting
+from kornel.core.partition.waiting.rooms import look_again
 
 PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9

@@ -1,7 +1,7 @@
-"""Every ask is in one place, and moves to the next by :func:`move_ask` alone (:mod:`core.domain.ask_places`).
+"""Every ask is in one place, and moves to the next by :func:`move_ask` alone (:mod:`kornel.core.domain.ask_places`).
 
 What it takes to come into a place and to leave it stands here, once for each: nobody else needs to ask where an ask is
-in order to take it away. Amounts are no part of it: :mod:`core.partition.asks.moves` books them.
+in order to take it away. Amounts are no part of it: :mod:`kornel.core.partition.asks.moves` books them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
-from core.domain.priorities import NOTHING_WAITS
-from core.model.allocations import Allocation, AskGroup
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import (
+from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import (
     activate,
     leave_room,
     lend_instead,

@@ -19,19 +19,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.ask_places import WaitsFor
-from core.domain.priorities import NOTHING_WAITS
-from core.domain.settings import SortPolicy
-from core.model.allocations import AskGroup, Reservation, Room
-from core.model.applications import Application
-from core.model.keyed_heap import KeyedHeap
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.model.users import Account
-from core.partition.state import PartitionState
-from core.policies.application_order import application_key
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import WaitsFor
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.domain.settings import SortPolicy
+from kornel.core.model.allocations import AskGroup, Reservation, Room
+from kornel.core.model.applications import Application
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.model.users import Account
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.application_order import application_key
 
 Gate = Queue | Account
 """What may limit how many applications run or hold something."""

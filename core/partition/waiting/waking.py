@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from core.domain.ask_places import AskMove
-from core.model.allocations import AskGroup, Reservation, Room
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.users import Account
-from core.partition.state import PartitionState
-from core.partition.waiting.places import move_ask, resume_waiting
-from core.partition.waiting.rooms import activate, look_again, offer_application, offer_slots
+from kornel.core.domain.ask_places import AskMove
+from kornel.core.model.allocations import AskGroup, Reservation, Room
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import move_ask, resume_waiting
+from kornel.core.partition.waiting.rooms import activate, look_again, offer_application, offer_slots
 
 
 def wake_waiting(state: PartitionState) -> None:

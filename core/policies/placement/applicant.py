@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from core.domain.commands import ApplicationSpec
-from core.policies.owners import NOBODY, groups_of
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.policies.owners import NOBODY, groups_of
 
 _FORCE_TAG: Final = "application.create.force"
 _TRUE: Final = frozenset({"1", "t", "true"})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from core.domain.names import DEFAULT_PATH, RECOVERY_PATH
-from core.model.queues import Queue
-from core.policies.access import may_submit
-from core.policies.placement.applicant import Applicant
-from core.policies.placement.paths import nearest
-from core.policies.placement.rules import NoMatch, Rule
+from kornel.core.domain.names import DEFAULT_PATH, RECOVERY_PATH
+from kornel.core.model.queues import Queue
+from kornel.core.policies.access import may_submit
+from kornel.core.policies.placement.applicant import Applicant
+from kornel.core.policies.placement.paths import nearest
+from kornel.core.policies.placement.rules import NoMatch, Rule
 
 
 class Placed(NamedTuple):

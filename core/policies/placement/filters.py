@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.domain.names import is_group_name, is_user_name, looks_like_regex
-from core.domain.settings import FilterConfig
-from core.policies.placement.patterns import compile_pattern
+from kornel.core.domain.names import is_group_name, is_user_name, looks_like_regex
+from kornel.core.domain.settings import FilterConfig
+from kornel.core.policies.placement.patterns import compile_pattern
 
 Matcher = Callable[[str], bool]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from core.domain.resources import INT64_MAX, INT64_MIN, NOTHING, Resources, strictly_greater_than_zero
+from kornel.core.domain.resources import INT64_MAX, INT64_MIN, NOTHING, Resources, strictly_greater_than_zero
 
 QUOTA_TAG: Final = "namespace.resourcequota"
 GUARANTEED_TAG: Final = "namespace.resourceguaranteed"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name, shown
-from core.model.queues import Queue
+from kornel.core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name, shown
+from kornel.core.model.queues import Queue
 
 
 def is_qualified(name: str) -> bool:

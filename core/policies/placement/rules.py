@@ -1,7 +1,7 @@
 """The placement rules: each turns an applicant into a queue path, or says why it does not (config.md 8.2).
 
 Rules differ in the text they start from and in how they read it; everything else they have in common. A new rule is a
-row of ``KINDS``, and its name in ``core.config.placement_rules``.
+row of ``KINDS``, and its name in ``kornel.core.config.placement_rules``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from core.domain.settings import PlacementRuleConfig
-from core.model.queues import Queue
-from core.policies.placement.applicant import Applicant
-from core.policies.placement.filters import Filter, compile_filter
-from core.policies.placement.paths import flatten, is_qualified, path_flaw
+from kornel.core.domain.settings import PlacementRuleConfig
+from kornel.core.model.queues import Queue
+from kornel.core.policies.placement.applicant import Applicant
+from kornel.core.policies.placement.filters import Filter, compile_filter
+from kornel.core.policies.placement.paths import flatten, is_qualified, path_flaw
 
 
 class NoMatch(NamedTuple):

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
-from core.domain.settings import GovernorSettings
-from core.preemption.governor.bounds import Limits, Loss, Scope, Taken, Turn, scopes_of
+from kornel.core.domain.settings import GovernorSettings
+from kornel.core.preemption.governor.bounds import Limits, Loss, Scope, Taken, Turn, scopes_of
 
 
 class GovernorBooks:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from core.domain.reasons import Outcome
-from core.model.shapes import Pairs
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.shapes import Pairs
 
 NAME: Final = "governor"
 """What decisions of the governor are called by, as those of a kind by its name."""
@@ -89,7 +89,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings as numbers (:class:`core.domain.settings.GovernorSettings`)."""
+    """The settings as numbers (:class:`kornel.core.domain.settings.GovernorSettings`)."""
 
     window_ns: int
     allowances: Mapping[str, Allowance]

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.domain.settings import Budget
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.partition.state import PartitionState
-from core.preemption.governor.books import AsOf
-from core.preemption.governor.bounds import (
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import Budget
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.governor.books import AsOf
+from kornel.core.preemption.governor.bounds import (
     CLUSTER,
     NAME,
     SECOND_NS,
@@ -28,7 +28,7 @@ from core.preemption.governor.bounds import (
     Scope,
     judge,
 )
-from core.preemption.plan import PreemptionPlan, Refusal, Spared
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 MOST_DETOURS: Final = 4
 """How often one attempt looks for other victims after those of a queue or application were denied."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.preemption.governor.bounds import NAME
-from core.preemption.kind import DecisionSource, Ending, Level, Tone
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.governor.bounds import NAME
+from kornel.core.preemption.kind import DecisionSource, Ending, Level, Tone
 
 BOUNDS: Final = MappingProxyType(
     {

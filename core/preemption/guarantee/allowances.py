@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from core.domain.settings import PreemptionPolicyKind
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape
-from core.preemption.guarantee.entitlement import Entitlement
-from core.preemption.guarantee.needs import Needs
-from core.preemption.priorities import Adjustment, adjustment, within
+from kornel.core.domain.settings import PreemptionPolicyKind
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.preemption.guarantee.entitlement import Entitlement
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.priorities import Adjustment, adjustment, within
 
 
 class Kind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation
 
 
 class Round(Protocol):

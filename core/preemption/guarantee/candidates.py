@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.preemption.guarantee.allowances import LeafTerms, Terms
-from core.preemption.guarantee.cost import Pricing
-from core.preemption.guarantee.order import Candidate
-from core.preemption.plan import NOBODY_SPARED, Spared
-from core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.cost import Pricing
+from kornel.core.preemption.guarantee.order import Candidate
+from kornel.core.preemption.plan import NOBODY_SPARED, Spared
+from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
 
 
 class Ranking:

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from core.domain.settings import PreemptionPolicyKind
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape, Vector
+from kornel.core.domain.settings import PreemptionPolicyKind
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape, Vector
 
 MOST_ALLOCATIONS: Final = 5_000
 """So many are looked at for what they could free: with more of them in question, everything counts as changed."""

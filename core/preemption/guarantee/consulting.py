@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.callbacks import Inquiry
-from core.model.nodes import Node
-from core.partition.state import PartitionState
-from core.partition.waiting import inquiries
-from core.partition.waiting.places import offer_attempt
-from core.preemption.plan import AnswerPending
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.callbacks import Inquiry
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import inquiries
+from kornel.core.partition.waiting.places import offer_attempt
+from kornel.core.preemption.plan import AnswerPending
 
 MOST_ROUNDS: Final = 32
 """Times one attempt may go back to the shim before it is given up."""

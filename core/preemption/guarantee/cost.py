@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cmp_to_key
 from typing import Final
 
-from core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation
 
 Pricing = Callable[[Sequence[Allocation], Allocation, int], Mapping[Allocation, int]]
 """(candidates, ask, now in ns) -> the price of each; the cheapest goes first, of equals the youngest."""

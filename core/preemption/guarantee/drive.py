@@ -11,24 +11,24 @@ from functools import partial
 from heapq import heappop
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation, AskGroup
-from core.model.users import Account
-from core.partition.asks import reservations
-from core.partition.state import PartitionState
-from core.partition.waiting import failing
-from core.partition.waiting.places import offer_attempt
-from core.partition.waiting.rooms import UNSERVED
-from core.preemption import eviction, pacing
-from core.preemption.attempts import RETRY_NS, set_due
-from core.preemption.governor import governing
-from core.preemption.guarantee import laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.changes import Changes
-from core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
-from core.preemption.guarantee.entitlement import entitlement
-from core.preemption.guarantee.prospects import Unprepared
-from core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.users import Account
+from kornel.core.partition.asks import reservations
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
+from kornel.core.partition.waiting.places import offer_attempt
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption.attempts import RETRY_NS, set_due
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.guarantee import laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.changes import Changes
+from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
+from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.prospects import Unprepared
+from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""

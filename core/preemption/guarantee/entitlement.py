@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.domain.reasons import Outcome
-from core.domain.settings import GuaranteeMode
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.preemption.guarantee.fences import projected
-from core.preemption.plan import Refusal
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.guarantee.fences import projected
+from kornel.core.preemption.plan import Refusal
 
 
 @dataclass(frozen=True, slots=True)

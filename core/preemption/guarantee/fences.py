@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core.domain.settings import PreemptionPolicyKind
-from core.model.allocations import Allocation
-from core.model.queues import Queue
+from kornel.core.domain.settings import PreemptionPolicyKind
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
 
 
 def projected(queue: Queue, t: int) -> int:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from core.model.nodes import Node
-from core.preemption.guarantee.candidates import Candidates
-from core.preemption.guarantee.order import Candidate, Solution, SolutionKey
-from core.preemption.guarantee.prospects import Prospects
-from core.preemption.guarantee.solve import Solver
-from core.preemption.victim_index import CLASSES, MILDEST
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.guarantee.candidates import Candidates
+from kornel.core.preemption.guarantee.order import Candidate, Solution, SolutionKey
+from kornel.core.preemption.guarantee.prospects import Prospects
+from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)
 """Below every priority and every age."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.domain.settings import VictimBound
-from core.preemption.governor.source import BOUNDS
-from core.preemption.guarantee import laws, rounds
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import VictimBound
+from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.guarantee import laws, rounds
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 GUARANTEE: Final = Kind(
     name=guarantee.KIND,

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
-from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
-from core.laws import overkill
-from core.laws.verdict import Law, Violation, net_of, path_of
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan
+from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from kornel.core.laws import overkill
+from kornel.core.laws.verdict import Law, Violation, net_of, path_of
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.preemption.guarantee.entitlement import Entitlement
-from core.preemption.guarantee.fences import projected
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.guarantee.entitlement import Entitlement
+from kornel.core.preemption.guarantee.fences import projected
 
 
 class Needs:

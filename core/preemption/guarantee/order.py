@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.preemption.guarantee.allowances import Kind
-from core.preemption.victim_index import reluctance
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.guarantee.allowances import Kind
+from kornel.core.preemption.victim_index import reluctance
 
 Candidate = tuple[int, int, int, str, Allocation, Kind]
 """(adjusted priority at the fence, or the price if victims have one, -created, earlier preemptions of

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.policies.view import PartitionView
-from core.preemption.guarantee.allowances import Terms
-from core.preemption.guarantee.candidates import Candidates, Ranking
-from core.preemption.guarantee.entitlement import entitlement
-from core.preemption.guarantee.fences import fence_root
-from core.preemption.guarantee.needs import Needs
-from core.preemption.guarantee.predicates import Approval
-from core.preemption.guarantee.prospects import KnownProspects, Prospects
-from core.preemption.guarantee.search import Search
-from core.preemption.guarantee.victim_orders import COSTS
-from core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
-from core.preemption.victim_index import VictimIndex
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.fences import fence_root
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.predicates import Approval
+from kornel.core.preemption.guarantee.prospects import KnownProspects, Prospects
+from kornel.core.preemption.guarantee.search import Search
+from kornel.core.preemption.guarantee.victim_orders import COSTS
+from kornel.core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
+from kornel.core.preemption.victim_index import VictimIndex
 
 KIND: Final = "guarantee"
 

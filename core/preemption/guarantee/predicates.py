@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final, NamedTuple
 
-from core.model.allocations import Allocation
-from core.preemption.guarantee.candidates import Candidates
-from core.preemption.guarantee.needs import Needs
-from core.preemption.guarantee.order import Candidate, Solution, full_order, solution_key
-from core.preemption.plan import AnswerPending, PreemptionPredicate
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption.guarantee.candidates import Candidates
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.order import Candidate, Solution, full_order, solution_key
+from kornel.core.preemption.plan import AnswerPending, PreemptionPredicate
 
 BATCH: Final = 10
 """Nodes asked about at once."""

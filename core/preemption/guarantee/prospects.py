@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape
-from core.preemption.guarantee.allowances import LeafTerms, Terms
-from core.preemption.guarantee.needs import Needs
-from core.preemption.priorities import Adjustment
-from core.preemption.victim_index import CLASSES, MILDEST, reluctance
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.priorities import Adjustment
+from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance
 
 Bound = tuple[bool, bool, int, int, int, str]
 """As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,

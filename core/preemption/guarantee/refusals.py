@@ -1,9 +1,9 @@
 """Refused attempts, by question: they are not repeated until something has changed that they depend on.
 
 Equal asks of one leaf ask the same question, so one answer serves them all. An answer holds until something changes
-that it depends on (:mod:`core.preemption.guarantee.changes`): what else comes and goes wakes nobody. Under constant
-change a question that keeps failing is asked ever more rarely, so that it costs little; after a quiet time the first
-change wakes it at once.
+that it depends on (:mod:`kornel.core.preemption.guarantee.changes`): what else comes and goes wakes nobody. Under
+constant change a question that keeps failing is asked ever more rarely, so that it costs little; after a quiet time
+the first change wakes it at once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.preemption.guarantee.changes import Changes, Standing, standing_of
-from core.preemption.plan import Refusal
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.preemption.guarantee.changes import Changes, Standing, standing_of
+from kornel.core.preemption.plan import Refusal
 
 FIRST_PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9

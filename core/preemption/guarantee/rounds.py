@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.partition.asks import finding
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED
-from core.policies.application_order import application_key
-from core.preemption import pacing
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.guarantee.batches import in_batches
-from core.preemption.guarantee.fences import projected
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import finding
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.policies.application_order import application_key
+from kornel.core.preemption import pacing
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.guarantee.batches import in_batches
+from kornel.core.preemption.guarantee.fences import projected
 
 SEARCHES: Final = 4
 """Searches for victims in one round: each takes milliseconds. Whoever is left is due all the same, so the slices of the
@@ -36,7 +36,7 @@ def serve_asks(state: PartitionState, now_ns: int) -> None:
 
 
 class PartitionRound:
-    """A round of one partition (:class:`core.preemption.guarantee.batches.Round`)."""
+    """A round of one partition (:class:`kornel.core.preemption.guarantee.batches.Round`)."""
 
     def __init__(self, state: PartitionState, now_ns: int) -> None:
         self._state = state

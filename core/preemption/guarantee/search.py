@@ -20,18 +20,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.shapes import Pairs
-from core.policies.view import PartitionView
-from core.preemption.guarantee.allowances import Terms
-from core.preemption.guarantee.candidates import Candidates, Ranking
-from core.preemption.guarantee.frontier import Frontier
-from core.preemption.guarantee.needs import Needs, can_take_claim
-from core.preemption.guarantee.order import Candidate, Solution
-from core.preemption.guarantee.prospects import Prospects
-from core.preemption.guarantee.solve import Solver
-from core.preemption.victim_index import CLASSES, MILDEST
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
+from kornel.core.preemption.guarantee.frontier import Frontier
+from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
+from kornel.core.preemption.guarantee.order import Candidate, Solution
+from kornel.core.preemption.guarantee.prospects import Prospects
+from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.victim_index import CLASSES, MILDEST
 
 _NOBODY: Final[list[list[Candidate]]] = []
 

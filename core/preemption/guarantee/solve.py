@@ -7,9 +7,9 @@ from heapq import nlargest
 from itertools import chain
 from typing import Final
 
-from core.preemption.guarantee.allowances import Kind
-from core.preemption.guarantee.order import Candidate
-from core.preemption.victim_index import CLASSES
+from kornel.core.preemption.guarantee.allowances import Kind
+from kornel.core.preemption.guarantee.order import Candidate
+from kornel.core.preemption.victim_index import CLASSES
 
 STEPS_PER_NODE: Final = 10_000
 STEPS_PER_ATTEMPT: Final = 50_000
@@ -28,9 +28,9 @@ class Solver:
     __slots__ = ("_all_owed", "_hopeless", "_left", "_owed", "_room", "cut_short")
 
     def __init__(self, room: list[int], owed: list[bool]) -> None:
-        """*room*: what law 2 leaves, by room (:class:`core.preemption.guarantee.allowances.Terms`).
+        """*room*: what law 2 leaves, by room (:class:`kornel.core.preemption.guarantee.allowances.Terms`).
 
-        *owed*: by need, whether a guarantee stands behind it (:class:`core.preemption.guarantee.needs.Needs`).
+        *owed*: by need, whether a guarantee stands behind it (:class:`kornel.core.preemption.guarantee.needs.Needs`).
         """
         self._room = room
         self._owed = owed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.preemption.monitor.figures import QueueFigures
-from core.preemption.victim_index import reluctance
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.monitor.figures import QueueFigures
+from kornel.core.preemption.victim_index import reluctance
 
 Lack = dict[int, int]
 """By type, what is missing."""

@@ -11,26 +11,26 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from core.domain.commands import TerminationType
-from core.domain.effects import PreemptionDecided, Released, VictimRecord
-from core.domain.reasons import Outcome
-from core.model.allocations import NO_VICTIMS, Allocation
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.notices import Taken
-from core.model.queues import Queue
-from core.partition.asks import moves, reservations
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.governor import governing
-from core.preemption.monitor import laws as monitor_laws
-from core.preemption.monitor import noticing
-from core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
-from core.preemption.monitor.round import Memory
-from core.preemption.monitor.selection import select
-from core.preemption.monitor.settings import MonitorSettings, settings_of
-from core.preemption.priorities import adjustment
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import PreemptionDecided, Released, VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import NO_VICTIMS, Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.notices import Taken
+from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import moves, reservations
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.monitor import laws as monitor_laws
+from kornel.core.preemption.monitor import noticing
+from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
+from kornel.core.preemption.monitor.round import Memory
+from kornel.core.preemption.monitor.selection import select
+from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
+from kornel.core.preemption.priorities import adjustment
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be looked at in the time of one placement."""

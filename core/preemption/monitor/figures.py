@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Final, Protocol
 
-from core.domain.priorities import NOTHING_WAITS, exposed
-from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
-from core.model.allocations import Allocation, Reservation
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape
-from core.model.users import Account
-from core.policies.view import PartitionView
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.model.users import Account
+from kornel.core.policies.view import PartitionView
 
 Amounts = dict[int, int]
 """Amounts by type index."""

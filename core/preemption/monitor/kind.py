@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.domain.settings import MonitorContract
-from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
-from core.preemption.monitor import drive as monitor
-from core.preemption.monitor import laws
-from core.preemption.monitor.plan import KIND
-from core.preemption.monitor.selection import select
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import MonitorContract
+from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+from kornel.core.preemption.monitor import drive as monitor
+from kornel.core.preemption.monitor import laws
+from kornel.core.preemption.monitor.plan import KIND
+from kornel.core.preemption.monitor.selection import select
 
 MONITOR: Final = Kind(
     name=KIND,

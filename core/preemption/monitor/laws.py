@@ -1,8 +1,8 @@
 """The laws of the periodic policy as code: whether victims whose time is up may be taken, worked out from the rules.
 
-As in :mod:`core.laws` the planner is not consulted. What is judged is the state after the victims of a place have left:
-its ask runs there then, and would not with one of them still there. Rules: preemption.md A, A.0 (row E), A.1 no. 3 and
-17, E.8.
+As in :mod:`kornel.core.laws` the planner is not consulted. What is judged is the state after the victims of a place
+have left: its ask runs there then, and would not with one of them still there. Rules: preemption.md A, A.0 (row E),
+A.1 no. 3 and 17, E.8.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
-from core.laws.verdict import Law, Violation, net_of
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs, Shape, Vector, book
-from core.policies.view import PartitionView
-from core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.laws.verdict import Law, Violation, net_of
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape, Vector, book
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
 
 _PROTECTED: Final = PreemptionPolicyKind.DISABLED
 _FENCE: Final = PreemptionPolicyKind.FENCE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
 
 
 class NodeRooms:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from core.model.allocations import Allocation, Reservation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.preemption.monitor.candidates import Candidate, Whom
-from core.preemption.monitor.figures import QueueFigures, shown_by
-from core.preemption.monitor.places import Planner
-from core.preemption.monitor.round import Round
-from core.preemption.victim_index import reluctance
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.monitor.candidates import Candidate, Whom
+from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
+from kornel.core.preemption.monitor.places import Planner
+from kornel.core.preemption.monitor.round import Round
+from kornel.core.preemption.victim_index import reluctance
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:

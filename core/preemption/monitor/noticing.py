@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from core.domain.commands import PreemptionNoticeAnswer
-from core.domain.effects import PreemptionNotice, PreemptionNoticeWithdrawn
-from core.domain.settings import MonitorContract
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.notices import Entry, Notice
-from core.model.shapes import Pairs
-from core.partition.state import PartitionState
-from core.preemption.monitor.plan import KIND
+from kornel.core.domain.commands import PreemptionNoticeAnswer
+from kornel.core.domain.effects import PreemptionNotice, PreemptionNoticeWithdrawn
+from kornel.core.domain.settings import MonitorContract
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.notices import Entry, Notice
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.monitor.plan import KIND
 
 KEYS_A_NOTICE: Final = 1_000
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.priorities import PRIORITY_MAX
-from core.domain.settings import PreemptionPolicyKind, PriorityPolicy
-from core.model.queues import Queue
-from core.model.shapes import Pairs
-from core.preemption.monitor.figures import Amounts, Picture, QueueFigures
-from core.preemption.priorities import Adjustment, adjustment
+from kornel.core.domain.priorities import PRIORITY_MAX
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.preemption.monitor.figures import Amounts, Picture, QueueFigures
+from kornel.core.preemption.priorities import Adjustment, adjustment
 
 EVERY: Final = PRIORITY_MAX
 """Every priority may be taken."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.preemption.monitor.plan import Place
+from kornel.core.preemption.monitor.plan import Place
 
 
 def rearrange(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:

@@ -13,12 +13,12 @@ from math import floor
 from operator import attrgetter
 from typing import Final
 
-from core.domain.settings import GuaranteeMode
-from core.model.allocations import Allocation, Reservation
-from core.model.nodes import Node
-from core.model.shapes import Shape
-from core.policies.application_order import application_key
-from core.preemption.monitor.candidates import (
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
+from kornel.core.policies.application_order import application_key
+from kornel.core.preemption.monitor.candidates import (
     ORIGINATORS,
     Candidate,
     Lack,
@@ -26,13 +26,13 @@ from core.preemption.monitor.candidates import (
     Want,
     Whom,
 )
-from core.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
-from core.preemption.monitor.node_rooms import NodeRooms
-from core.preemption.monitor.passages import admits
-from core.preemption.monitor.place_order import rearrange
-from core.preemption.monitor.plan import Place
-from core.preemption.monitor.round import Round, positive
-from core.preemption.monitor.victim_choice import VictimChoice, is_usable
+from kornel.core.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
+from kornel.core.preemption.monitor.node_rooms import NodeRooms
+from kornel.core.preemption.monitor.passages import admits
+from kornel.core.preemption.monitor.place_order import rearrange
+from kornel.core.preemption.monitor.plan import Place
+from kornel.core.preemption.monitor.round import Round, positive
+from kornel.core.preemption.monitor.victim_choice import VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
 """Looks at an allocation that can be taken in the time of one try to make room on a node."""

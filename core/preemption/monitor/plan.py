@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from core.model.allocations import Allocation, Reservation
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
 
 KIND: Final = "monitor"
 

@@ -6,14 +6,14 @@ from collections.abc import Collection, Container, Generator, Mapping, Sequence
 from math import ceil, floor
 from typing import Final
 
-from core.model.allocations import Allocation, Reservation
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
-from core.preemption.monitor.ideal import Share, assign, obtain
-from core.preemption.monitor.passages import Deficits, Passage, come, leave
-from core.preemption.monitor.plan import Place, Selection
-from core.preemption.monitor.settings import MonitorSettings
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
+from kornel.core.preemption.monitor.ideal import Share, assign, obtain
+from kornel.core.preemption.monitor.passages import Deficits, Passage, come, leave
+from kornel.core.preemption.monitor.plan import Place, Selection
+from kornel.core.preemption.monitor.settings import MonitorSettings
 
 _NOTHING: Final[Amounts] = {}
 

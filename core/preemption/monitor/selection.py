@@ -12,16 +12,16 @@ from heapq import merge
 from itertools import chain
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.preemption.monitor.candidates import Candidate
-from core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
-from core.preemption.monitor.nodes import serve_important, serve_reserved
-from core.preemption.monitor.places import Planner
-from core.preemption.monitor.plan import Selection
-from core.preemption.monitor.round import Memory, Round, positive
-from core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
-from core.preemption.victim_index import reluctance
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.monitor.candidates import Candidate
+from kornel.core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
+from kornel.core.preemption.monitor.nodes import serve_important, serve_reserved
+from kornel.core.preemption.monitor.places import Planner
+from kornel.core.preemption.monitor.plan import Selection
+from kornel.core.preemption.monitor.round import Memory, Round, positive
+from kornel.core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
+from kornel.core.preemption.victim_index import reluctance
 
 LOOKS_A_PIECE: Final = 1_000
 TRIES_A_PIECE: Final = 200

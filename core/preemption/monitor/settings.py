@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from core.domain.settings import MonitorContract
+from kornel.core.domain.settings import MonitorContract
 
 BALANCE_WAIT_NS: Final = 300 * 10**9
 """From notice to kill for what only the balance between satisfied queues asks for."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.shapes import Pairs
-from core.preemption.monitor.candidates import (
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
+from kornel.core.preemption.monitor.candidates import (
     ORIGINATORS,
     Candidate,
     Lack,
@@ -19,10 +19,10 @@ from core.preemption.monitor.candidates import (
     is_met,
     leave_out,
 )
-from core.preemption.monitor.figures import Amounts, QueueFigures
-from core.preemption.monitor.node_rooms import NodeRooms
-from core.preemption.monitor.passages import admits, leave
-from core.preemption.monitor.round import Round
+from kornel.core.preemption.monitor.figures import Amounts, QueueFigures
+from kornel.core.preemption.monitor.node_rooms import NodeRooms
+from kornel.core.preemption.monitor.passages import admits, leave
+from kornel.core.preemption.monitor.round import Round
 
 MOST_COMBINED: Final = 40
 """Tasks of one node of which sets are tried."""

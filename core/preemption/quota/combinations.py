@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import lcm
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.model.shapes import Pairs
-from core.preemption.quota.shares import Amounts, above_guarantees, net
-from core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.preemption.quota.shares import Amounts, above_guarantees, net
+from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
 
 MOST_STEPS: Final = 10_000
 """Numbers tried for a group, in one search."""

@@ -1,7 +1,7 @@
 """Enforcing lowered maxima: one queue at a time, in steps short enough that nothing else has to wait (preemption.md D).
 
-Which queue is due is the business of :mod:`core.preemption.quota.timers`, who leaves that of
-:mod:`core.preemption.quota.planner`. While a queue is served nobody preempts for a guarantee (H).
+Which queue is due is the business of :mod:`kornel.core.preemption.quota.timers`, who leaves that of
+:mod:`kornel.core.preemption.quota.planner`. While a queue is served nobody preempts for a guarantee (H).
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption import eviction, pacing
-from core.preemption.governor import governing
-from core.preemption.plan import QuotaPlan, Refusal
-from core.preemption.quota import laws
-from core.preemption.quota import planner as quota
-from core.preemption.quota import standing as quota_standing
-from core.preemption.quota import timers as quota_timers
-from core.preemption.quota.enforcement import QuotaRun
-from core.preemption.quota.shares import Amounts, excess
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.plan import QuotaPlan, Refusal
+from kornel.core.preemption.quota import laws
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota import standing as quota_standing
+from kornel.core.preemption.quota import timers as quota_timers
+from kornel.core.preemption.quota.enforcement import QuotaRun
+from kornel.core.preemption.quota.shares import Amounts, excess
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""

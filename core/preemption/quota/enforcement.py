@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from core.domain.effects import VictimRecord
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.preemption.plan import Protection, QuotaPlan, Refusal
-from core.preemption.quota.planner import Steps
-from core.preemption.quota.timer_rules import Terms
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.preemption.plan import Protection, QuotaPlan, Refusal
+from kornel.core.preemption.quota.planner import Steps
+from kornel.core.preemption.quota.timer_rules import Terms
 
 Numbers = list[object]
 """What decides how far a queue can be enforced, to be compared with later."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.domain.settings import VictimBound
-from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from core.preemption.quota import laws, rounds
-from core.preemption.quota import planner as quota
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import VictimBound
+from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.quota import laws, rounds
+from kornel.core.preemption.quota import planner as quota
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
 """Something else ended the run: those who were asked to leave before do leave."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.domain.reasons import Outcome
-from core.laws.verdict import Law, Violation, net_of, path_of
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.policies.view import PartitionView
-from core.preemption.plan import QuotaPlan
+from kornel.core.domain.reasons import Outcome
+from kornel.core.laws.verdict import Law, Violation, net_of, path_of
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import QuotaPlan
 
 
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:

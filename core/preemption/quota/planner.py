@@ -12,14 +12,14 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from heapq import merge
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
-from core.preemption.quota.combinations import improve
-from core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
-from core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.preemption.plan import ProtectedBy, Protection, QuotaPlan
+from kornel.core.preemption.quota.combinations import improve
+from kornel.core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
+from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
 
 KIND: Final = "quota"
 

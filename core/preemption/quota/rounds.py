@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.partition.state import PartitionState
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.quota import drive
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.quota import drive
 
 ENFORCEMENT_BUDGET: Final = 256
 """Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from core.model.queues import Queue
+from kornel.core.model.queues import Queue
 
 Amounts = dict[int, int]
 """By type index, each above 0."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption.plan import ProtectedBy, Protection, QuotaPlan
-from core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
-from core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.plan import ProtectedBy, Protection, QuotaPlan
+from kornel.core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
+from kornel.core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
 
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9

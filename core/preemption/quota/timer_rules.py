@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from core.domain.settings import QuotaTimer
-from core.model.queues import Queue
+from kornel.core.domain.settings import QuotaTimer
+from kornel.core.model.queues import Queue
 
 
 class Terms(NamedTuple):

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.domain.settings import QuotaTimer
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.preemption import eviction
-from core.preemption.quota import planner as quota
-from core.preemption.quota import standing as quota_standing
-from core.preemption.quota.shares import excess
-from core.preemption.quota.standing import is_enforceable
-from core.preemption.quota.timer_rules import Terms, next_start, over_max
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import QuotaTimer
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota import standing as quota_standing
+from kornel.core.preemption.quota.shares import excess
+from kornel.core.preemption.quota.standing import is_enforceable
+from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
 
 TICK_NS: Final = 10**9
 MOST_POSTPONED: Final = 3

@@ -14,10 +14,10 @@ from math import lcm
 from types import MappingProxyType
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.preemption.quota.shares import Amounts, net
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.preemption.quota.shares import Amounts, net
 
 Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Reservation
-from core.model.nodes import Node
-from core.partition.state import PartitionState
-from core.partition.waiting import failing
-from core.partition.waiting.rooms import look_again
-from core.preemption import eviction, pacing
-from core.preemption.governor import governing
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.required_node import laws
-from core.preemption.required_node import planner as required_node
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Reservation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
+from kornel.core.partition.waiting.rooms import look_again
+from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.required_node import laws
+from kornel.core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
 """Decisions that one such search counts for in a slice's budget."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.laws import overkill
-from core.laws.verdict import Law, Violation
-from core.model.allocations import Allocation
-from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan
+from kornel.core.laws import overkill
+from kornel.core.laws.verdict import Law, Violation
+from kornel.core.model.allocations import Allocation
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:

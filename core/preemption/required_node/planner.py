@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.shapes import Vector
-from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.victim_index import reluctance
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Vector
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.victim_index import reluctance
 
 KIND: Final = "required-node"
 

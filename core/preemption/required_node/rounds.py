@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.partition.scheduling import reserved
-from core.partition.state import PartitionState
+from kornel.core.partition.scheduling import reserved
+from kornel.core.partition.state import PartitionState
 
 
 def has_asks(state: PartitionState) -> bool:

@@ -9,23 +9,23 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.application_states import AppState
-from core.rest.answers import Answer, json_answer
-from core.rest.errors import RestError, not_found
-from core.rest.handlers.places import known_queue, partition_of, queue_path
-from core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
-from core.rest.paths import decode_again
-from core.rest.queries import checked_queue, unsigned
-from core.rest.sorting import APPLICATIONS, Order, Value
-from core.rest.turns import gather
-from core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
-from core.telling.encoding.yunikorn.applications import (
+from kornel.core.domain.application_states import AppState
+from kornel.core.rest.answers import Answer, json_answer
+from kornel.core.rest.errors import RestError, not_found
+from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
+from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
+from kornel.core.rest.paths import decode_again
+from kornel.core.rest.queries import checked_queue, unsigned
+from kornel.core.rest.sorting import APPLICATIONS, Order, Value
+from kornel.core.rest.turns import gather
+from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
+from kornel.core.telling.encoding.yunikorn.applications import (
     encode_head,
     encode_parts,
     write_application,
     write_application_summary,
 )
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.telling.reader import PartitionReader, Reader
 
 ACTIVE: Final = {
     state.lower(): state

@@ -8,14 +8,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.secrets import without_secrets
-from core.rest.handlers.places import partition_of
-from core.rest.listing import page_answer
-from core.rest.reports import PARTITION_RULES, PartitionPart
-from core.rest.turns import Turns
-from core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry
-from core.telling.encoding.yunikorn.nodes import Utilization
-from core.telling.reader import Reader
+from kornel.core.domain.secrets import without_secrets
+from kornel.core.rest.handlers.places import partition_of
+from kornel.core.rest.listing import page_answer
+from kornel.core.rest.reports import PARTITION_RULES, PartitionPart
+from kornel.core.rest.turns import Turns
+from kornel.core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry
+from kornel.core.telling.encoding.yunikorn.nodes import Utilization
+from kornel.core.telling.reader import Reader
 
 
 class ClusterHandlers:

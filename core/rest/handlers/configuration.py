@@ -9,17 +9,17 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.config.loader import checksum
-from core.config.problems import ConfigError
-from core.config.yaml_reader import MOST_BYTES
-from core.rest.answers import YAML, json_answer, text_answer
-from core.rest.configuration_document import Document, as_yaml, completed, configuration_document
-from core.rest.errors import RestError
-from core.rest.holds import HOLDS, Holds, OutOfScheduling
-from core.rest.reports import VALIDATION, Verdict
-from core.service.configuring import Configurator
-from core.service.runner import PartitionRunner
-from core.service.status_codes import TooMany
+from kornel.core.config.loader import checksum
+from kornel.core.config.problems import ConfigError
+from kornel.core.config.yaml_reader import MOST_BYTES
+from kornel.core.rest.answers import YAML, json_answer, text_answer
+from kornel.core.rest.configuration_document import Document, as_yaml, completed, configuration_document
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.holds import HOLDS, Holds, OutOfScheduling
+from kornel.core.rest.reports import VALIDATION, Verdict
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import TooMany
 
 _CHECKSUM_KEY: Final = "checksum: "
 

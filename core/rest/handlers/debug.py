@@ -13,8 +13,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import HTML, JSON, Answer, json_headers, text_answer
-from core.rest.routing import redirect
+from kornel.core.rest.answers import HTML, JSON, Answer, json_headers, text_answer
+from kornel.core.rest.routing import redirect
 
 GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "symbol", "threadcreate", "trace")
 

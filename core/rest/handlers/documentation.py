@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.access import Proofs
-from core.rest.answers import HTML, json_answer, text_answer
-from core.rest.openapi import docs_page, openapi_document
-from core.rest.routing import Route
+from kornel.core.rest.access import Proofs
+from kornel.core.rest.answers import HTML, json_answer, text_answer
+from kornel.core.rest.openapi import docs_page, openapi_document
+from kornel.core.rest.routing import Route
 
 
 class DocumentationHandlers:

@@ -11,22 +11,22 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.secrets import document_without_secrets
-from core.rest.answers import JSON, Answer, json_headers, wants_gzip
-from core.rest.compression import Body
-from core.rest.handlers.cluster import ClusterHandlers
-from core.rest.handlers.configuration import ConfigurationHandlers
-from core.rest.handlers.history import HistoryHandlers
-from core.rest.handlers.queues import queue_tree
-from core.rest.queries import read_query
-from core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
-from core.rest.turns import Turns
-from core.service.callback_board import CallbackBoard, NoStateDump
-from core.service.clock import SECOND_NS, Clock
-from core.service.event_streams import StreamPlaces
-from core.telling.encoding.yunikorn.applications import write_application
-from core.telling.encoding.yunikorn.nodes import write_node
-from core.telling.reader import Reader
+from kornel.core.domain.secrets import document_without_secrets
+from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
+from kornel.core.rest.compression import Body
+from kornel.core.rest.handlers.cluster import ClusterHandlers
+from kornel.core.rest.handlers.configuration import ConfigurationHandlers
+from kornel.core.rest.handlers.history import HistoryHandlers
+from kornel.core.rest.handlers.queues import queue_tree
+from kornel.core.rest.queries import read_query
+from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
+from kornel.core.rest.turns import Turns
+from kornel.core.service.callback_board import CallbackBoard, NoStateDump
+from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.event_streams import StreamPlaces
+from kornel.core.telling.encoding.yunikorn.applications import write_application
+from kornel.core.telling.encoding.yunikorn.nodes import write_node
+from kornel.core.telling.reader import Reader
 
 _INDENT: Final = orjson.OPT_INDENT_2
 

@@ -6,13 +6,13 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import JSON, Answer, json_headers
-from core.rest.errors import RestError
-from core.rest.event_streams import EventStream, EventStreams
-from core.rest.queries import positive, read_query, unsigned
-from core.rest.turns import encode_list
-from core.service.event_journal import EventJournal
-from core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
+from kornel.core.rest.answers import JSON, Answer, json_headers
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.event_streams import EventStream, EventStreams
+from kornel.core.rest.queries import positive, read_query, unsigned
+from kornel.core.rest.turns import encode_list
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
 
 
 class EventHandlers:

@@ -9,26 +9,26 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.domain.effects import PreemptionDecided
-from core.domain.partition_names import bare_partition_name
-from core.rest.answers import JSON, Answer, json_answer, json_headers
-from core.rest.errors import RestError
-from core.rest.handlers.places import partition_of, partition_or_none
-from core.rest.queries import positive, read_query, unsigned
-from core.rest.turns import encode_list
-from core.service.event_journal import EventJournal
-from core.service.runner import PartitionRunner
-from core.service.status_codes import TooMany
-from core.telling.allocations.explanation import Report
-from core.telling.encoding.yunikorn.explanations import (
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.rest.answers import JSON, Answer, json_answer, json_headers
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.handlers.places import partition_of, partition_or_none
+from kornel.core.rest.queries import positive, read_query, unsigned
+from kornel.core.rest.turns import encode_list
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import TooMany
+from kornel.core.telling.allocations.explanation import Report
+from kornel.core.telling.encoding.yunikorn.explanations import (
     DECISION,
     DECISION_BATCH,
     DecisionBatch,
     NumberedDecision,
     write_explanation,
 )
-from core.telling.encoding.yunikorn.preemption_kinds import write_preemption_kinds
-from core.telling.explain import Named
+from kornel.core.telling.encoding.yunikorn.preemption_kinds import write_preemption_kinds
+from kornel.core.telling.explain import Named
 
 MOST_DECISIONS: Final = 1_000
 """Decisions of one answer, whatever a client asks for."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer, text_answer
-from core.rest.errors import RestError
-from core.rest.queries import flag, read_query
-from core.rest.reports import HEALTH
-from core.service.health import HealthKeeper
+from kornel.core.rest.answers import json_answer, text_answer
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.queries import flag, read_query
+from kornel.core.rest.reports import HEALTH
+from kornel.core.service.health import HealthKeeper
 
 
 class HealthHandlers:

@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.errors import RestError
-from core.rest.history import UsageHistory, UsageSample
-from core.rest.listing import page_answer
-from core.rest.queries import read_query, unsigned
-from core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.history import UsageHistory, UsageSample
+from kornel.core.rest.listing import page_answer
+from kornel.core.rest.queries import read_query, unsigned
+from kornel.core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
 
 
 class HistoryHandlers:

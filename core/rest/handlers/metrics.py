@@ -9,11 +9,11 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.metrics.exposition import CONTENT_TYPE
-from core.rest.answers import Answer, wants_gzip
-from core.rest.compression import Body
-from core.rest.errors import RestError
-from core.rest.turns import Turns
+from kornel.core.metrics.exposition import CONTENT_TYPE
+from kornel.core.rest.answers import Answer, wants_gzip
+from kornel.core.rest.compression import Body
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.turns import Turns
 
 Exposition = Callable[[], Iterator[bytes]]
 """The metrics as of now, uncompressed, in pieces between which others may have a turn. Not for two at a time."""

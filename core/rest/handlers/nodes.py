@@ -8,15 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer
-from core.rest.errors import RestError, not_found
-from core.rest.handlers.places import partition_of
-from core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
-from core.rest.sorting import NODES, Order, Value
-from core.rest.turns import gather
-from core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
-from core.telling.nodes.node_views import NodeSummary
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import RestError, not_found
+from kornel.core.rest.handlers.places import partition_of
+from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
+from kornel.core.rest.sorting import NODES, Order, Value
+from kornel.core.rest.turns import gather
+from kornel.core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
+from kornel.core.telling.nodes.node_views import NodeSummary
+from kornel.core.telling.reader import PartitionReader, Reader
 
 
 class NodeHandlers:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from core.rest.errors import not_found
-from core.rest.paths import decode_again
-from core.rest.queries import checked_queue
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.rest.errors import not_found
+from kornel.core.rest.paths import decode_again
+from kornel.core.rest.queries import checked_queue
+from kornel.core.telling.reader import PartitionReader, Reader
 
 
 def partition_of(reader: Reader, request: Request) -> PartitionReader:

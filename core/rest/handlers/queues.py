@@ -8,15 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer
-from core.rest.errors import not_found
-from core.rest.handlers.places import known_queue, partition_of, queue_path
-from core.rest.listing import page_answer
-from core.rest.queries import read_query
-from core.rest.sorting import QUEUES
-from core.rest.turns import Turns, gather
-from core.telling.encoding.yunikorn.queues import QueueTree, write_queue
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import not_found
+from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
+from kornel.core.rest.listing import page_answer
+from kornel.core.rest.queries import read_query
+from kornel.core.rest.sorting import QUEUES
+from kornel.core.rest.turns import Turns, gather
+from kornel.core.telling.encoding.yunikorn.queues import QueueTree, write_queue
+from kornel.core.telling.reader import PartitionReader, Reader
 
 
 class QueueHandlers:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from core.rest.answers import json_answer
-from core.rest.errors import not_found
-from core.rest.handlers.places import partition_or_none
-from core.rest.listing import page_answer
-from core.rest.paths import decode_again
-from core.rest.queries import checked_group, checked_user
-from core.rest.sorting import GROUPS, USERS
-from core.rest.turns import gather
-from core.telling.encoding.yunikorn.usage import GROUP, USER
-from core.telling.reader import Reader
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import not_found
+from kornel.core.rest.handlers.places import partition_or_none
+from kornel.core.rest.listing import page_answer
+from kornel.core.rest.paths import decode_again
+from kornel.core.rest.queries import checked_group, checked_user
+from kornel.core.rest.sorting import GROUPS, USERS
+from kornel.core.rest.turns import gather
+from kornel.core.telling.encoding.yunikorn.usage import GROUP, USER
+from kornel.core.telling.reader import Reader
 
 
 class UserHandlers:

@@ -8,7 +8,7 @@ import os
 import pwd
 from typing import Final
 
-from core.service.resolvers.source import Unresolved
+from kornel.core.service.resolvers.source import Unresolved
 
 MOST_GROUPS: Final = 65_536
 """The most groups asked for, so that a system which never gives a number is not asked again for ever."""

@@ -16,8 +16,8 @@ from ldap3.core.results import RESULT_NO_SUCH_OBJECT, RESULT_SIZE_LIMIT_EXCEEDED
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import parse_dn
 
-from core.service.resolvers.ldap_settings import USER_MARK, LdapSettings
-from core.service.resolvers.source import Unresolved
+from kornel.core.service.resolvers.ldap_settings import USER_MARK, LdapSettings
+from kornel.core.service.resolvers.source import Unresolved
 
 CONNECT_S: Final = 5
 RECEIVE_S: Final = 5

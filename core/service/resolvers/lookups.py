@@ -14,12 +14,12 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.domain.commands import ApplicationSpec, UpdateApplications
-from core.domain.names import is_user_name
-from core.service.clock import Clock
-from core.service.metrics import ServiceMetrics
-from core.service.resolvers.cache import Answer, GroupCache, Person
-from core.service.resolvers.source import GroupSource, Unresolved
+from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
+from kornel.core.domain.names import is_user_name
+from kornel.core.service.clock import Clock
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.cache import Answer, GroupCache, Person
+from kornel.core.service.resolvers.source import GroupSource, Unresolved
 
 AT_ONCE: Final = 16
 """Look-ups under way at a time; each has a thread, as every resolver blocks."""

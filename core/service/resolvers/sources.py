@@ -9,9 +9,9 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from core.service.resolvers.accounts import SystemAccounts
-from core.service.resolvers.ldap_settings import read_settings
-from core.service.resolvers.source import GroupSource
+from kornel.core.service.resolvers.accounts import SystemAccounts
+from kornel.core.service.resolvers.ldap_settings import read_settings
+from kornel.core.service.resolvers.source import GroupSource
 
 _FOR_TESTS: Final = "it is for tests of the core itself"
 
@@ -32,7 +32,7 @@ class Sources:
 def find_sources(ldap_settings: Path, logger: FilteringBoundLogger) -> Sources:
     """Returns everything that works here. *ldap_settings*: a directory, which need not exist where nobody needs it.
 
-    Raises :class:`core.service.resolvers.ldap_settings.LdapSettingsError` for settings that cannot be used.
+    Raises :class:`kornel.core.service.resolvers.ldap_settings.LdapSettingsError` for settings that cannot be used.
     """
     basic = Sources.without_settings()
     if not ldap_settings.is_dir():
@@ -42,7 +42,7 @@ def find_sources(ldap_settings: Path, logger: FilteringBoundLogger) -> Sources:
     for warning in warnings:
         logger.warning("LDAP setting", problem=warning)
     try:
-        from core.service.resolvers.ldap import LdapDirectory  # noqa: PLC0415 - its package is an optional extra
+        from kornel.core.service.resolvers.ldap import LdapDirectory  # noqa: PLC0415 - its package is an optional extra
     except ImportError:
         reason = "the package ldap3 is missing, install kornel[ldap]"
         return Sources(basic.working, {**basic.unavailable, "ldap": reason})

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from weakref import proxy
 
-from core.domain.resources import Resources
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.nodes import ForeignLoad, Node
-from core.partition.state import PartitionState
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import ForeignLoad, Node
+from kornel.core.partition.state import PartitionState
 
 Tags = tuple[tuple[str, str], ...]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.partition.asks import finding
-from core.partition.history.recent_victims import RecentVictim
-from core.partition.state import PartitionState
-from core.policies.application_order import application_key
-from core.policies.queue_order import queue_key
-from core.preemption.registry import allowed_by
-from core.telling.allocations.blockers import blockers
-from core.telling.allocations.explanation import (
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.partition.asks import finding
+from kornel.core.partition.history.recent_victims import RecentVictim
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.application_order import application_key
+from kornel.core.policies.queue_order import queue_key
+from kornel.core.preemption.registry import allowed_by
+from kornel.core.telling.allocations.blockers import blockers
+from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskFailure,
     AskReport,
@@ -26,7 +26,7 @@ from core.telling.allocations.explanation import (
     PreemptionVerdict,
     Report,
 )
-from core.telling.preemption.outlook import ReadingIndex, outlook
+from kornel.core.telling.preemption.outlook import ReadingIndex, outlook
 
 MOST_KINDS: Final = 10
 """Groups of equal asks of one application that are explained, those tried first."""

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.domain.application_states import AppState
-from core.model.allocations import Allocation, Reservation
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import Pairs
-from core.model.users import Account, AccountKind
-from core.partition.scheduling.reserving import missing_share
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED
-from core.policies import user_limits
-from core.policies.application_order import application_key
-from core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
-from core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
-from core.telling.queues.above_max import above_max_of
+from kornel.core.domain.application_states import AppState
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.model.users import Account, AccountKind
+from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.policies import user_limits
+from kornel.core.policies.application_order import application_key
+from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
+from kornel.core.telling.queues.above_max import above_max_of
 
 _LEVELS = {level: at for at, level in enumerate(Level)}
 

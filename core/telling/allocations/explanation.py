@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from core.domain.effects import VictimRecord
-from core.domain.resources import Resources
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.resources import Resources
 
 
 class AskFailure(NamedTuple):

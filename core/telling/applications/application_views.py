@@ -6,16 +6,23 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from core.domain.application_states import AppState, StateEntry
-from core.domain.partition_names import bare_partition_name
-from core.domain.priorities import PRIORITY_MIN, as_reported
-from core.domain.resources import NOTHING, Resources
-from core.model.applications import Application, SpentKind
-from core.partition.history.past import MOST as MOST_ENDED
-from core.partition.history.past import EndedApplication
-from core.partition.state import PartitionState
-from core.policies.owners import groups_of
-from core.telling.allocations.allocation_views import AllocationView, AskView, KeptViews, Tags, ask_view, most_kept
+from kornel.core.domain.application_states import AppState, StateEntry
+from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.priorities import PRIORITY_MIN, as_reported
+from kornel.core.domain.resources import NOTHING, Resources
+from kornel.core.model.applications import Application, SpentKind
+from kornel.core.partition.history.past import MOST as MOST_ENDED
+from kornel.core.partition.history.past import EndedApplication
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.owners import groups_of
+from kornel.core.telling.allocations.allocation_views import (
+    AllocationView,
+    AskView,
+    KeptViews,
+    Tags,
+    ask_view,
+    most_kept,
+)
 
 
 class PlaceholderView(NamedTuple):

@@ -1,8 +1,8 @@
 """A configuration tried on: the real update, done to a copy that nobody schedules with.
 
 The copy has the queues with their amounts, and of each application what placement and limits look at
-(:mod:`core.telling.configuration.partition_moment`). It shares no value that anybody changes with the partition it was
-taken from, so it may be worked on while that one goes on, in another process as well.
+(:mod:`kornel.core.telling.configuration.partition_moment`). It shares no value that anybody changes with the
+partition it was taken from, so it may be worked on while that one goes on, in another process as well.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from core.config.model import Configuration, PartitionConfig, QueueConfig
-from core.domain.commands import ApplicationSpec
-from core.domain.effects import Effect
-from core.domain.partition_names import full_partition_name
-from core.model.queues import Queue
-from core.partition.configuration import configure
-from core.partition.state import PartitionState
-from core.policies.placement.applicant import applicant_of
-from core.policies.placement.decide import Unplaced, place
-from core.preemption.quota import shares as quota_shares
-from core.telling.configuration import limit_usage, setting_changes
-from core.telling.configuration.impact import (
+from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.effects import Effect
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.model.queues import Queue
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.placement.applicant import applicant_of
+from kornel.core.policies.placement.decide import Unplaced, place
+from kornel.core.preemption.quota import shares as quota_shares
+from kornel.core.telling.configuration import limit_usage, setting_changes
+from kornel.core.telling.configuration.impact import (
     Impact,
     LimitExcess,
     PartitionChange,
@@ -30,8 +30,8 @@ from core.telling.configuration.impact import (
     QuotaExcess,
     UnplacedApplication,
 )
-from core.telling.configuration.partition_moment import PartitionMoment, restore
-from core.telling.configuration.setting_changes import Terms
+from kornel.core.telling.configuration.partition_moment import PartitionMoment, restore
+from kornel.core.telling.configuration.setting_changes import Terms
 
 
 class _Copy(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from core.domain.resources import Resources
+from kornel.core.domain.resources import Resources
 
 
 class QueueChangeKind(StrEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from core.config.model import LimitConfig, QueueConfig
-from core.domain.resources import Resources
-from core.partition.configuration.configure import walk
-from core.telling.configuration.impact import LimitExcess
+from kornel.core.config.model import LimitConfig, QueueConfig
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.configuration.configure import walk
+from kornel.core.telling.configuration.impact import LimitExcess
 
 _EVERYBODY: Final = "*"
 _COUNT: Final = ""

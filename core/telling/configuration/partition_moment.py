@@ -8,26 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from core.config.model import PartitionConfig
-from core.domain.access import AccessList
-from core.domain.application_states import AppState
-from core.domain.commands import ApplicationSpec
-from core.domain.resources import Resources
-from core.domain.settings import QueueProperties
-from core.model.applications import Application
-from core.model.queues import DynamicTerms, Queue
-from core.model.shapes import KnownTypes
-from core.model.users import NO_LIMITS, QueueLimits
-from core.partition.state import PartitionState
-from core.policies.owners import groups_of
-from core.policies.placement.rules import compile_rules
-from core.telling.configuration.limit_usage import Holder
+from kornel.core.config.model import PartitionConfig
+from kornel.core.domain.access import AccessList
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.resources import Resources
+from kornel.core.domain.settings import QueueProperties
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import DynamicTerms, Queue
+from kornel.core.model.shapes import KnownTypes
+from kornel.core.model.users import NO_LIMITS, QueueLimits
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.owners import groups_of
+from kornel.core.policies.placement.rules import compile_rules
+from kornel.core.telling.configuration.limit_usage import Holder
 
 
 class QueueMoment(NamedTuple):
-    """A queue. ``limits``: users and groups of its :class:`~core.model.users.QueueLimits`; ``None``: it has none.
+    """A queue. ``limits``: users and groups of its :class:`~kornel.core.model.users.QueueLimits`; ``None``: it has
+    none.
 
-    Other fields as in :class:`~core.model.queues.Queue`.
+    Other fields as in :class:`~kornel.core.model.queues.Queue`.
     """
 
     path: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from core.domain.names import RECOVERY_PATH, looks_like_regex
-from core.domain.settings import FilterConfig, PlacementRuleConfig
-from core.partition.state import PartitionState
-from core.policies.placement.paths import is_qualified
+from kornel.core.domain.names import RECOVERY_PATH, looks_like_regex
+from kornel.core.domain.settings import FilterConfig, PlacementRuleConfig
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.placement.paths import is_qualified
 
 
 class FilterView(NamedTuple):

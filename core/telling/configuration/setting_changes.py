@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
-from core.config import properties
-from core.config.model import LimitConfig, PartitionConfig, QueueConfig
-from core.domain.access import AccessList
-from core.domain.settings import PlacementRuleConfig, QueueProperties
-from core.model.queues import DynamicTerms, Queue
-from core.partition.state import PartitionState
-from core.telling.configuration.impact import QueueChange, QueueChangeKind, SettingChange
+from kornel.core.config import properties
+from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
+from kornel.core.domain.access import AccessList
+from kornel.core.domain.settings import PlacementRuleConfig, QueueProperties
+from kornel.core.model.queues import DynamicTerms, Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.configuration.impact import QueueChange, QueueChangeKind, SettingChange
 
 _PROPERTIES: Final[Mapping[str, str]] = {
     "sort_policy": properties.SORT_POLICY,

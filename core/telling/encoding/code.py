@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
-from core.telling.encoding.records import Itself, Made, Source
+from kornel.core.telling.encoding.records import Itself, Made, Source
 
 _NUMBERS: Final = count()
 

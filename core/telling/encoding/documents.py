@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from core.telling.encoding.code import FunctionText
-from core.telling.encoding.records import (
+from kornel.core.telling.encoding.code import FunctionText
+from kornel.core.telling.encoding.records import (
     Itself,
     Made,
     PlanError,

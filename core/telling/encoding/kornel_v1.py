@@ -1,23 +1,22 @@
 """Records as messages of ``kornel.v1``: a table for each pair whose fields do not have the same names.
 
 The tables stand in the order of the services whose answers they are. Only what differs is listed: everything else goes
-by its name (:mod:`core.telling.encoding.messages`). Importing this fails when nothing feeds a field of a message, and
-when a field of a record goes nowhere without being listed as left out. Amounts are cut to what 64 bits hold.
+by its name (:mod:`kornel.core.telling.encoding.messages`). Importing this fails when nothing feeds a field of a
+message, and when a field of a record goes nowhere without being listed as left out. Amounts are cut to what 64 bits
+hold.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
-
-from core.config.problems import Problem
-from core.domain.drains import DrainedNode, OperatorDrain
-from core.domain.health import HealthReport
-from core.domain.resources import clamp
-from core.domain.secrets import without_secrets
-from core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
-from core.telling.allocations.explanation import (
+from kornel.core.config.problems import Problem
+from kornel.core.domain.drains import DrainedNode, OperatorDrain
+from kornel.core.domain.health import HealthReport
+from kornel.core.domain.resources import clamp
+from kornel.core.domain.secrets import without_secrets
+from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
+from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskFailure,
     AskReport,
@@ -30,12 +29,12 @@ from core.telling.allocations.explanation import (
     Report,
     Shortage,
 )
-from core.telling.applications.application_views import ApplicationSummary, ApplicationView
-from core.telling.configuration import impact
-from core.telling.encoding.messages import Encoders
-from core.telling.encoding.records import ITSELF, made
-from core.telling.nodes.node_views import NodeSummary, NodeView
-from core.telling.partitions.partition_status import (
+from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
+from kornel.core.telling.configuration import impact
+from kornel.core.telling.encoding.messages import Encoders
+from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
+from kornel.core.telling.partitions.partition_status import (
     EngineStatus,
     GovernorStatus,
     MonitorStatus,
@@ -44,11 +43,12 @@ from core.telling.partitions.partition_status import (
     ScopeStatus,
     UserStatus,
 )
-from core.telling.queues.above_max import AboveMax
-from core.telling.queues.headroom import Bound, QueueExplanation
-from core.telling.queues.queue_views import QueueView
-from core.telling.users.limits_of_user import LimitLevel, UserExplanation
-from core.telling.what_if.supposition import Enforced, Forecast, Waits
+from kornel.core.telling.queues.above_max import AboveMax
+from kornel.core.telling.queues.headroom import Bound, QueueExplanation
+from kornel.core.telling.queues.queue_views import QueueView
+from kornel.core.telling.users.limits_of_user import LimitLevel, UserExplanation
+from kornel.core.telling.what_if.supposition import Enforced, Forecast, Waits
+from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
 
 ENCODERS: Final = Encoders()
 

@@ -16,9 +16,9 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from core.domain.resources import INT64_MAX, INT64_MIN, Resources, amounts_of, clamp
-from core.telling.encoding.code import FunctionText
-from core.telling.encoding.records import Itself, Made, PlanError, Source, fields_of, type_at, without_none
+from kornel.core.domain.resources import INT64_MAX, INT64_MIN, Resources, amounts_of, clamp
+from kornel.core.telling.encoding.code import FunctionText
+from kornel.core.telling.encoding.records import Itself, Made, PlanError, Source, fields_of, type_at, without_none
 
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from core.domain.resources import Resources, clamp, used_percent
-from core.domain.secrets import without_secrets
-from core.telling.encoding.documents import Kind
+from kornel.core.domain.resources import Resources, clamp, used_percent
+from kornel.core.domain.secrets import without_secrets
+from kornel.core.telling.encoding.documents import Kind
 
 _SECOND_NS: Final = 10**9
 _MINUTE_NS: Final = 60 * _SECOND_NS

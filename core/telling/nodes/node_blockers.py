@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.model.shapes import Pairs
-from core.partition.scheduling.reserving import missing_share
-from core.partition.state import PartitionState
-from core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 
 
 class _Group:

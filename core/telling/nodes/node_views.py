@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from core.domain.drains import OperatorDrain
-from core.domain.resources import Resources
-from core.model.nodes import Node
-from core.partition.state import PartitionState
-from core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.resources import Resources
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
 
 
 class NodeSummary(NamedTuple):

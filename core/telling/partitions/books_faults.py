@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from core.domain.partition_names import bare_partition_name
-from core.domain.resources import Resources
-from core.model.nodes import Node
-from core.partition.state import PartitionState
+from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.resources import Resources
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
 
 _PAUSE_AFTER: Final = 200
 """Allocations looked at between two pauses."""

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from core.domain.application_states import AppState
-from core.domain.settings import Budget
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption.governor.books import AsOf
-from core.preemption.governor.bounds import Scope
-from core.preemption.governor.governing import limits_for_reading
-from core.preemption.quota.standing import above_max
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.settings import Budget
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.governor.books import AsOf
+from kornel.core.preemption.governor.bounds import Scope
+from kornel.core.preemption.governor.governing import limits_for_reading
+from kornel.core.preemption.quota.standing import above_max
 
 Amounts = Sequence[int]
 """By the index of the resource type."""

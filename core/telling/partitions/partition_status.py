@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from core.domain.drains import DrainedNode
-from core.domain.priorities import as_reported
-from core.domain.resources import Resources
-from core.domain.settings import Budget
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.partition.books import audit
-from core.partition.state import PartitionState
-from core.preemption.governor.books import AsOf
-from core.preemption.governor.bounds import CLUSTER, Scope
-from core.preemption.governor.governing import limits_for_reading
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.required_node import planner as required_node
+from kornel.core.domain.drains import DrainedNode
+from kornel.core.domain.priorities import as_reported
+from kornel.core.domain.resources import Resources
+from kornel.core.domain.settings import Budget
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.partition.books import audit
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.governor.books import AsOf
+from kornel.core.preemption.governor.bounds import CLUSTER, Scope
+from kornel.core.preemption.governor.governing import limits_for_reading
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.required_node import planner as required_node
 
 
 class QueueStatus(NamedTuple):
-    """One queue. Amounts as in :class:`core.model.queues.Queue`; ``max`` of the root is what its nodes offer."""
+    """One queue. Amounts as in :class:`kornel.core.model.queues.Queue`; ``max`` of the root is what its nodes offer."""
 
     path: str
     leaf: bool
@@ -123,7 +123,7 @@ class PartitionStatus(NamedTuple):
     queues: tuple[QueueStatus, ...]
     users: tuple[UserStatus, ...]
     ignored: tuple[tuple[str, int], ...] = ()
-    """Request entries without effect, by cause (:class:`core.domain.reasons.Ignored`)."""
+    """Request entries without effect, by cause (:class:`kornel.core.domain.reasons.Ignored`)."""
     governor: GovernorStatus | None = None
     stuck: tuple[StuckVictim, ...] = ()
     """By key."""

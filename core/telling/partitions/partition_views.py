@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from core.config.model import NodeSortConfig
-from core.domain.application_states import AppState
-from core.domain.partition_names import bare_partition_name
-from core.domain.resources import Resources
-from core.partition.state import PartitionState
-from core.preemption.guarantee import planner as guarantee
+from kornel.core.config.model import NodeSortConfig
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.partition_names import bare_partition_name
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.guarantee import planner as guarantee
 
 
 class PartitionView(NamedTuple):

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.effects import VictimRecord
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption import eviction, pacing
-from core.preemption.governor import governing
-from core.preemption.governor.source import BOUNDS
-from core.preemption.guarantee import drive as guarantee_drive
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.kind import GUARANTEE
-from core.preemption.plan import PreemptionPlan, Refusal, Spared
-from core.preemption.required_node import planner as required_node
-from core.preemption.required_node.kind import REQUIRED_NODE
-from core.preemption.victim_index import RankedLeaf, VictimIndex
-from core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
-from core.telling.nodes.node_blockers import fits_on
-from core.telling.preemption.periodic_outlook import by_monitor, left_to_monitor
-from core.telling.preemption.protection import protection
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.kind import GUARANTEE
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
+from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.preemption.required_node.kind import REQUIRED_NODE
+from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
+from kornel.core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
+from kornel.core.telling.nodes.node_blockers import fits_on
+from kornel.core.telling.preemption.periodic_outlook import by_monitor, left_to_monitor
+from kornel.core.telling.preemption.protection import protection
 
 _UNLISTED: Final = "preemption.policies"
 _LIMITED: Final = "limit of one interval of the preemption cycle"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.notices import Entry
-from core.partition.state import PartitionState
-from core.preemption.monitor.plan import Place
-from core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.notices import Entry
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.monitor.plan import Place
+from kornel.core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
 
 _MOST_NAMED: Final = 5
 RESTS = "the periodic monitor is on: asks do not preempt by themselves"

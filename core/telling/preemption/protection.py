@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption.guarantee.allowances import LeafTerms, Terms
-from core.preemption.guarantee.candidates import leaves_below
-from core.preemption.guarantee.entitlement import entitlement
-from core.preemption.guarantee.fences import fence_root
-from core.preemption.guarantee.needs import Needs
-from core.preemption.plan import Refusal
-from core.preemption.victim_index import VictimIndex
-from core.telling.allocations.explanation import LawTally
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.candidates import leaves_below
+from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.fences import fence_root
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.telling.allocations.explanation import LawTally
 
 OWN_QUEUE = "own queue"
 LAW_7 = "law 7 (fence)"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption.plan import ProtectedBy, Protection
-from core.preemption.quota.enforcement import Standing
-from core.preemption.quota.shares import Amounts, net
-from core.preemption.quota.standing import above_max as held_above_max
-from core.preemption.quota.standing import say_protection
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.plan import ProtectedBy, Protection
+from kornel.core.preemption.quota.enforcement import Standing
+from kornel.core.preemption.quota.shares import Amounts, net
+from kornel.core.preemption.quota.standing import above_max as held_above_max
+from kornel.core.preemption.quota.standing import say_protection
 
 
 class AboveMax(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from core.domain.resources import Resources
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.telling.queues.above_max import AboveMax, above_max_of
+from kornel.core.domain.resources import Resources
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
 
 class QueueLevel(NamedTuple):

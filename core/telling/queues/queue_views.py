@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from core.config import properties
-from core.config.model import ChildTemplate, QueueConfig
-from core.domain.names import RECOVERY_PATH
-from core.domain.priorities import as_reported
-from core.domain.resources import Resources
-from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
-from core.model.queues import Queue
-from core.partition.configuration.configure import walk
-from core.partition.state import PartitionState
-from core.telling.queues.above_max import AboveMax, above_max_of
+from kornel.core.config import properties
+from kornel.core.config.model import ChildTemplate, QueueConfig
+from kornel.core.domain.names import RECOVERY_PATH
+from kornel.core.domain.priorities import as_reported
+from kornel.core.domain.resources import Resources
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
+from kornel.core.model.queues import Queue
+from kornel.core.partition.configuration.configure import walk
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
 
 class TemplateView(NamedTuple):

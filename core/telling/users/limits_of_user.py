@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from core.domain.resources import Resources
-from core.model.queues import Queue
-from core.model.users import AccountKind, Limit
-from core.partition.state import PartitionState
-from core.telling.queues.headroom import Bound, part_left
+from kornel.core.domain.resources import Resources
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import AccountKind, Limit
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.queues.headroom import Bound, part_left
 
 
 class LimitLevel(NamedTuple):

@@ -10,12 +10,12 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from operator import add, attrgetter
 from typing import Final, NamedTuple
 
-from core.domain.resources import Resources
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.model.shapes import Vector
-from core.model.users import WILDCARD, AccountKind, Limit
-from core.partition.state import PartitionState
+from kornel.core.domain.resources import Resources
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Vector
+from kornel.core.model.users import WILDCARD, AccountKind, Limit
+from kornel.core.partition.state import PartitionState
 
 
 class UsageView(NamedTuple):

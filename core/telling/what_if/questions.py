@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from core.domain.effects import VictimRecord
-from core.domain.reasons import Outcome, Unschedulable
-from core.domain.resources import NOTHING
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.partition.scheduling.reserving import Turns, most_kept_by_age
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED
-from core.preemption import attempts, eviction
-from core.preemption.plan import PreemptionPlan
-from core.preemption.quota import planner as quota
-from core.preemption.quota.shares import excess as above_max
-from core.telling.allocations.ask_report import position
-from core.telling.preemption.outlook import ReadingIndex, records
-from core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox
-from core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
-from core.telling.what_if.supposition import (
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.domain.resources import NOTHING
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.partition.scheduling.reserving import Turns, most_kept_by_age
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota.shares import excess as above_max
+from kornel.core.telling.allocations.ask_report import position
+from kornel.core.telling.preemption.outlook import ReadingIndex, records
+from kornel.core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox
+from kornel.core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
+from kornel.core.telling.what_if.supposition import (
     Enforced,
     Forecast,
     Placed,
@@ -40,7 +40,7 @@ from core.telling.what_if.supposition import (
     Supposition,
     Waits,
 )
-from core.telling.what_if.undo_journal import Journal
+from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
 """Supposed asks in one question."""
@@ -55,7 +55,7 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     """What would come of *question*. Leaves *state* exactly as it was, whatever happens.
 
     *index*: kept from one question to the next, it saves ranking what did not change.
-    Raises :class:`core.domain.commands.CommandRefused` for a question that makes no sense.
+    Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
     index.begin()
     with Journal() as journal:

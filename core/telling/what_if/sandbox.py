@@ -1,9 +1,10 @@
 """The engine's own functions, run on the live records of a partition, which a journal puts back afterwards.
 
 Asks come, are tried in turn, placed, set aside, reserved for and woken, victims are marked and nodes lost by the
-functions that do so when it happens: those of :mod:`core.partition.asks`, :mod:`core.partition.waiting` and
-:mod:`core.partition.scheduling`, and the drives of preemption. So a forecast knows no rule of its own. What is left to
-say here is which records such a function may change, so that they are kept before it is called:
+functions that do so when it happens: those of :mod:`kornel.core.partition.asks`,
+:mod:`kornel.core.partition.waiting` and :mod:`kornel.core.partition.scheduling`, and the drives of preemption. So a
+forecast knows no rule of its own. What is left to say here is which records such a function may change, so that they
+are kept before it is called:
 
 - of an ask that moves: the ask, its size, the group of its equals, its reservation with its node, and its application;
 - of an application: itself, its queues up to the root, its accounts, and whoever is held back at one of these, since
@@ -22,33 +23,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from core.domain.application_states import AppState
-from core.domain.ask_places import AskPlace
-from core.domain.reasons import Outcome, Unschedulable
-from core.model.allocations import Allocation, standing_of
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.not_placed import NotPlaced
-from core.model.queues import Queue
-from core.partition import lifecycle
-from core.partition.asks import finding, moves
-from core.partition.asks.reservations import end_reservation, reserve_node
-from core.partition.books import ledger
-from core.partition.scheduling import placement, reserved, vetting
-from core.partition.scheduling.cycle import first_group, set_aside
-from core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
-from core.partition.state import PartitionState
-from core.partition.waiting.places import refused_asks
-from core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
-from core.partition.waiting.waking import wake_for_queue, wake_waiting
-from core.preemption import attempts, eviction, pacing
-from core.preemption.guarantee import drive as guarantee
-from core.preemption.guarantee.prospects import NoProspects
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.required_node import drive as required_node
-from core.telling.nodes.node_blockers import fits_on
-from core.telling.preemption.outlook import ReadingIndex
-from core.telling.what_if.undo_journal import Journal
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.model.allocations import Allocation, standing_of
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.partition import lifecycle
+from kornel.core.partition.asks import finding, moves
+from kornel.core.partition.asks.reservations import end_reservation, reserve_node
+from kornel.core.partition.books import ledger
+from kornel.core.partition.scheduling import placement, reserved, vetting
+from kornel.core.partition.scheduling.cycle import first_group, set_aside
+from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import refused_asks
+from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
+from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
+from kornel.core.preemption import attempts, eviction, pacing
+from kornel.core.preemption.guarantee import drive as guarantee
+from kornel.core.preemption.guarantee.prospects import NoProspects
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.required_node import drive as required_node
+from kornel.core.telling.nodes.node_blockers import fits_on
+from kornel.core.telling.preemption.outlook import ReadingIndex
+from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
-from core.domain.resources import Resources
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.model.shapes import Shape
-from core.model.users import Account
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import UNSERVED
-from core.policies.owners import groups_of
-from core.policies.user_limits import binding, choose_group
-from core.telling.what_if.supposition import SupposeAsk
+from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.shapes import Shape
+from kornel.core.model.users import Account
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED
+from kornel.core.policies.owners import groups_of
+from kornel.core.policies.user_limits import binding, choose_group
+from kornel.core.telling.what_if.supposition import SupposeAsk
 
 NAME = "what-if"
 LATE = 1 << 62

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from core.domain.effects import VictimRecord
-from core.domain.resources import Resources
+from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.resources import Resources
 
 
 class SupposeAsk(NamedTuple):
@@ -77,7 +77,7 @@ class Preempts(NamedTuple):
 class Waits(NamedTuple):
     """``asks`` equal asks, ``key`` the first, would wait.
 
-    reason      why no room was found (:class:`core.domain.reasons.Unschedulable`)
+    reason      why no room was found (:class:`kornel.core.domain.reasons.Unschedulable`)
     preemption  why nobody would leave for them
     """
 

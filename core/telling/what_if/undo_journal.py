@@ -17,18 +17,18 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final
 
-from core.model.callbacks import Callbacks
-from core.model.claims import Claims
-from core.model.failures import FailureLog
-from core.model.group_order import GroupOrder
-from core.model.keyed_heap import KeyedHeap
-from core.model.node_order import NodeGroup, NodeOrder
-from core.model.task_groups import TaskGroup
-from core.partition.scheduling.reserving_record import ReservingRecord
-from core.preemption.governor.books import GovernorBooks
-from core.preemption.guarantee.refusals import Refusals, RefusedQuestion
-from core.preemption.pace import Pace, Totals, Window
-from core.preemption.quota.enforcement import Enforcement
+from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.claims import Claims
+from kornel.core.model.failures import FailureLog
+from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.node_order import NodeGroup, NodeOrder
+from kornel.core.model.task_groups import TaskGroup
+from kornel.core.partition.scheduling.reserving_record import ReservingRecord
+from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
+from kornel.core.preemption.pace import Pace, Totals, Window
+from kornel.core.preemption.quota.enforcement import Enforcement
 
 PARTS: Final = frozenset(
     {

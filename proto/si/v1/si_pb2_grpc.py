@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from si.v1 import si_pb2 as si_dot_v1_dot_si__pb2
+from kornel.si.v1 import si_pb2 as si_dot_v1_dot_si__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__

@@ -18,7 +18,7 @@ was made by some other scheduler and is reported only so that its room is counte
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from si.v1 import si_pb2 as _si_pb2
+from kornel.si.v1 import si_pb2 as _si_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from si.v1 import si_pb2 as si
 
-from core.service.clock import SECOND_NS
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc
 from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, resource, running_core
 
 PREFIX = "/ws/v1"

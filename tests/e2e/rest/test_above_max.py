@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from kornel.core.cli.text.quota import render_queue
+from kornel.core.metrics.exposition import Exposition
 from kornel.v1.explain_pb2 import ExplainRequest
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 from kornel.v1.status_pb2 import ExplainQueueRequest
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-
-from core.cli.text.quota import render_queue
-from core.metrics.exposition import Exposition
 from tests.e2e.rest.shim import P, rest_cluster
 
 BEFORE = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.domain.resources import Resources
-from core.telling.encoding.values import percents_of
+from kornel.core.domain.resources import Resources
+from kornel.core.telling.encoding.values import percents_of
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import PREFIX, Cluster, P
 from tests.exposition import by_key
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from core.domain.effects import PreemptionDecided, VictimRecord
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.metrics.exposition import Exposition
+from kornel.core.domain.effects import PreemptionDecided, VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.metrics.exposition import Exposition
 from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.exposition import parse, types
 from tests.promql import OF_THE_SCRAPE, grouped_by, label_values, selectors

@@ -13,12 +13,12 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from core.rest.access import Access
-from core.rest.answers import json_answer, text_answer
-from core.rest.errors import RestError
-from core.rest.handlers.debug import stack
-from core.rest.routing import Route, Router, Table
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.rest.access import Access
+from kornel.core.rest.answers import json_answer, text_answer
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.handlers.debug import stack
+from kornel.core.rest.routing import Route, Router, Table
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.harness import create, node_request
 from tests.e2e.rest.shim import PREFIX, Cluster
 from tests.e2e.rest.test_protocol import connected
@@ -26,7 +26,7 @@ from tests.e2e.test_command import kornel, serving
 
 
 async def test_headers_that_never_end_in_time(fresh: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.rest.http_protocol.HEADER_PATIENCE_S", 0.2)
+    monkeypatch.setattr("kornel.core.rest.http_protocol.HEADER_PATIENCE_S", 0.2)
     reader, writer = await connected(fresh)
     writer.write(b"GET /ws/v1/clusters HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
     assert (await reader.read()).startswith(b"HTTP/1.1 408 ")

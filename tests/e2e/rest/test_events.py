@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 import structlog
-from kornel.v1 import callback_pb2 as pb
-from kornel.v1 import callback_pb2_grpc
-from si.v1 import si_pb2 as si
 from starlette.types import Message
 
-from core.domain.effects import EventRecorded
-from core.rest.event_streams import EventStream, EventStreams
-from core.service.clock import SECOND_NS
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.rest.event_streams import EventStream, EventStreams
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2 as pb
+from kornel.v1 import callback_pb2_grpc
 from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, until
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster
 
@@ -235,7 +235,7 @@ async def test_case_49_reader_that_missed_events_is_told(fresh: Cluster) -> None
 
 
 async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.rest.event_streams.WRITE_PATIENCE_S", 0.2)
+    monkeypatch.setattr("kornel.core.rest.event_streams.WRITE_PATIENCE_S", 0.2)
     host, _, port = quiet.core.server.rest_address.rpartition(":")
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.rest.schemas import SCHEMAS
+from kornel.core.rest.schemas import SCHEMAS
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import Cluster, P
 from tests.e2e.rest.test_openapi import closed
 

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from core.rest import http_protocol
-from core.rest.handlers.configuration import MOST_BYTES
+from kornel.core.rest import http_protocol
+from kornel.core.rest.handlers.configuration import MOST_BYTES
 from tests.e2e.harness import PATIENCE_S, until
 from tests.e2e.rest.shim import Cluster, P, rest_cluster
 

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.telling.reader import PartitionReader
+from kornel.core.telling.reader import PartitionReader
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import TREE, Cluster, rest_cluster
 from tests.exposition import by_key, parse, types
 

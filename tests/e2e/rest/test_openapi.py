@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from core.rest.schemas import SCHEMAS
+from kornel.core.rest.schemas import SCHEMAS
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
 from tests.e2e.rest.test_pages import pages
 

@@ -6,11 +6,11 @@ import asyncio
 import json
 
 import pytest
+
+from kornel.core.partition.engine import Engine
+from kornel.core.service.logs import LevelSwitch, LogLevel
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
-
-from core.partition.engine import Engine
-from core.service.logs import LevelSwitch, LogLevel
 from tests.e2e.harness import Conversation
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P, rest_cluster
 

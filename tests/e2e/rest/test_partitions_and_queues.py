@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from si.v1 import si_pb2 as si
 
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P, rest_cluster
 
 QUOTA = """

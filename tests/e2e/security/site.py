@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from core.partition.engine import Engine
-from core.process.server import KornelServer, ServerSettings
-from core.security.security import Security, SecurityOptions
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
+from kornel.core.partition.engine import Engine
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.security.security import Security, SecurityOptions
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
 
 ISSUER: Final = "https://login.example.org"
 HOST: Final = "localhost"

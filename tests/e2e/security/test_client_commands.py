@@ -12,10 +12,10 @@ from click.testing import Result
 from typer import Typer
 from typer.testing import CliRunner
 
-from conformance.cli import app as kit
-from shim_client import CoreUnreachable, Credentials, CredentialsUnusable, ShimClient
-from shim_client.credentials import NO_CREDENTIALS
-from shim_mock.cli import app as mock
+from kornel.conformance.cli import app as kit
+from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable, ShimClient
+from kornel.shim_client.credentials import NO_CREDENTIALS
+from kornel.shim_mock.cli import app as mock
 from tests.e2e.security.test_commands import make_token, succeed
 from tests.e2e.test_command import serving
 
@@ -142,10 +142,10 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'proto'}")
 
 
-EXAMPLE = ["--", sys.executable, "-m", "shim_client.example", "--core", "{address}"]
+EXAMPLE = ["--", sys.executable, "-m", "kornel.shim_client.example", "--core", "{address}"]
 CARELESS = """
 import asyncio, os, sys
-from shim_client import example
+from kornel.shim_client import example
 del os.environ["KORNEL_TOKEN_FILE"]
 asyncio.run(example.run(sys.argv[1], "rm-1", 1, 1.0))
 """

@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from core.cli.app import app
-from shim_client import Credentials, RegistrationRefused, ShimClient
+from kornel.core.cli.app import app
+from kornel.shim_client import Credentials, RegistrationRefused, ShimClient
 from tests.e2e.harness import CONFIG, create
 from tests.e2e.test_command import kornel, serving
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from core.security.errors import SecurityError
-from core.security.tls import Tls, TlsFiles, peer_certificate
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.security.errors import SecurityError
+from kornel.core.security.tls import Tls, TlsFiles, peer_certificate
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.security.site import HOST, Authority, Pair, secured
 
 PATIENCE_S: Final = 10

@@ -10,13 +10,13 @@ from typing import Final
 import grpc
 import grpc.aio
 import pytest
+
+from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import configuration_pb2, status_pb2
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1.si_pb2_grpc import SchedulerStub
-
-from core.security.static_tokens import digest_of, new_token
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import Conversation, node_request
 from tests.e2e.security.site import Site, bearer, secured
 from tests.e2e.security.test_certificates import PATIENCE_S, code_of

@@ -10,14 +10,14 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import pytest
+
+from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import admin_pb2, configuration_pb2, manager_pb2
 from kornel.v1.admin_pb2_grpc import AdminServiceStub
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
-from si.v1 import si_pb2 as si
-from si.v1.si_pb2_grpc import SchedulerStub
-
-from core.security.static_tokens import digest_of, new_token
 from tests.e2e.harness import CONFIG, Conversation, create, node_request
 from tests.e2e.security.site import Authority, Pair, Site, bearer, secured
 from tests.e2e.security.test_certificates import PATIENCE_S, code_of

@@ -13,11 +13,11 @@ from typing import Any, Final
 import httpx
 import jsonschema_rs
 import pytest
-from si.v1 import si_pb2 as si
-from si.v1.si_pb2_grpc import SchedulerStub
 
-from core.rest import http_protocol
-from core.security.static_tokens import digest_of, new_token
+from kornel.core.rest import http_protocol
+from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from tests.e2e.harness import until
 from tests.e2e.security.site import HOST, ISSUER, Authority, Issuer, Pair, Site, bearer, secured
 from tests.e2e.security.test_tokens import BAD

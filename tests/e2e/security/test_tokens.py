@@ -16,12 +16,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1.si_pb2_grpc import SchedulerStub
 from kornel.v1 import status_pb2
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from si.v1.si_pb2_grpc import SchedulerStub
-
-from core.security.static_tokens import digest_of, new_token
-from core.service.clock import SECOND_NS
 from tests.e2e.harness import CONFIG, Conversation, create, node_request, until
 from tests.e2e.security.site import ISSUER, Authority, Issuer, Pair, Site, bearer, secured
 from tests.e2e.security.test_certificates import PATIENCE_S, code_of
@@ -223,7 +223,7 @@ async def test_keys_hold_while_the_issuer_does_not_answer(site: Site, issuer: Is
 
 
 async def open_nodes(channel: grpc.aio.Channel, token: str, config: str = CONFIG) -> Any:
-    from si.v1 import si_pb2 as si  # noqa: PLC0415
+    from kornel.si.v1 import si_pb2 as si  # noqa: PLC0415
 
     stub = SchedulerStub(channel)
     await stub.RegisterResourceManager(

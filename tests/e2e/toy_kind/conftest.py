@@ -16,9 +16,9 @@ from typing import Final
 
 import grpc.aio
 import pytest
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
 
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import (
     PATIENCE_S,
     Conversation,
@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).parents[3]
 LEASE: Final = Path(__file__).parent / "lease"
 REGISTRY: Final = "core/preemption/registry.py"
 LINES: Final = {
-    "from core.preemption.kind import ": "from core.preemption.lease.kind import LEASE",
+    "from kornel.core.preemption.kind import ": "from kornel.core.preemption.lease.kind import LEASE",
     "    MONITOR,": "    LEASE,",
 }
 """What the registry gets, after which of its lines: all that a new kind takes outside its own folder."""
@@ -78,7 +78,7 @@ def environment(folder: Path) -> dict[str, str]:
 def kornel(folder: Path, *arguments: str) -> str:
     """Returns what the command line of the copy in *folder* says."""
     done = subprocess.run(
-        [sys.executable, "-m", "core", *arguments],
+        [sys.executable, "-m", "kornel", *arguments],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -112,7 +112,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
     """A served core of which nothing but the kind is made up."""
     ready, log = tmp_path / "ready", tmp_path / "log"
-    command = [sys.executable, "-m", "core", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0"]
     command += ["--log-format", "json", "--ready-file", str(ready), "--history", str(tmp_path / "history.db")]
     with (
         log.open("wb") as output,

@@ -30,7 +30,7 @@ async def playwright() -> AsyncIterator[Playwright]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the page of a demo that has been played and was told to stay; at the end it must leave in order."""
-    command = [sys.executable, "-m", "shim_mock", "demo", "--kind", "guarantee", "--keep", "--out"]
+    command = [sys.executable, "-m", "kornel.shim_mock", "demo", "--kind", "guarantee", "--keep", "--out"]
     with subprocess.Popen(
         [*command, str(tmp_path_factory.mktemp("demo"))],
         env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200", "PYTHONUNBUFFERED": "1", "PATH": os.defpath},

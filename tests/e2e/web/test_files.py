@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.rest.shim import Cluster, rest_cluster
 
-STATIC = files("core.web") / "static"
+STATIC = files("kornel.core.web") / "static"
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kornel.v1 import admin_pb2, admin_pb2_grpc, configuration_pb2, configuration_pb2_grpc
 from playwright.async_api import Playwright, Route, expect
 
-from core.service.clock import SECOND_NS
-from shim_mock.demo import page_address, running_core
-from shim_mock.run import run_scenario
-from shim_mock.scenario import load_scenario
+from kornel.core.service.clock import SECOND_NS
+from kornel.shim_mock.demo import page_address, running_core
+from kornel.shim_mock.run import run_scenario
+from kornel.shim_mock.scenario import load_scenario
+from kornel.v1 import admin_pb2, admin_pb2_grpc, configuration_pb2, configuration_pb2_grpc
 from tests.e2e.harness import CONFIG, until
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Playwright, expect
 
-from core.security.static_tokens import digest_of, new_token
+from kornel.core.security.static_tokens import digest_of, new_token
 from tests.e2e.security.site import Authority, secured
 from tests.e2e.web.browser import visit
 

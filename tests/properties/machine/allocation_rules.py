@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.domain.commands import AllocationSpec, UpdateAllocations
-from core.domain.resources import Resources
+from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
+from kornel.core.domain.resources import Resources
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from core.domain.effects import Allocated, AllocationRejected, Effect, Released
+from kornel.core.domain.effects import Allocated, AllocationRejected, Effect, Released
 from tests.properties.machine.view import ContractBroken
 
 E = TypeVar("E")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.domain.commands import ApplicationRef, ApplicationSpec, UpdateApplications
-from core.domain.resources import Resources
+from kornel.core.domain.commands import ApplicationRef, ApplicationSpec, UpdateApplications
+from kornel.core.domain.resources import Resources
 from tests.properties.machine.allocation_rules import some_partition
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, LEAVES, NOWHERE, ODD_QUEUES, USERS, size
 from tests.properties.machine.dice import Dice

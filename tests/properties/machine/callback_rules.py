@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
     DetachCallbacks,
     PredicatesAnswer,
     PreemptionPredicatesAnswer,
 )
-from core.domain.effects import PredicatesAsked, PreemptionPredicatesAsked
+from kornel.core.domain.effects import PredicatesAsked, PreemptionPredicatesAsked
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
 from tests.properties.machine.world import RM, SECOND, World

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.resources import Resources
+from kornel.core.domain.resources import Resources
 
 DEFAULT: Final = "[rm]default"
 GPU: Final = "[rm]gpu"

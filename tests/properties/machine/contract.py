@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
     Command,
@@ -22,7 +22,7 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     ApplicationRemoved,
     ApplicationUpdated,
     Effect,
@@ -32,9 +32,9 @@ from core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from core.domain.partition_names import full_partition_name
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
 from tests.properties.machine import decisions, intake, quotas, releases
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.application_states import ENDED, check_change

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from core.domain.commands import AnswerCallbacks, TerminationType
-from core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
-from core.model.allocations import identity
+from kornel.core.domain.commands import AnswerCallbacks, TerminationType
+from kornel.core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
+from kornel.core.model.allocations import identity
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.shim_view import Known, ShimView, placed
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from core.domain.commands import RegisterManager
+from kornel.core.domain.commands import RegisterManager
 from tests.properties.machine import (
     allocation_rules,
     application_rules,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import count, islice
 from typing import Final
 
-from core.domain.allocation_ids import MOST_INSTANCES
-from core.domain.commands import (
+from kornel.core.domain.allocation_ids import MOST_INSTANCES
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -18,7 +18,7 @@ from core.domain.commands import (
     TerminationType,
     UpdateAllocations,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -26,8 +26,8 @@ from core.domain.effects import (
     NodeAccepted,
     NodeRejected,
 )
-from core.domain.resources import NOTHING, Resources
-from core.model.allocations import identity
+from kornel.core.domain.resources import NOTHING, Resources
+from kornel.core.model.allocations import identity
 from tests.properties.machine.answers import Answers, token
 from tests.properties.machine.application_states import on_removal
 from tests.properties.machine.releases import confirmed_gone, replacement

@@ -11,9 +11,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from core.domain import commands
-from core.domain.commands import Command
-from core.domain.resources import Resources
+from kornel.core.domain import commands
+from kornel.core.domain.commands import Command
+from kornel.core.domain.resources import Resources
 
 _TYPES: Final[Mapping[str, type]] = {
     name: value

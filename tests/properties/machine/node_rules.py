@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     NodeAction,
     NodeSpec,
@@ -11,7 +11,7 @@ from core.domain.commands import (
     UpdateAllocations,
     UpdateNodes,
 )
-from core.domain.resources import Resources
+from kornel.core.domain.resources import Resources
 from tests.properties.machine.allocation_rules import some_partition, spec_of
 from tests.properties.machine.cluster import APPLICATIONS, FOREIGN_KEYS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice

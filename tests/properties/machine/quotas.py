@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from core.config.loader import load
-from core.config.model import PartitionConfig, QueueConfig
-from core.config.problems import ConfigError
-from core.model.queues import Queue
-from core.partition.state import PartitionState
+from kornel.core.config.loader import load
+from kornel.core.config.model import PartitionConfig, QueueConfig
+from kornel.core.config.problems import ConfigError
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
 
 

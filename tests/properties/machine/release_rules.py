@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.domain.allocation_ids import allocation_id
-from core.domain.commands import ReleaseSpec, TerminationType, UpdateAllocations
+from kornel.core.domain.allocation_ids import allocation_id
+from kornel.core.domain.commands import ReleaseSpec, TerminationType, UpdateAllocations
 from tests.properties.machine.allocation_rules import some_application, some_partition, some_request, view_of
 from tests.properties.machine.cluster import NOWHERE
 from tests.properties.machine.dice import Dice

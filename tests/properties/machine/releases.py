@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from core.domain.allocation_ids import taken_apart
-from core.domain.commands import ReleaseSpec, TerminationType
-from core.domain.effects import Allocated, Released
-from core.model.allocations import identity
+from kornel.core.domain.allocation_ids import taken_apart
+from kornel.core.domain.commands import ReleaseSpec, TerminationType
+from kornel.core.domain.effects import Allocated, Released
+from kornel.core.model.allocations import identity
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.shim_view import Known, ShimView, placed
 from tests.properties.machine.view import ContractBroken, PartitionView, RequestView

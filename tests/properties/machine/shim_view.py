@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from core.domain.commands import AttachCallbacks
-from core.domain.effects import Allocated, Effect
-from core.model.allocations import identity
+from kornel.core.domain.commands import AttachCallbacks
+from kornel.core.domain.effects import Allocated, Effect
+from kornel.core.model.allocations import identity
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView
 
 

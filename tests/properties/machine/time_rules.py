@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     Command,
     RegisterManager,
     UnregisterManager,

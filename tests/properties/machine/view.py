@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.domain.commands import AllocationSpec, ApplicationSpec
-from core.domain.resources import Resources
-from core.model.allocations import identity
+from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import identity
 
 Amounts = dict[str, int]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from core.domain.effects import Effect, PredicatesAsked
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.asks import finding
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Effect, PredicatesAsked
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import finding
+from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView

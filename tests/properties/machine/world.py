@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from core.config.problems import ConfigError
-from core.domain.commands import (
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import (
     ApplicationRef,
     Command,
     CommandRefused,
@@ -18,7 +18,7 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import (
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationRejected,
@@ -28,9 +28,9 @@ from core.domain.effects import (
     PreemptionDecided,
     Released,
 )
-from core.model.allocations import Reservation
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
+from kornel.core.model.allocations import Reservation
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
 from tests.properties.machine import books, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call

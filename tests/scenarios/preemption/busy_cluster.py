@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     AttachCallbacks,
@@ -28,11 +28,11 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, Effect, PreemptionDecided, Released, SchedulingFailed
-from core.domain.resources import Resources
-from core.partition.books import audit
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released, SchedulingFailed
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
 from tests.reading import status_of
 from tests.scenarios.preemption.monitor_stage import queue_tree
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     AttachCallbacks,
@@ -21,12 +21,12 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, Effect, PreemptionDecided, Released
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.partition.books import audit
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
 
 PARTITION: Final = "[rm]default"
 SECOND_NS: Final = 10**9

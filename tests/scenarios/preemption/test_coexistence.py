@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.config.loader import load
-from core.domain.commands import UpdateConfiguration
-from core.domain.effects import Allocated, Effect, PreemptionDecided, Released
-from core.domain.reasons import Outcome
+from kornel.core.config.loader import load
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released
+from kornel.core.domain.reasons import Outcome
 from tests.scenarios.preemption.monitor_stage import START_S, Stage, configuration, decided, killed, placed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, withdrawn
 

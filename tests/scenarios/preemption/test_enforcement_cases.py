@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from core.domain.commands import UpdateConfiguration
-from core.domain.effects import Effect, PreemptionDecided, Released
-from core.partition.books import audit
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.domain.effects import Effect, PreemptionDecided, Released
+from kornel.core.partition.books import audit
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_worked_cases import NOW_NS, SECOND_NS, Stage, configuration
 

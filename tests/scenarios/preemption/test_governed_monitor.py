@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.domain.commands import UpdateConfiguration
-from core.domain.effects import Effect, PreemptionDecided
-from core.domain.reasons import Outcome
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.domain.effects import Effect, PreemptionDecided
+from kornel.core.domain.reasons import Outcome
 from tests.scenarios.preemption.monitor_stage import Stage, configuration, decided, killed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, two_queues, withdrawn
 

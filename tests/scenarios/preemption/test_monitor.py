@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AnswerCallbacks,
     PreemptionNoticeAnswer,
     ReleaseSpec,
     UpdateAllocations,
     UpdateConfiguration,
 )
-from core.domain.effects import Effect, PreemptionDecided, PreemptionNotice, PreemptionNoticeWithdrawn, Released
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.partition.asks import reservations
+from kornel.core.domain.effects import Effect, PreemptionDecided, PreemptionNotice, PreemptionNoticeWithdrawn, Released
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.asks import reservations
 from tests.scenarios.preemption.monitor_stage import PARTITION, START_NS, Stage, decided, killed, placed
 
 AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from core.domain.reasons import Outcome
+from kornel.core.domain.reasons import Outcome
 from tests.monitor_notation import TYPES, MonitorCase, Vector, parse
 from tests.scenarios.preemption.monitor_stage import Stage, decided, killed
 

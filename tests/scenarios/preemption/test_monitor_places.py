@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
-from core.domain.effects import PreemptionDecided, Released
-from core.domain.reasons import Outcome
-from core.partition.asks import reservations
-from core.telling.allocations.explanation import AskReport
-from core.telling.explain import Named
+from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer
+from kornel.core.domain.effects import PreemptionDecided, Released
+from kornel.core.domain.reasons import Outcome
+from kornel.core.partition.asks import reservations
+from kornel.core.telling.allocations.explanation import AskReport
+from kornel.core.telling.explain import Named
 from tests.reading import read
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage, decided, killed, placed
 from tests.scenarios.preemption.test_monitor import AT_ONCE, ONE, guaranteed, notices, withdrawn

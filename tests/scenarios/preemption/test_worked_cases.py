@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -23,12 +23,12 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Effect, PreemptionDecided, Released
-from core.domain.resources import Resources
-from core.partition.asks import moves, reservations
-from core.partition.books import audit, ledger
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Effect, PreemptionDecided, Released
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.asks import moves, reservations
+from kornel.core.partition.books import audit, ledger
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
 from tests.preemption_notation import Case, Expected, QueueCase, TaskCase, parse
 
 CASES: Final = parse(Path(__file__).with_name("guarantee.cases").read_text(encoding="utf-8"))

@@ -22,16 +22,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from structlog.testing import CapturingLogger
 
-from core.archive.archive import Archive
-from core.archive.database import Database, connect
-from core.archive.link import Report
-from core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
-from core.archive.records import decode_batch, encode_batch
-from core.archive.settings import DAY_S, HistorySettings, Retention, history_settings
-from core.archive.spool import Frame, Place, SpoolWriter
-from core.archive.tables import METADATA, TABLES
-from core.config.problems import Problem, Severity
-from core.domain.effects import (
+from kornel.core.archive.archive import Archive
+from kornel.core.archive.database import Database, connect
+from kornel.core.archive.link import Report
+from kornel.core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
+from kornel.core.archive.records import decode_batch, encode_batch
+from kornel.core.archive.settings import DAY_S, HistorySettings, Retention, history_settings
+from kornel.core.archive.spool import Frame, Place, SpoolWriter
+from kornel.core.archive.tables import METADATA, TABLES
+from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.effects import (
     Allocated,
     ApplicationAccepted,
     ApplicationRejected,
@@ -42,10 +42,10 @@ from core.domain.effects import (
     PreemptionDecided,
     VictimRecord,
 )
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.service.configuration_history import Origin, Version
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.service.configuration_history import Origin, Version
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.postgres import Postgres
 
 PATIENCE_S = 60.0
@@ -438,7 +438,7 @@ def test_another_one_writes_a_new_sqlite_file(tmp_path: Path, monkeypatch: pytes
         waits.append(seconds)
         other.execute("COMMIT")
 
-    monkeypatch.setattr("core.archive.database.time.sleep", waited)
+    monkeypatch.setattr("kornel.core.archive.database.time.sleep", waited)
     database = Database(settings.url, settings.patience_s)
     database.prepare()
     assert len(waits) == 1

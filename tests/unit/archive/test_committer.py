@@ -7,7 +7,7 @@ import sys
 
 REFUSED = """
 import os
-from core.archive import committer
+from kornel.core.archive import committer
 
 def refuse(increment):
     raise PermissionError(1, "Operation not permitted")

@@ -20,19 +20,19 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import CapturingLogger
 
-from core.archive import archive as archive_module
-from core.archive.archive import Archive
-from core.archive.database import _MIGRATIONS, Database, concerns_records, connect
-from core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
-from core.archive.records import Kept, encode_batch
-from core.archive.set_aside import DIRECTORY, MOST_BYTES, RECORDS, Refused, SetAside
-from core.archive.spool import Frame, Place
-from core.archive.tables import TABLES
-from core.config.problems import Problem, Severity
-from core.domain.effects import ApplicationAccepted, EventRecorded, PreemptionDecided, VictimRecord
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.service.configuration_history import Origin, Version
+from kornel.core.archive import archive as archive_module
+from kornel.core.archive.archive import Archive
+from kornel.core.archive.database import _MIGRATIONS, Database, concerns_records, connect
+from kornel.core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue
+from kornel.core.archive.records import Kept, encode_batch
+from kornel.core.archive.set_aside import DIRECTORY, MOST_BYTES, RECORDS, Refused, SetAside
+from kornel.core.archive.spool import Frame, Place
+from kornel.core.archive.tables import TABLES
+from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.effects import ApplicationAccepted, EventRecorded, PreemptionDecided, VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.service.configuration_history import Origin, Version
 from tests.examples import scale_examples
 from tests.unit.archive.test_archive import (
     NOW_NS,

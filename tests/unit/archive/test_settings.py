@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.archive.settings import (
+from kornel.core.archive.settings import (
     DAY_S,
     DEFAULT_RETENTION,
     HistorySettingsError,

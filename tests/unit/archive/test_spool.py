@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.archive.set_aside import SetAside
-from core.archive.spool import Frame, Place, SpoolReader, SpoolUnusable, SpoolWriter
+from kornel.core.archive.set_aside import SetAside
+from kornel.core.archive.spool import Frame, Place, SpoolReader, SpoolUnusable, SpoolWriter
 
 LIMIT = 2**20
 EVERYTHING = 10**6

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from core.archive.steady_time import SteadyTime
+from kornel.core.archive.steady_time import SteadyTime
 
 S = 10**9
 START = 1_700_000_000 * S

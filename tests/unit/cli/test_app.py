@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
+
+from kornel.core.cli.app import COMMANDS, app
+from kornel.core.cli.text.quota import render_user
+from kornel.core.cli.text.status import render_explanation, render_status
 from kornel.v1.status_pb2 import (
     AskFailure,
     ExplainAskResponse,
@@ -20,11 +25,6 @@ from kornel.v1.status_pb2 import (
     QueueStatus,
     UserStatus,
 )
-from typer.testing import CliRunner
-
-from core.cli.app import COMMANDS, app
-from core.cli.text.quota import render_user
-from core.cli.text.status import render_explanation, render_status
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
 ODD = """
@@ -42,7 +42,8 @@ partitions:
 
 
 SERVER_ONLY = (
-    "core.process.server", "core.partition.engine", "core.rest", "core.config.loader", "starlette", "uvicorn",
+    "kornel.core.process.server", "kornel.core.partition.engine", "kornel.core.rest", "kornel.core.config.loader",
+    "starlette", "uvicorn",
     "sqlalchemy", "structlog", "cryptography", "jwt", "yaml",
 )  # fmt: skip
 """What takes long to import and no client needs."""
@@ -196,11 +197,15 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
         (["version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
         (["--version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
         (["--help"], SERVER_ONLY, 640),
-        (["serve", "--help"], ("grpc", "core.client.calls", *SERVER_ONLY), 500),
-        (["security", "token", "ann"], ("grpc", "core.process.server", "core.rest", "sqlalchemy"), 500),
-        (["config", "check", "none.yaml"], ("core.process.server", "core.rest", "sqlalchemy", "starlette"), 720),
-        (["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("core.cli.serve", "rich", *SERVER_ONLY), 480),
-        (["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("core.cli.serve", "rich", *SERVER_ONLY), 480),
+        (["serve", "--help"], ("grpc", "kornel.core.client.calls", *SERVER_ONLY), 500),
+        (["security", "token", "ann"], ("grpc", "kornel.core.process.server", "kornel.core.rest", "sqlalchemy"), 500),
+        (
+            ["config", "check", "none.yaml"],
+            ("kornel.core.process.server", "kornel.core.rest", "sqlalchemy", "starlette"),
+            720,
+        ),
+        (["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
+        (["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"], ("kornel.core.cli.serve", "rich", *SERVER_ONLY), 480),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
 )
@@ -208,7 +213,7 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], unwanted: tu
     """Commands are typed by people, who notice each tenth of a second. Python itself and ours are counted together."""
     code = f"""
 import sys
-from core.cli.entry import main
+from kornel.core.cli.entry import main
 try:
     main()
 except SystemExit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.cli.text import quantities as text
+from kornel.core.cli.text import quantities as text
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.config.loader import load
-from core.config.model import Configuration, PartitionConfig, QueueConfig
-from core.config.problems import ConfigError, Problem, Severity
+from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
+from kornel.core.config.problems import ConfigError, Problem, Severity
 
 
 def partition_text(*queues: Any, **keys: Any) -> str:

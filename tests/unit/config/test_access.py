@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.access import AccessList
+from kornel.core.domain.access import AccessList
 from tests.unit.config.reading import errors, load_root, partition_text, root, warnings
 
 

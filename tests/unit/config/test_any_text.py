@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
-from core.config.problems import ConfigError, Severity
+from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum, load
+from kornel.core.config.problems import ConfigError, Severity
 
 KEYS = [
     "partitions", "name", "queues", "parent", "resources", "guaranteed", "max", "maxapplications", "properties",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.config.derived import derived_guarantees
-from core.config.loader import load
+from kornel.core.config.derived import derived_guarantees
+from kornel.core.config.loader import load
 from tests.scenarios.preemption.monitor_stage import configuration
 
 

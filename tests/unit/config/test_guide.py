@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from core.config.loader import load
-from core.domain.commands import (
+from kornel.core.config.loader import load
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -21,10 +21,10 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, ApplicationRejected, Effect, PreemptionDecided, Released
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.effects import Allocated, ApplicationRejected, Effect, PreemptionDecided, Released
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
 
 GUIDE = Path(__file__).parent / "guide"
 PARTITION = "[rm]default"

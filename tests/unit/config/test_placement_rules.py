@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.config.loader import load
-from core.domain.settings import FilterConfig, PlacementRuleConfig
+from kornel.core.config.loader import load
+from kornel.core.domain.settings import FilterConfig, PlacementRuleConfig
 from tests.unit.config.reading import errors, only, partition_text, queue, root, warnings
 
 TREE = root(

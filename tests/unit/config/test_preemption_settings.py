@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.config.loader import load
-from core.config.model import PreemptionConfig
-from core.domain.settings import Budget, GovernorSettings, GuaranteeMode, VictimBound
+from kornel.core.config.loader import load
+from kornel.core.config.model import PreemptionConfig
+from kornel.core.domain.settings import Budget, GovernorSettings, GuaranteeMode, VictimBound
 from tests.unit.config.reading import errors, only
 
 BOUNDS = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.properties import inherited, resolve_properties
-from core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
+from kornel.core.config.properties import inherited, resolve_properties
+from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 S = 10**9

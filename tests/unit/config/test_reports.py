@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from core.config.loader import load
-from core.config.problems import ConfigError
+from kornel.core.config.loader import load
+from kornel.core.config.problems import ConfigError
 from tests.unit.config.reading import errors, warnings
 
 MANY_FAULTS = """\

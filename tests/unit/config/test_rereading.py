@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from core.config.loader import load
-from core.config.model import Configuration
-from core.config.problems import ConfigError, Problem
-from core.config.rereading import ConfigurationReader
+from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration
+from kornel.core.config.problems import ConfigError, Problem
+from kornel.core.config.rereading import ConfigurationReader
 from tests.unit.config.reading import find, only
 
 TEXT = """\

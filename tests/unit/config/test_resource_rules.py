@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.loader import load
-from core.config.problems import ConfigError
+from kornel.core.config.loader import load
+from kornel.core.config.problems import ConfigError
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 

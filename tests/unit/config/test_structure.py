@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from core.config.loader import DEFAULT_CONFIGURATION, checksum, load
-from core.domain.settings import NodeSortPolicy
+from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum, load
+from kornel.core.domain.settings import NodeSortPolicy
 from tests.unit.config.reading import errors, find, load_root, only, partition_text, queue, root
 
 

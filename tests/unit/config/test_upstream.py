@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from core.config.loader import load
-from core.domain.settings import PreemptionPolicyKind, SortPolicy
+from kornel.core.config.loader import load
+from kornel.core.domain.settings import PreemptionPolicyKind, SortPolicy
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 TOP = Path(__file__).parents[3]

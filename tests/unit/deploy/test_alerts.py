@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from core.service.health import _CHECKS
+from kornel.core.service.health import _CHECKS
 
 PROMETHEUS = Path(__file__).parents[3] / "deploy/prometheus"
 RULES: dict[str, dict[str, Any]] = {

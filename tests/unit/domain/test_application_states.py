@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from core.domain.application_states import TRANSITIONS, AppEvent, AppState, IllegalTransition, after
+from kornel.core.domain.application_states import TRANSITIONS, AppEvent, AppState, IllegalTransition, after
 
 EXPECTED = {
     AppEvent.REJECT: {AppState.NEW: AppState.REJECTED},

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove, follow_move
+from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove, follow_move
 
 NOWHERE, WAITING, POOLED, RESERVED, HELD, REFUSED, REPLACING, PLACED, GONE = AskPlace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.priorities import NOTHING_WAITS, PRIORITY_MAX, PRIORITY_MIN, as_reported, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MAX, PRIORITY_MIN, as_reported, exposed
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.resources import (
+from kornel.core.domain.resources import (
     INT64_MAX,
     INT64_MIN,
     NOTHING,

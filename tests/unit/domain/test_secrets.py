@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from core.domain.secrets import HIDDEN, names_secret, text_without_secrets, without_secrets
+from kornel.core.domain.secrets import HIDDEN, names_secret, text_without_secrets, without_secrets
 
 
 @pytest.mark.parametrize(

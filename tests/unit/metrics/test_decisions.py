@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.commands import AllocationSpec
-from core.domain.effects import (
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -15,12 +15,12 @@ from core.domain.effects import (
     Released,
     VictimRecord,
 )
-from core.domain.reasons import Outcome
-from core.domain.resources import Resources
-from core.metrics import decisions as module
-from core.metrics import preemptions
-from core.metrics.decisions import Decisions
-from core.service.clock import SECOND_NS, ManualClock
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
+from kornel.core.metrics import decisions as module
+from kornel.core.metrics import preemptions
+from kornel.core.metrics.decisions import Decisions
+from kornel.core.service.clock import SECOND_NS, ManualClock
 
 PARTITION = "[rm]default"
 VICTIM = VictimRecord("v", "other", "root.b", "n1", Resources({"vcore": 500}), 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.domain.effects import Effect
-from core.metrics.decisions import Decisions
-from core.telling.partitions.partition_gauges import BudgetUse, PartitionGauges
-from core.telling.reader import PartitionReader
+from kornel.core.domain.effects import Effect
+from kornel.core.metrics.decisions import Decisions
+from kornel.core.telling.partitions.partition_gauges import BudgetUse, PartitionGauges
+from kornel.core.telling.reader import PartitionReader
 from tests.reading import read
 from tests.scenarios.language import Stage
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from core.domain.application_states import AppState
-from core.metrics import queue_series
-from core.metrics.decisions import QueueCounts
-from core.metrics.queue_series import QueueSeries, sanitised
-from core.telling.partitions.partition_gauges import GovernorGauges, PartitionGauges, QueueGauges
+from kornel.core.domain.application_states import AppState
+from kornel.core.metrics import queue_series
+from kornel.core.metrics.decisions import QueueCounts
+from kornel.core.metrics.queue_series import QueueSeries, sanitised
+from kornel.core.telling.partitions.partition_gauges import GovernorGauges, PartitionGauges, QueueGauges
 from tests.exposition import by_key
 
 TYPES = ("memory", "vcore")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from core.process.server import KornelServer
+from kornel.core.process.server import KornelServer
 from tests.bench.metrics import MOST_MS, busy_server, cost_ms
 
 MOST_STEP_MS: Final = 10

@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from core.domain.commands import AllocationSpec
-from core.domain.effects import Allocated
-from core.domain.resources import Resources
-from core.metrics.decisions import Decisions
-from core.metrics.loop_lag import EVERY_S, LoopLag
-from core.metrics.timings import UPSTREAM_BOUNDS_S, Timings
-from core.service.callback_times import REMEMBERED, CallbackTimes
-from core.service.clock import SECOND_NS
-from core.service.durations import Durations
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.effects import Allocated
+from kornel.core.domain.resources import Resources
+from kornel.core.metrics.decisions import Decisions
+from kornel.core.metrics.loop_lag import EVERY_S, LoopLag
+from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S, Timings
+from kornel.core.service.callback_times import REMEMBERED, CallbackTimes
+from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.durations import Durations
 from tests.e2e.harness import until
 
 

@@ -7,13 +7,13 @@ import gc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.commands import AllocationSpec, ApplicationSpec
-from core.domain.resources import Resources
-from core.domain.settings import QueueProperties
-from core.model.allocations import Allocation, AskGroup
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.model.shapes import Shape
+from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
+from kornel.core.domain.resources import Resources
+from kornel.core.domain.settings import QueueProperties
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
 
 
 class Asks:

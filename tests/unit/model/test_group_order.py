@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.commands import AllocationSpec, ApplicationSpec
-from core.domain.resources import Resources
-from core.domain.settings import QueueProperties
-from core.model.allocations import NO_VICTIMS, Allocation, AskGroup
-from core.model.applications import Application
-from core.model.group_order import GroupOrder
-from core.model.queues import Queue
-from core.model.shapes import Shape
-from core.policies.application_order import application_key
+from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
+from kornel.core.domain.resources import Resources
+from kornel.core.domain.settings import QueueProperties
+from kornel.core.model.allocations import NO_VICTIMS, Allocation, AskGroup
+from kornel.core.model.applications import Application
+from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Shape
+from kornel.core.policies.application_order import application_key
 
 OPERATIONS = st.lists(
     st.tuples(

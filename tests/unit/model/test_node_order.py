@@ -7,11 +7,11 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.domain.settings import NodeSortPolicy
-from core.model import node_order
-from core.model.node_order import NodeOrder
-from core.model.nodes import Node
-from core.policies.node_score import NodeScore
+from kornel.core.domain.settings import NodeSortPolicy
+from kornel.core.model import node_order
+from kornel.core.model.node_order import NodeOrder
+from kornel.core.model.nodes import Node
+from kornel.core.policies.node_score import NodeScore
 from tests.bench.opcodes import counted
 from tests.examples import scale_examples
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.domain.priorities import NOTHING_WAITS
-from core.model.applications import Application
+from kornel.core.domain.priorities import NOTHING_WAITS
+from kornel.core.model.applications import Application
 from tests.scenarios.language import Stage
 
 ASKS = (10, 100, 1_000)

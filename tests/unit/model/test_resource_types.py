@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.resources import MAX_TYPES, Resources
-from core.model.shapes import ASKED_TYPES, OTHER_TYPES, ResourceTypes, TooManyTypes
+from kornel.core.domain.resources import MAX_TYPES, Resources
+from kornel.core.model.shapes import ASKED_TYPES, OTHER_TYPES, ResourceTypes, TooManyTypes
 
 WIDTHS: list[int] = []
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from core.domain.application_states import AppState
-from core.domain.ask_places import AskPlace
-from core.model.allocations import identity
-from core.model.users import Account, AccountKind
-from core.partition.books import audit
-from core.partition.state import PartitionState
-from core.partition.waiting.rooms import hold_back, park_below_limit
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.allocations import identity
+from kornel.core.model.users import Account, AccountKind
+from kornel.core.partition.books import audit
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import hold_back, park_below_limit
 from tests.scenarios.language import Stage
 
 Damage = Callable[[PartitionState], object]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from core.config.loader import load
-from core.config.model import PartitionConfig
-from core.config.sharing import share_equal_parts
-from core.domain.commands import AllocationSpec, UpdateAllocations
-from core.model.queues import Queue
-from core.partition.books import ledger
-from core.partition.configuration import configure
-from core.partition.state import PartitionState
+from kornel.core.config.loader import load
+from kornel.core.config.model import PartitionConfig
+from kornel.core.config.sharing import share_equal_parts
+from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
+from kornel.core.model.queues import Queue
+from kornel.core.partition.books import ledger
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
 from tests.unit.telling.test_what_if import PARTITION, SECOND, Core, amounts
 

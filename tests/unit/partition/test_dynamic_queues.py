@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from core.domain.commands import ApplicationSpec, RegisterManager, UpdateApplications
-from core.domain.effects import ApplicationAccepted
-from core.model.queues import Queue
-from core.model.shapes import MAX_TYPES
-from core.partition.books import audit
-from core.partition.configuration import dynamic_queues
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
-from core.policies.queue_order import fair_terms
+from kornel.core.domain.commands import ApplicationSpec, RegisterManager, UpdateApplications
+from kornel.core.domain.effects import ApplicationAccepted
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import MAX_TYPES
+from kornel.core.partition.books import audit
+from kornel.core.partition.configuration import dynamic_queues
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.queue_order import fair_terms
 from tests.reading import status_of
 
 PARTITION = "[rm]default"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.state import PartitionState
-from core.policies.view import PartitionView
-from core.preemption.plan import PreemptionPlan, QuotaPlan
-from core.preemption.quota import planner as quota
-from core.preemption.quota import rounds
-from core.preemption.required_node import planner as required_node
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota import rounds
+from kornel.core.preemption.required_node import planner as required_node
 from tests.scenarios.language import Stage
 
 DELAYED = "quota.preemption.delay=1"

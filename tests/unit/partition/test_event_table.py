@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from core.domain.commands import AttachCallbacks
-from core.domain.effects import EventRecorded
-from core.domain.events import EventChange, EventDetail, EventType
-from core.domain.resources import Resources
+from kornel.core.domain.commands import AttachCallbacks
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.resources import Resources
 from tests.scenarios.language import Stage
 from tests.scenarios.preemption import monitor_stage
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.config.problems import ConfigError
-from core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
-from core.partition.engine import Engine
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
+from kornel.core.partition.engine import Engine
 
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 OTHER = CONFIG.replace("name: a}", "name: b}")

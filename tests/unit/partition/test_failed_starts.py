@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from core.partition.state import PartitionState
+from kornel.core.partition.state import PartitionState
 from tests.scenarios.language import Stage
 
 SECOND = 10**9

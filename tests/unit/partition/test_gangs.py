@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.commands import ApplicationSpec
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.books import audit
-from core.partition.gangs import replacement
-from core.partition.gangs.placeholders import timeout_ns
-from core.partition.state import PartitionState
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.books import audit
+from kornel.core.partition.gangs import replacement
+from kornel.core.partition.gangs.placeholders import timeout_ns
+from kornel.core.partition.state import PartitionState
 from tests.scenarios.language import Stage
 
 SECOND = 10**9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Ignored
-from core.partition.engine import Engine
+from kornel.core.domain.reasons import Ignored
+from kornel.core.partition.engine import Engine
 from tests.reading import status_of
 from tests.scenarios.language import Stage
 

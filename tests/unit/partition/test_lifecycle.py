@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.application_states import AppEvent, AppState
-from core.domain.commands import Command
-from core.domain.effects import ApplicationRemoved, Effect
-from core.partition import lifecycle
-from core.partition.books import audit
-from core.partition.state import PartitionState
+from kornel.core.domain.application_states import AppEvent, AppState
+from kornel.core.domain.commands import Command
+from kornel.core.domain.effects import ApplicationRemoved, Effect
+from kornel.core.partition import lifecycle
+from kornel.core.partition.books import audit
+from kornel.core.partition.state import PartitionState
 from tests.scenarios.language import Stage
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from core.config.loader import load
-from core.config.problems import ConfigError
-from core.domain.commands import (
+from kornel.core.config.loader import load
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -24,16 +24,16 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, AllocationRejected, ApplicationAccepted, NodeAccepted, NodeRejected
-from core.domain.reasons import Ignored
-from core.domain.resources import MAX_TYPES, Resources
-from core.model.shapes import ASKED_TYPES, OTHER_TYPES
-from core.partition.books import audit
-from core.partition.configuration import offered_types
-from core.partition.configuration.configure import CLEANER_INTERVAL_NS
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
-from core.telling.reader import Reader
+from kornel.core.domain.effects import Allocated, AllocationRejected, ApplicationAccepted, NodeAccepted, NodeRejected
+from kornel.core.domain.reasons import Ignored
+from kornel.core.domain.resources import MAX_TYPES, Resources
+from kornel.core.model.shapes import ASKED_TYPES, OTHER_TYPES
+from kornel.core.partition.books import audit
+from kornel.core.partition.configuration import offered_types
+from kornel.core.partition.configuration.configure import CLEANER_INTERVAL_NS
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.reader import Reader
 
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9

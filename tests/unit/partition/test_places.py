@@ -1,4 +1,4 @@
-"""One function moves an ask, and only as the table allows (:mod:`core.domain.ask_places`)."""
+"""One function moves an ask, and only as the table allows (:mod:`kornel.core.domain.ask_places`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core.domain.ask_places import AskMove, AskPlace, IllegalMove
-from core.partition.state import PartitionState
-from core.partition.waiting.places import move_ask
+from kornel.core.domain.ask_places import AskMove, AskPlace, IllegalMove
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.places import move_ask
 from tests.scenarios.language import Stage
 
 ROOT = Path(__file__).parents[3]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.partition.state import PartitionState
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.scenarios.language import Stage
 
 ARRANGED = [

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from core.domain.effects import PreemptionDecided
-from core.partition.state import PartitionState
-from core.telling.partitions.partition_status import partition_status
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.partitions.partition_status import partition_status
 from tests.scenarios.language import Stage
 
 MODES = ("reset", "adjust")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     AttachCallbacks,
@@ -17,12 +17,12 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Effect, EventRecorded
-from core.domain.events import EventChange, EventType
-from core.domain.resources import Resources
-from core.model.callbacks import Callbacks
-from core.partition.engine import Engine
-from core.partition.history.event_log import EventLog
+from kornel.core.domain.effects import Effect, EventRecorded
+from kornel.core.domain.events import EventChange, EventType
+from kornel.core.domain.resources import Resources
+from kornel.core.model.callbacks import Callbacks
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.history.event_log import EventLog
 
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 PARTITION = "[rm-1]default"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.model.nodes import Node
-from core.partition.scheduling.reserving import by_missing_share, missing_share
+from kornel.core.model.nodes import Node
+from kornel.core.partition.scheduling.reserving import by_missing_share, missing_share
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 

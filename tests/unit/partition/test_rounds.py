@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from core.config.loader import load
-from core.config.problems import ConfigError
-from core.domain.reasons import Outcome
-from core.model.allocations import Allocation
-from core.model.queues import Queue
-from core.partition.state import PartitionState
-from core.preemption import rounds
-from core.preemption.guarantee import rounds as guarantee_rounds
-from core.preemption.guarantee import victim_orders as registry
-from core.preemption.guarantee.cost import by_comparison, by_cost
-from core.preemption.guarantee.kind import GUARANTEE
-from core.preemption.guarantee.rounds import PartitionRound
-from core.preemption.kind import Kind
-from core.preemption.registry import KINDS, NAMES
+from kornel.core.config.loader import load
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import rounds
+from kornel.core.preemption.guarantee import rounds as guarantee_rounds
+from kornel.core.preemption.guarantee import victim_orders as registry
+from kornel.core.preemption.guarantee.cost import by_comparison, by_cost
+from kornel.core.preemption.guarantee.kind import GUARANTEE
+from kornel.core.preemption.guarantee.rounds import PartitionRound
+from kornel.core.preemption.kind import Kind
+from kornel.core.preemption.registry import KINDS, NAMES
 from tests.scenarios.language import Stage
 
 J_B27 = [

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
-from core.domain.commands import (
+from kornel.core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     RegisterManager,
@@ -15,9 +15,9 @@ from core.domain.commands import (
     UpdateAllocations,
     UpdateApplications,
 )
-from core.domain.effects import AllocationRejected
-from core.domain.resources import Resources
-from core.partition.engine import Engine
+from kornel.core.domain.effects import AllocationRejected
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
 from tests.reading import status_of
 
 PARTITION = "[rm-1]default"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.domain.ask_places import WaitsFor
-from core.model.allocations import AskGroup
-from core.partition.asks import moves
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.partition.waiting.waking import wake_waiting
+from kornel.core.domain.ask_places import WaitsFor
+from kornel.core.model.allocations import AskGroup
+from kornel.core.partition.asks import moves
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.waking import wake_waiting
 from tests.scenarios.language import Stage
 
 

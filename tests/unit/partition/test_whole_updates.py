@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from core.config.problems import ConfigError
-from core.domain.commands import (
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import (
     ApplicationSpec,
     CommandRefused,
     RegisterManager,
     UpdateApplications,
     UpdateConfiguration,
 )
-from core.partition.engine import Engine
-from core.partition.state import PartitionState
-from core.telling.reader import Reader
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.reader import Reader
 
 BEFORE = """
 partitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.policies.access import may_administer, may_submit
+from kornel.core.policies.access import may_administer, may_submit
 from tests.unit.config.reading import queue
 from tests.unit.policies.placement.worlds import RECOVERY, application, partition
 

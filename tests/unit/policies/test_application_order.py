@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from core.domain.commands import ApplicationSpec
-from core.domain.settings import QueueProperties, SortPolicy
-from core.model.applications import Application
-from core.model.queues import Queue
-from core.policies.application_order import application_key, usage_shares
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.settings import QueueProperties, SortPolicy
+from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
+from kornel.core.policies.application_order import application_key, usage_shares
 
 V, M = 0, 1
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.settings import NodeSortPolicy
-from core.model.nodes import Node
-from core.policies.node_score import NodeScore
+from kornel.core.domain.settings import NodeSortPolicy
+from kornel.core.model.nodes import Node
+from kornel.core.policies.node_score import NodeScore
 
 V, M, G = 0, 1, 2
 

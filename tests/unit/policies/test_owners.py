@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.commands import ApplicationSpec
-from core.policies.owners import groups_of
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.policies.owners import groups_of
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.settings import QueueProperties
-from core.model.queues import Queue
-from core.policies.queue_order import fair_share, fair_terms, queue_key
+from kornel.core.domain.settings import QueueProperties
+from kornel.core.model.queues import Queue
+from kornel.core.policies.queue_order import fair_share, fair_terms, queue_key
 
 V, M, X = 0, 1, 2
 

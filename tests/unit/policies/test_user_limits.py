@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.settings import QueueProperties
-from core.model.queues import Queue
-from core.model.users import Account, AccountKind, Limit, QueueLimits
-from core.policies.queue_order import queue_key
-from core.policies.user_limits import Shortfall, binding, choose_group, exceeded, headroom, shortfalls
+from kornel.core.domain.settings import QueueProperties
+from kornel.core.model.queues import Queue
+from kornel.core.model.users import Account, AccountKind, Limit, QueueLimits
+from kornel.core.policies.queue_order import queue_key
+from kornel.core.policies.user_limits import Shortfall, binding, choose_group, exceeded, headroom, shortfalls
 
 CPU, MEMORY = 0, 1
 

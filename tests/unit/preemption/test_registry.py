@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Outcome
-from core.laws.verdict import Law
-from core.preemption.kind import Kind
-from core.preemption.registry import KINDS, SOURCES, kind_called, laws_of
+from kornel.core.domain.reasons import Outcome
+from kornel.core.laws.verdict import Law
+from kornel.core.preemption.kind import Kind
+from kornel.core.preemption.registry import KINDS, SOURCES, kind_called, laws_of
 
 
 def test_the_kinds_run_in_the_order_of_the_rules() -> None:

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 MEASURED = """
-from core.domain.effects import EventRecorded
-from core.telling.encoding.yunikorn.events import encode_event_line
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.telling.encoding.yunikorn.events import encode_event_line
 
 def resident_mb():
     with open("/proc/self/statm") as statm:

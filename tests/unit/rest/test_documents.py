@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from core.domain.resources import Resources
-from core.partition.asks import moves
-from core.telling.encoding import values
-from core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.asks import moves
+from kornel.core.telling.encoding import values
+from kornel.core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
+from kornel.core.telling.reader import PartitionReader, Reader
 from tests.scenarios.language import Stage
 
 ALWAYS = {

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from core.rest import long_answers
-from core.rest.errors import RestError
-from core.rest.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
+from kornel.core.rest import long_answers
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
 
 
 async def test_few_are_made_at_once_and_few_wait() -> None:

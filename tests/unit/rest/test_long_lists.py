@@ -9,16 +9,16 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from core.rest import warming
-from core.rest.compression import PACKED_AT_ONCE
-from core.rest.turns import encode_list, gather, gzipped, write_list
-from core.rest.warming import Warmer
-from core.service.metrics import ServiceMetrics
-from core.service.runner import PartitionRunner
-from core.service.sharing import Sharing
-from core.telling.allocations.allocation_views import AllocationView
-from core.telling.encoding.yunikorn import applications
-from core.telling.reader import Reader
+from kornel.core.rest import warming
+from kornel.core.rest.compression import PACKED_AT_ONCE
+from kornel.core.rest.turns import encode_list, gather, gzipped, write_list
+from kornel.core.rest.warming import Warmer
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.sharing import Sharing
+from kornel.core.telling.allocations.allocation_views import AllocationView
+from kornel.core.telling.encoding.yunikorn import applications
+from kornel.core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 LINES = (
@@ -139,7 +139,7 @@ async def test_encoding_rests_while_the_engine_has_little_to_do(monkeypatch: pyt
         await pause(0)
 
     pause = asyncio.sleep
-    monkeypatch.setattr("core.rest.warming.asyncio.sleep", sleep)
+    monkeypatch.setattr("kornel.core.rest.warming.asyncio.sleep", sleep)
     asyncio.get_running_loop().call_soon(runner.work)
     assert await Warmer(runner).encode() == 5
     assert slept.count(warming.REST_S) == 1

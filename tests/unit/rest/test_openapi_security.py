@@ -7,9 +7,9 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from core.rest.access import NO_PROOFS, Proofs
-from core.rest.openapi import docs_page, openapi_document
-from core.rest.routes import Handlers, all_routes
+from kornel.core.rest.access import NO_PROOFS, Proofs
+from kornel.core.rest.openapi import docs_page, openapi_document
+from kornel.core.rest.routes import Handlers, all_routes
 
 READ, ADMIN, OPEN = "/ws/v1/partitions", "/debug/stack", "/healthz/live"
 TOKEN_OR_NOBODY = [{"bearer": ["read"]}, {}]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.client.channels import make_channel
-from core.client.connection import Connection, ConnectionNotPossible
+from kornel.core.client.channels import make_channel
+from kornel.core.client.connection import Connection, ConnectionNotPossible
 
 CORE = Path(__file__).parents[3] / "core"
 

@@ -10,12 +10,12 @@ from typing import Any
 import jwt
 import pytest
 
-from core.security.guard import Guard
-from core.security.limits import address_block
-from core.security.static_tokens import digest_of, new_token
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.status_codes import NotAuthenticated, ServiceError, TooMany
+from kornel.core.security.guard import Guard
+from kornel.core.security.limits import address_block
+from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.status_codes import NotAuthenticated, ServiceError, TooMany
 from tests.unit.security.test_oidc import GOOD, HEADER, KEY, NOW_NS, OTHER, signed
 
 ANN = new_token()

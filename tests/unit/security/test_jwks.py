@@ -21,11 +21,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.typing import FilteringBoundLogger
 
-from core.security import jwks
-from core.security.errors import SecurityError
-from core.security.jwks import KEY_TYPES, MOST_BYTES, KeySet, parse_keys, read_source
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.security import jwks
+from kornel.core.security.errors import SecurityError
+from kornel.core.security.jwks import KEY_TYPES, MOST_BYTES, KeySet, parse_keys, read_source
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.security.site import Authority
 
 PATIENCE_S = 60.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.security.limits import Buckets
-from core.service.clock import SECOND_NS
+from kornel.core.security.limits import Buckets
+from kornel.core.service.clock import SECOND_NS
 
 
 def test_a_burst_and_then_the_rate() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import jwt
 import pytest
 
-from core.security.static_tokens import new_token
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.security.static_tokens import new_token
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 SECRETS = {
     "static token": new_token(),

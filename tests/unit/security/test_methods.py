@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.process.server import KornelServer, ServerSettings
-from core.security.methods import METHODS
-from core.service.clock import ManualClock
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.security.methods import METHODS
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
 from tests.unit.service.fakes import FakeEngine
 
 

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from core.security.identity import Identity
-from core.security.jwks import KeySet
-from core.security.oidc import MOST_PROVED, OidcSettings, OidcVerifier
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.status_codes import NotAuthenticated, TooMany
+from kornel.core.security.identity import Identity
+from kornel.core.security.jwks import KeySet
+from kornel.core.security.oidc import MOST_PROVED, OidcSettings, OidcVerifier
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.status_codes import NotAuthenticated, TooMany
 from tests.examples import scale_examples
 
 NOW_S = 1_700_000_000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from core.config.problems import ConfigError
-from core.security.identity import Identity
-from core.security.policy import Policy, read_policy
-from core.service.callers import Permission
+from kornel.core.config.problems import ConfigError
+from kornel.core.security.identity import Identity
+from kornel.core.security.policy import Policy, read_policy
+from kornel.core.service.callers import Permission
 
 FOLDER = Path("/etc/kornel")
 

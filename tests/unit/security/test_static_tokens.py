@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.config.problems import ConfigError
-from core.security.static_tokens import digest_of, new_token, read_tokens
-from core.service.clock import SECOND_NS
+from kornel.core.config.problems import ConfigError
+from kornel.core.security.static_tokens import digest_of, new_token, read_tokens
+from kornel.core.service.clock import SECOND_NS
 
 
 def test_the_file_holds_no_token() -> None:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from core.config.loader import checksum
-from core.config.model import Configuration
-from core.domain.commands import (
+from kornel.core.config.loader import checksum
+from kornel.core.config.model import Configuration
+from kornel.core.domain.commands import (
     AllocationSpec,
     AnswerCallbacks,
     AttachCallbacks,
@@ -24,11 +24,11 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
-from core.domain.manager import RegisteredManager
-from core.domain.reasons import Ignored
-from core.domain.resources import NOTHING
-from core.partition.state import PartitionState
+from kornel.core.domain.effects import Allocated, ApplicationAccepted, Effect, NodeAccepted, PredicatesAsked
+from kornel.core.domain.manager import RegisteredManager
+from kornel.core.domain.reasons import Ignored
+from kornel.core.domain.resources import NOTHING
+from kornel.core.partition.state import PartitionState
 
 
 @dataclass

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from core.domain.commands import AttachCallbacks
-from core.domain.effects import (
+from kornel.core.domain.commands import AttachCallbacks
+from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     NodeAccepted,
@@ -16,12 +16,12 @@ from core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from core.service import callback_board
-from core.service.callback_board import CallbackBoard, CallbackStream
-from core.service.callback_wire import Outgoing, Subscription
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
+from kornel.core.service import callback_board
+from kornel.core.service.callback_board import CallbackBoard, CallbackStream
+from kornel.core.service.callback_wire import Outgoing, Subscription
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
 
 EVERYTHING = AttachCallbacks("rm-1", predicates=True, preemption_predicates=True, scheduling_states=True, events=True)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from kornel.v1 import callback_pb2 as pb
-from si.v1 import si_pb2 as si
 
-from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer
-from core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
-from core.domain.resources import Resources
-from core.service import callback_wire
-from core.service.callback_wire import Outgoing, answer_commands, encode, subscription
+from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer
+from kornel.core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
+from kornel.core.domain.resources import Resources
+from kornel.core.service import callback_wire
+from kornel.core.service.callback_wire import Outgoing, answer_commands, encode, subscription
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2 as pb
 
 ATTACHMENT = AttachCallbacks("rm-1", timeout_ns=250_000_000)
 

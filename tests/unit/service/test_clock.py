@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from core.service import clock as clock_module
-from core.service.clock import SECOND_NS, ManualClock, SystemClock
+from kornel.core.service import clock as clock_module
+from kornel.core.service.clock import SECOND_NS, ManualClock, SystemClock
 
 HOUR_NS = 3_600 * SECOND_NS
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from core.domain.commands import RegisterManager, UpdateConfiguration
-from core.partition.engine import Engine
-from core.service.clock import ManualClock
-from core.service.configuration_file import ConfigurationFile
-from core.service.configuration_history import Origin
-from core.service.configuring import Configurator
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
-from core.service.runner import PartitionRunner
-from core.service.streams import Switchboard
+from kornel.core.domain.commands import RegisterManager, UpdateConfiguration
+from kornel.core.partition.engine import Engine
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.configuration_file import ConfigurationFile
+from kornel.core.service.configuration_history import Origin
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.streams import Switchboard
 from tests.reading import status_of
 
 

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from core.config.event_settings import EventSettings, event_settings
-from core.domain.effects import EventRecorded
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.event_feed import EventFeed
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
+from kornel.core.config.event_settings import EventSettings, event_settings
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.event_feed import EventFeed
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
 
 
 class Gathering:

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 import pytest
 import structlog
 
-from core.domain.effects import EventRecorded, NodeAccepted, PreemptionDecided
-from core.domain.events import EventChange, EventDetail, EventType
-from core.domain.reasons import Outcome
-from core.service.configuration_history import Origin, Version
-from core.service.event_journal import EventJournal
-from core.service.event_streams import (
+from kornel.core.domain.effects import EventRecorded, NodeAccepted, PreemptionDecided
+from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.reasons import Outcome
+from kornel.core.service.configuration_history import Origin, Version
+from kornel.core.service.event_journal import EventJournal
+from kornel.core.service.event_streams import (
     ENCODED_KEPT,
     EVENTS_PER_S,
     EVENTS_PER_S_OF_ONE,
@@ -25,7 +25,7 @@ from core.service.event_streams import (
     Encodings,
     Pace,
 )
-from core.service.status_codes import EventStreamsFull
+from kornel.core.service.status_codes import EventStreamsFull
 
 
 @pytest.fixture

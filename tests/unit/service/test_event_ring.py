@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.service.event_ring import Missed, Ring
+from kornel.core.service.event_ring import Missed, Ring
 
 
 def ring_of(capacity: int, count: int) -> Ring[int]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.service import garbage
-from core.service.garbage import BLOCKS_PER_RECORD, LOOK_EVERY_S, GarbageKeeper, GarbageRounds
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service import garbage
+from kornel.core.service.garbage import BLOCKS_PER_RECORD, LOOK_EVERY_S, GarbageKeeper, GarbageRounds
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 CIRCLES = 4_000
 EXCESS = 10_000

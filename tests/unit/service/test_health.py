@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 import structlog
 
-from core.domain.commands import Command
-from core.domain.effects import NodeRejected
-from core.partition.state import PartitionState
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
-from core.telling.reader import Reader
+from kornel.core.domain.commands import Command
+from kornel.core.domain.effects import NodeRejected
+from kornel.core.partition.state import PartitionState
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
+from kornel.core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from core.config.loader import load
-from core.config.problems import ConfigError
-from core.service import reading_process
-from core.service.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.status_codes import TooMany
+from kornel.core.config.loader import load
+from kornel.core.config.problems import ConfigError
+from kornel.core.service import reading_process
+from kornel.core.service.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.status_codes import TooMany
 
 GOOD = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"
 BAD = "partitions:\n  - name: default\n    queues: [{name: root, colour: blue, resources: {max: {vcore: -1}}}]\n"

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from core.service.log_filters import HIDDEN, LONGEST_READ, LONGEST_VALUE, protect
-from core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.log_filters import HIDDEN, LONGEST_READ, LONGEST_VALUE, protect
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl"
 HOSTILE = "a\x1b[2Jb\x07c\x9bd\u202ee\nf\x7fg\u200bh\u2066i\u3164j\u00a0k"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.domain.resources import Resources
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.presence import GRACE_NS, Presence, PresenceKeeper
-from core.telling.allocations.explanation import (
+from kornel.core.domain.resources import Resources
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.presence import GRACE_NS, Presence, PresenceKeeper
+from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     BlockerKind,

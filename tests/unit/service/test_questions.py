@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from core.service.questions import MOST_WAITING, Questions
-from core.service.status_codes import TooMany
+from kornel.core.service.questions import MOST_WAITING, Questions
+from kornel.core.service.status_codes import TooMany
 
 
 async def test_others_have_their_turn_between_two() -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from core.config.problems import ConfigError, Problem, Severity
-from core.domain.commands import (
+from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.domain.commands import (
     AllocationSpec,
     Command,
     CommandRefused,
@@ -25,16 +25,16 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
-from core.domain.reasons import Ignored, Outcome
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
-from core.service.runner import ENTRIES_PER_TURN, FEW_ENTRIES, PartitionRunner
-from core.service.sharing import BREATHS
-from core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
-from core.service.streams import Kind, Stream, Switchboard
+from kornel.core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
+from kornel.core.domain.reasons import Ignored, Outcome
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.runner import ENTRIES_PER_TURN, FEW_ENTRIES, PartitionRunner
+from kornel.core.service.sharing import BREATHS
+from kornel.core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
+from kornel.core.service.streams import Kind, Stream, Switchboard
 from tests.unit.service.fakes import FakeEngine
 
 MANAGER = RegisterManager("rm-1")

@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.domain.commands import RegisterManager
-from core.domain.effects import Effect, NodeAccepted
-from core.service import scheduler_service
-from core.service.clock import ManualClock
-from core.service.configuring import Configurator
-from core.service.garbage import GarbageKeeper
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
-from core.service.resolvers.lookups import GroupLookups
-from core.service.runner import PartitionRunner
-from core.service.scheduler_service import SchedulerService
-from core.service.streams import Kind, Switchboard
+from kornel.core.domain.commands import RegisterManager
+from kornel.core.domain.effects import Effect, NodeAccepted
+from kornel.core.service import scheduler_service
+from kornel.core.service.clock import ManualClock
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.lookups import GroupLookups
+from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.scheduler_service import SchedulerService
+from kornel.core.service.streams import Kind, Switchboard
+from kornel.si.v1 import si_pb2 as si
 from tests.unit.service.fakes import FakeEngine
 
 

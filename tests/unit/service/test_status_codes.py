@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 import grpc
 import pytest
-from kornel.v1.configuration_pb2 import ConfigurationProblem, ConfigurationProblems
 
-from core.config.problems import ConfigError, Problem, Severity
-from core.domain.commands import CommandRefused, Fault
-from core.service.status_codes import (
+from kornel.core.config.problems import ConfigError, Problem, Severity
+from kornel.core.domain.commands import CommandRefused, Fault
+from kornel.core.service.status_codes import (
     DETAILS_LIMIT,
     PROBLEMS_KEY,
     PROBLEMS_LIMIT,
@@ -25,6 +24,7 @@ from core.service.status_codes import (
     UnknownPartition,
     status_of,
 )
+from kornel.v1.configuration_pb2 import ConfigurationProblem, ConfigurationProblems
 
 Code = grpc.StatusCode
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from core.domain.commands import AllocationSpec
-from core.domain.effects import (
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationUpdated,
@@ -17,10 +17,10 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
-from core.domain.resources import NOTHING
-from core.service.metrics import ServiceMetrics
-from core.service.status_codes import ResyncRequired
-from core.service.streams import HIGH_WATER, Kind, Stream, Switchboard
+from kornel.core.domain.resources import NOTHING
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.status_codes import ResyncRequired
+from kornel.core.service.streams import HIGH_WATER, Kind, Stream, Switchboard
 
 
 def allocated(key: str) -> Allocated:

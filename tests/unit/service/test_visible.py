@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from core.service.visible import write_json, write_lines, write_visibly
-from shim_client.visible import write_visibly as write_visibly_in_shims
+from kornel.core.service.visible import write_json, write_lines, write_visibly
+from kornel.shim_client.visible import write_visibly as write_visibly_in_shims
 
 CASES = {
     "plain": ("node-1.a/b äöü 漢字 🙂 עברית", "node-1.a/b äöü 漢字 🙂 עברית"),

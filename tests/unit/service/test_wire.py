@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.domain.commands import AllocationSpec, ApplicationRef, NodeAction, ReleaseSpec, TerminationType
-from core.domain.effects import (
+from kornel.core.domain.commands import AllocationSpec, ApplicationRef, NodeAction, ReleaseSpec, TerminationType
+from kornel.core.domain.effects import (
     Allocated,
     AllocationRejected,
     ApplicationAccepted,
@@ -22,9 +21,10 @@ from core.domain.effects import (
     NodeRejected,
     Released,
 )
-from core.domain.resources import Resources
-from core.service import wire
-from core.service.wire import Decoder, Encoder, list_key
+from kornel.core.domain.resources import Resources
+from kornel.core.service import wire
+from kornel.core.service.wire import Decoder, Encoder, list_key
+from kornel.si.v1 import si_pb2 as si
 
 
 def amounts(**values: int) -> si.Resource:
@@ -532,7 +532,7 @@ def test_commands_do_not_depend_on_the_hash_seed() -> None:
         rmID="r", allocations=[si.Allocation(allocationTags=tags, resourcePerAlloc=amounts(a=1, b=2, c=3))]
     ).SerializeToString()
     program = (
-        "import sys; from si.v1 import si_pb2; from core.service.wire import Decoder;"
+        "import sys; from kornel.si.v1 import si_pb2; from kornel.core.service.wire import Decoder;"
         f"print(list(Decoder().allocation_commands(si_pb2.AllocationRequest.FromString({raw!r}))))"
     )
     root = Path(__file__).parents[3]

@@ -8,13 +8,13 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from core.service import wire_pieces
-from core.service.status_codes import MalformedMessage, TooMany
-from core.service.streams import Kind
-from core.service.wire import PIECE, Decoder
-from core.service.wire_pieces import LONGEST_ENTRY, MOST_ENTRIES, MOST_PARTS, SHORT, check_answers, read_request
+from kornel.core.service import wire_pieces
+from kornel.core.service.status_codes import MalformedMessage, TooMany
+from kornel.core.service.streams import Kind
+from kornel.core.service.wire import PIECE, Decoder
+from kornel.core.service.wire_pieces import LONGEST_ENTRY, MOST_ENTRIES, MOST_PARTS, SHORT, check_answers, read_request
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import create, resource
 
 PADDING = "x" * 400

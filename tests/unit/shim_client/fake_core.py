@@ -10,8 +10,9 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
+
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
 
 PATIENCE_S = 60.0
 

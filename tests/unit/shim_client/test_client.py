@@ -6,9 +6,8 @@ import asyncio
 
 import grpc
 import pytest
-from si.v1 import si_pb2 as si
 
-from shim_client import (
+from kornel.shim_client import (
     Allocated,
     ApplicationAccepted,
     ApplicationUpdated,
@@ -29,6 +28,7 @@ from shim_client import (
     StreamReopened,
     UpdateHandler,
 )
+from kornel.si.v1 import si_pb2 as si
 from tests.unit.shim_client.fake_core import End, FakeCore, serving
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from shim_client.outbox import Outbox, OutboxClosed
+from kornel.shim_client.outbox import Outbox, OutboxClosed
+from kornel.si.v1 import si_pb2 as si
 
 
 def node(name: str) -> si.NodeInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim_mock.scenario import Scenario, parse_scenario
+from kornel.shim_mock.scenario import Scenario, parse_scenario
 
 CONFIG = """\
   partitions:

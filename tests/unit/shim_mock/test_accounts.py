@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shim_mock.accounts import Accounts, BelowGuarantee
-from shim_mock.queues import QueueLimits, ancestors, read_queues
+from kornel.shim_mock.accounts import Accounts, BelowGuarantee
+from kornel.shim_mock.queues import QueueLimits, ancestors, read_queues
 
 ONE = {"vcore": 1000}
 

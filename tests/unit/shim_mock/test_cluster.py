@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from si.v1 import si_pb2 as si
 
-from shim_client import PreemptionNotice, ShimClient
-from shim_mock.clock import SimulatedClock
-from shim_mock.cluster import SimulatedCluster
-from shim_mock.lifecycle import TaskState
-from shim_mock.notices import NoticeHandler
-from shim_mock.scenario import Scenario
+from kornel.shim_client import PreemptionNotice, ShimClient
+from kornel.shim_mock.clock import SimulatedClock
+from kornel.shim_mock.cluster import SimulatedCluster
+from kornel.shim_mock.lifecycle import TaskState
+from kornel.shim_mock.notices import NoticeHandler
+from kornel.shim_mock.scenario import Scenario
+from kornel.si.v1 import si_pb2 as si
 from tests.unit.shim_client.fake_core import FakeCore, serving
 from tests.unit.shim_mock.scenarios import small
 
@@ -218,7 +218,7 @@ async def test_an_application_that_answers_too_late_does_so_after_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing before the deadline, and afterwards as much as was wanted back, whatever became of the listed ones."""
-    monkeypatch.setattr("shim_mock.notices.TOO_LATE_S", 0.05)
+    monkeypatch.setattr("kornel.shim_mock.notices.TOO_LATE_S", 0.05)
     async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: late"))) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")

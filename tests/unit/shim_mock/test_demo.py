@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from shim_mock import demo
-from shim_mock.cli import DemoKind
-from shim_mock.demo import CoreFailed, page_address, running_core
-from shim_mock.generate import generate_trace
-from shim_mock.run import run_scenario
-from shim_mock.scenario import load_scenario, parse_scenario
+from kornel.shim_mock import demo
+from kornel.shim_mock.cli import DemoKind
+from kornel.shim_mock.demo import CoreFailed, page_address, running_core
+from kornel.shim_mock.generate import generate_trace
+from kornel.shim_mock.run import run_scenario
+from kornel.shim_mock.scenario import load_scenario, parse_scenario
 
 SERVING = """
 import pathlib, signal, sys
@@ -34,7 +34,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 async def demonstrate(*options: str) -> tuple[int | None, str]:
     """Run the demo from the command line with *options*: its exit status, and all it printed."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shim_mock", "demo", *options),
+        *(sys.executable, "-m", "kornel.shim_mock", "demo", *options),
         env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim_mock.expectations import Expectation, Kind, parse_expectation
+from kornel.shim_mock.expectations import Expectation, Kind, parse_expectation
 
 
 @pytest.mark.parametrize(

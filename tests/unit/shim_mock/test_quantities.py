@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shim_mock import quantities
+from kornel.shim_mock import quantities
 
 
 @pytest.mark.parametrize(

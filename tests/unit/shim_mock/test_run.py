@@ -10,14 +10,14 @@ from xml.etree import ElementTree as ET
 import grpc
 import pytest
 from rich.console import Console
-from si.v1 import si_pb2 as si
 from typer.testing import CliRunner
 
-from shim_client import RegistrationRefused, ResyncRequired
-from shim_mock.cli import app
-from shim_mock.picture import draw_run
-from shim_mock.report import percentile, print_report
-from shim_mock.run import RunResult, run_scenario
+from kornel.shim_client import RegistrationRefused, ResyncRequired
+from kornel.shim_mock.cli import app
+from kornel.shim_mock.picture import draw_run
+from kornel.shim_mock.report import percentile, print_report
+from kornel.shim_mock.run import RunResult, run_scenario
+from kornel.si.v1 import si_pb2 as si
 from tests.unit.shim_client.fake_core import End, FakeCore, serving
 from tests.unit.shim_mock.scenarios import GOOD, small
 from tests.unit.shim_mock.test_cluster import place_everything
@@ -154,7 +154,7 @@ def test_no_core_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """A core that does not answer is named, with what to do about it, and the exit status is 3."""
     path = tmp_path / "good.yaml"
     path.write_text(GOOD, encoding="utf-8")
-    monkeypatch.setattr("shim_mock.cli.CONNECT_S", 0.2)
+    monkeypatch.setattr("kornel.shim_mock.cli.CONNECT_S", 0.2)
     outcome = CliRunner().invoke(app, ["run", str(path), "--core", "127.0.0.1:1"])
     assert outcome.exit_code == 3
     assert "no core answers at 127.0.0.1:1" in outcome.stderr

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shim_client import Generation
-from shim_mock.documents import InputError
-from shim_mock.scenario import load_scenario, parse_scenario
+from kornel.shim_client import Generation
+from kornel.shim_mock.documents import InputError
+from kornel.shim_mock.scenario import load_scenario, parse_scenario
 from tests.unit.shim_mock.scenarios import GOOD, changed, small
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shim_mock.documents import InputError
-from shim_mock.generate import generate_trace
-from shim_mock.trace import (
+from kornel.shim_mock.documents import InputError
+from kornel.shim_mock.generate import generate_trace
+from kornel.shim_mock.trace import (
     BEST_EFFORT,
     LATENCY,
     MIB,

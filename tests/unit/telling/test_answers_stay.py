@@ -15,10 +15,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from core.telling.encoding import kornel_v1
-from core.telling.encoding.yunikorn import applications, cluster, explanations, nodes, queues, usage
-from core.telling.explain import Named, QueueAt, UserNamed
-from core.telling.reader import Reader
+from kornel.core.telling.encoding import kornel_v1
+from kornel.core.telling.encoding.yunikorn import applications, cluster, explanations, nodes, queues, usage
+from kornel.core.telling.explain import Named, QueueAt, UserNamed
+from kornel.core.telling.reader import Reader
 from tests.scenarios.language import Stage
 
 RECORDED: Final = json.loads((Path(__file__).parent / "answers.json").read_text())

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
-from core.domain.effects import PreemptionDecided
-from core.partition.history.recent_victims import KEPT, RecentVictims
-from core.telling.allocations.explanation import (
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.partition.history.recent_victims import KEPT, RecentVictims
+from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     LostWork,
     PreemptionVerdict,
     Shortage,
 )
-from core.telling.explain import Named
+from kornel.core.telling.explain import Named
 from tests.reading import read
 from tests.scenarios.language import Stage
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.telling.allocations.explanation import ApplicationReport, AskReport, BlockerKind, LostWork
-from core.telling.explain import AskStanding, Named, NodeNamed, QueueAt, UserNamed
-from core.telling.reader import Reader, UnknownPartition
+from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport, BlockerKind, LostWork
+from kornel.core.telling.explain import AskStanding, Named, NodeNamed, QueueAt, UserNamed
+from kornel.core.telling.reader import Reader, UnknownPartition
 from tests.scenarios.language import Stage
 
 LINES = (

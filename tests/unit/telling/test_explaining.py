@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
-from core.domain.effects import PredicatesAsked
-from core.partition.asks import reservations
-from core.partition.engine import Engine
-from core.telling.allocations.explanation import AskFailure, AskReport
-from core.telling.explain import AskStanding
-from core.telling.reader import Reader
+from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
+from kornel.core.domain.effects import PredicatesAsked
+from kornel.core.partition.asks import reservations
+from kornel.core.partition.engine import Engine
+from kornel.core.telling.allocations.explanation import AskFailure, AskReport
+from kornel.core.telling.explain import AskStanding
+from kornel.core.telling.reader import Reader
 from tests.reading import read
 from tests.scenarios.language import Stage
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.config.loader import load
-from core.partition.configuration import configure
-from core.partition.state import PartitionState
-from core.telling.queues.headroom import Bound, explain_queue
+from kornel.core.config.loader import load
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.queues.headroom import Bound, explain_queue
 from tests.unit.config.reading import only, partition_text, queue, root
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.domain.reasons import Outcome
-from core.telling.allocations.explanation import AskReport, PreemptionOutlook, PreemptionVerdict
-from core.telling.explain import Named
-from core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
+from kornel.core.domain.reasons import Outcome
+from kornel.core.telling.allocations.explanation import AskReport, PreemptionOutlook, PreemptionVerdict
+from kornel.core.telling.explain import Named
+from kornel.core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from tests.reading import read, status_of
 from tests.scenarios.language import Stage
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED

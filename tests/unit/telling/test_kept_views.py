@@ -7,13 +7,13 @@ import weakref
 
 import pytest
 
-from core.domain.commands import RegisterManager, UnregisterManager
-from core.model.allocations import Allocation
-from core.model.applications import Application
-from core.partition.state import PartitionState
-from core.telling.allocations import allocation_views
-from core.telling.allocations.allocation_views import AllocationView, KeptViews
-from core.telling.reader import PartitionReader, Reader
+from kornel.core.domain.commands import RegisterManager, UnregisterManager
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations import allocation_views
+from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
+from kornel.core.telling.reader import PartitionReader, Reader
 from tests.scenarios.language import Stage
 
 PARTITION = "[rm-1]default"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.domain.commands import (
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     NodeAction,
@@ -12,9 +12,9 @@ from core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.telling.what_if.supposition import Forecast, SupposeQuota
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.telling.what_if.supposition import Forecast, SupposeQuota
 from tests.reading import read
 
 PARTITION = "[rm]default"

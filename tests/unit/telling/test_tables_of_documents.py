@@ -7,9 +7,18 @@ from typing import NamedTuple
 import jsonschema_rs
 import pytest
 
-from core.telling.encoding.documents import Document, always, apart, if_any, if_set, listed, nested, nested_itself
-from core.telling.encoding.records import ITSELF, PlanError, made
-from core.telling.encoding.values import COUNT, FLAG, PRIORITY, TEXT, TEXTS, WHOLE
+from kornel.core.telling.encoding.documents import (
+    Document,
+    always,
+    apart,
+    if_any,
+    if_set,
+    listed,
+    nested,
+    nested_itself,
+)
+from kornel.core.telling.encoding.records import ITSELF, PlanError, made
+from kornel.core.telling.encoding.values import COUNT, FLAG, PRIORITY, TEXT, TEXTS, WHOLE
 
 
 class Leaf(NamedTuple):

@@ -6,14 +6,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import pytest
-from kornel.v1 import configuration_pb2, read_pb2, status_pb2
 
-from core.domain.resources import INT64_MAX, INT64_MIN, Resources
-from core.domain.secrets import HIDDEN
-from core.telling.encoding import kornel_v1
-from core.telling.encoding.messages import Encoders
-from core.telling.encoding.records import ITSELF, PlanError, made
-from core.telling.reader import Reader
+from kornel.core.domain.resources import INT64_MAX, INT64_MIN, Resources
+from kornel.core.domain.secrets import HIDDEN
+from kornel.core.telling.encoding import kornel_v1
+from kornel.core.telling.encoding.messages import Encoders
+from kornel.core.telling.encoding.records import ITSELF, PlanError, made
+from kornel.core.telling.reader import Reader
+from kornel.v1 import configuration_pb2, read_pb2, status_pb2
 from tests.scenarios.language import Stage
 
 

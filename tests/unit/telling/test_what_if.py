@@ -7,11 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from kornel.v1.configuration_pb2 import PreviewConfigurationResponse
 
-from core.config.loader import load
-from core.config.rereading import ConfigurationReader
-from core.domain.commands import (
+from kornel.core.config.loader import load
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     Command,
@@ -24,16 +23,17 @@ from core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from core.domain.effects import ApplicationRejected, Effect
-from core.domain.resources import Resources
-from core.partition.engine import Engine
-from core.service.configuration_wire import impact_message
-from core.service.judge_process import framed, read_frame
-from core.service.preview_process import read_answer, request_frames, tried
-from core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
-from core.telling.explain import UserNamed
-from core.telling.queues.headroom import Bound
-from core.telling.reader import Reader
+from kornel.core.domain.effects import ApplicationRejected, Effect
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from kornel.core.service.configuration_wire import impact_message
+from kornel.core.service.judge_process import framed, read_frame
+from kornel.core.service.preview_process import read_answer, request_frames, tried
+from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
+from kornel.core.telling.explain import UserNamed
+from kornel.core.telling.queues.headroom import Bound
+from kornel.core.telling.reader import Reader
+from kornel.v1.configuration_pb2 import PreviewConfigurationResponse
 from tests.reading import read, status_of
 from tests.unit.config.reading import partition_text, queue, root
 from tests.unit.partition.graph import digest

@@ -7,19 +7,19 @@ from typing import Final
 
 import orjson
 
-from core.domain.application_states import AppState, StateEntry
-from core.telling.allocations.allocation_views import AllocationView, AskView, LogEntry
-from core.telling.applications.application_views import (
+from kornel.core.domain.application_states import AppState, StateEntry
+from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, LogEntry
+from kornel.core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationView,
     PlaceholderView,
     Spent,
     SpentView,
 )
-from core.telling.encoding.compact import copy_compact
-from core.telling.encoding.documents import Document, Kind, always, if_any, listed, nested
-from core.telling.encoding.records import made
-from core.telling.encoding.values import (
+from kornel.core.telling.encoding.compact import copy_compact
+from kornel.core.telling.encoding.documents import Document, Kind, always, if_any, listed, nested
+from kornel.core.telling.encoding.records import made
+from kornel.core.telling.encoding.values import (
     AMOUNTS,
     COUNT,
     DATE_TIME,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from core.domain.application_states import AppState
-from core.domain.manager import RegisteredManager
-from core.telling.configuration.placement_rule_views import FilterView, RuleView
-from core.telling.encoding.documents import Document, Kind, always, if_any, nested, nested_itself
-from core.telling.encoding.records import ITSELF, made
-from core.telling.encoding.values import (
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.manager import RegisteredManager
+from kornel.core.telling.configuration.placement_rule_views import FilterView, RuleView
+from kornel.core.telling.encoding.documents import Document, Kind, always, if_any, nested, nested_itself
+from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.encoding.values import (
     AMOUNTS,
     COUNT,
     FLAG,
@@ -23,7 +23,7 @@ from core.telling.encoding.values import (
     one_of,
     percents_of,
 )
-from core.telling.partitions.partition_views import PartitionView
+from kornel.core.telling.partitions.partition_views import PartitionView
 
 CLUSTER_NAME: Final = "kubernetes"
 """A constant of upstream, whatever the cluster is."""

@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from core.domain.effects import EventRecorded
-from core.domain.resources import Resources, clamp
-from core.telling.encoding.compact import copy_compact
-from core.telling.encoding.documents import Document, Kind, always, apart, if_any, listed
-from core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, write_with
+from kornel.core.domain.effects import EventRecorded
+from kornel.core.domain.resources import Resources, clamp
+from kornel.core.telling.encoding.compact import copy_compact
+from kornel.core.telling.encoding.documents import Document, Kind, always, apart, if_any, listed
+from kornel.core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, write_with
 
 _CODE: Final = write_with(COUNT, int)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from core.domain.effects import PreemptionDecided, VictimRecord
-from core.domain.reasons import Outcome
-from core.preemption.registry import allowed_by
-from core.telling.allocations.explanation import (
+from kornel.core.domain.effects import PreemptionDecided, VictimRecord
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.registry import allowed_by
+from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskFailure,
     AskReport,
@@ -23,9 +23,9 @@ from core.telling.allocations.explanation import (
     Report,
     Shortage,
 )
-from core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
-from core.telling.encoding.records import made
-from core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TIME_NS, WHOLE, one_of
+from kornel.core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
+from kornel.core.telling.encoding.records import made
+from kornel.core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TIME_NS, WHOLE, one_of
 
 VICTIM: Final = Document(
     "Victim",

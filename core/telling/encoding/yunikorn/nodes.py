@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from core.domain.drains import OperatorDrain
-from core.domain.resources import Resources
-from core.telling.allocations.allocation_views import ForeignView
-from core.telling.encoding.documents import Document, always, if_any, listed
-from core.telling.encoding.records import made
-from core.telling.encoding.values import (
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.resources import Resources
+from kornel.core.telling.allocations.allocation_views import ForeignView
+from kornel.core.telling.encoding.documents import Document, always, if_any, listed
+from kornel.core.telling.encoding.records import made
+from kornel.core.telling.encoding.values import (
     AMOUNTS,
     COUNT,
     FLAG,
@@ -24,8 +24,8 @@ from core.telling.encoding.values import (
     percents_of,
     write_with,
 )
-from core.telling.encoding.yunikorn.applications import ALLOCATIONS
-from core.telling.nodes.node_views import NodeSummary, NodeView
+from kornel.core.telling.encoding.yunikorn.applications import ALLOCATIONS
+from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from core.domain.reasons import Outcome
-from core.preemption import kind as kinds
-from core.preemption.registry import SOURCES
-from core.telling.encoding.documents import Document, Kind, always, listed
-from core.telling.encoding.values import COUNT, FLAG, TEXT, write_with
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption import kind as kinds
+from kornel.core.preemption.registry import SOURCES
+from kornel.core.telling.encoding.documents import Document, Kind, always, listed
+from kornel.core.telling.encoding.values import COUNT, FLAG, TEXT, write_with
 
 _WORD: Final = write_with(TEXT, str)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from core.telling.encoding.documents import Document, always, apart, if_any, listed, nested
-from core.telling.encoding.records import made
-from core.telling.encoding.values import (
+from kornel.core.telling.encoding.documents import Document, always, apart, if_any, listed, nested
+from kornel.core.telling.encoding.records import made
+from kornel.core.telling.encoding.values import (
     AMOUNTS,
     COUNT,
     DURATION,
@@ -21,8 +21,8 @@ from core.telling.encoding.values import (
     one_of,
     percents_of,
 )
-from core.telling.queues.above_max import AboveMax
-from core.telling.queues.queue_views import QueueView, TemplateView
+from kornel.core.telling.queues.above_max import AboveMax
+from kornel.core.telling.queues.queue_views import QueueView, TemplateView
 
 _TEMPLATE: Final = Document(
     "",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from core.telling.encoding.documents import Document, always, if_any, listed, nested
-from core.telling.encoding.values import AMOUNTS, COUNT, TEXT, TEXT_MAP, TEXTS
-from core.telling.users.user_views import GroupView, UsageView, UserView
+from kornel.core.telling.encoding.documents import Document, always, if_any, listed, nested
+from kornel.core.telling.encoding.values import AMOUNTS, COUNT, TEXT, TEXT_MAP, TEXTS
+from kornel.core.telling.users.user_views import GroupView, UsageView, UserView
 
 USAGE: Final = Document(
     "Usage",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from core.preemption.lease import laws
-from core.preemption.lease.plan import NAME, plan
+from kornel.core.preemption.lease import laws
+from kornel.core.preemption.lease.plan import NAME, plan
 
-from core.domain.effects import PreemptionDecided
-from core.domain.reasons import Outcome
-from core.partition.state import PartitionState
-from core.preemption import eviction
+from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.reasons import Outcome
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
 
 
 def has_leases(state: PartitionState) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from core.preemption.lease import laws
-from core.preemption.lease.drive import end_leases, has_leases
-from core.preemption.lease.plan import NAME, plan
+from kornel.core.preemption.lease import laws
+from kornel.core.preemption.lease.drive import end_leases, has_leases
+from kornel.core.preemption.lease.plan import NAME, plan
 
-from core.domain.reasons import Outcome
-from core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
 
 LEASE: Final = Kind(
     name=NAME,

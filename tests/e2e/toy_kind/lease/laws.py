@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from core.preemption.lease.plan import LeasePlan
+from kornel.core.preemption.lease.plan import LeasePlan
 
-from core.laws.verdict import Law, Violation, net_of, path_of
-from core.policies.view import PartitionView
+from kornel.core.laws.verdict import Law, Violation, net_of, path_of
+from kornel.core.policies.view import PartitionView
 
 
 def check(view: PartitionView, plan: LeasePlan) -> tuple[Violation, ...]:

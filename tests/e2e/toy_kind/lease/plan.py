@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from core.model.allocations import Allocation
-from core.policies.view import PartitionView
+from kornel.core.model.allocations import Allocation
+from kornel.core.policies.view import PartitionView
 
 NAME: Final = "lease"
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from core.preemption.monitor.ideal import Share, assign, obtain
+from kornel.core.preemption.monitor.ideal import Share, assign, obtain
 from tests.monitor_notation import MonitorCase, parse
 
 CASES: Final = parse(

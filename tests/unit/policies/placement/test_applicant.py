@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.policies.placement.applicant import applicant_of
+from kornel.core.policies.placement.applicant import applicant_of
 from tests.unit.policies.placement.worlds import application
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from core.domain.settings import FilterConfig
-from core.policies.placement.filters import compile_filter
+from kornel.core.domain.settings import FilterConfig
+from kornel.core.policies.placement.filters import compile_filter
 
 
 def admits(config: FilterConfig, user: str = "bob", groups: Sequence[str] = ()) -> bool:

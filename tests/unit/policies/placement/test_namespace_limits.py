@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from core.domain.resources import Resources
-from core.policies.placement.namespace_limits import UNCHANGED, NamespaceLimits, namespace_limits
+from kornel.core.domain.resources import Resources
+from kornel.core.policies.placement.namespace_limits import UNCHANGED, NamespaceLimits, namespace_limits
 
 QUOTA, GUARANTEED, APPLICATIONS = (f"namespace.resource{what}" for what in ("quota", "guaranteed", "maxapps"))
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from core.domain.commands import ApplicationSpec
-from core.domain.names import MOST_LEVELS
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.domain.names import MOST_LEVELS
 from tests.unit.config.reading import queue
 from tests.unit.policies.placement.worlds import RECOVERY, application, fixed, outcomes, partition, place_in, rule
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.config.loader import load
-from core.domain.commands import ApplicationSpec
-from core.partition.configuration import configure
-from core.partition.state import PartitionState
-from core.policies.placement.applicant import applicant_of
-from core.policies.placement.decide import Placed, place
+from kornel.core.config.loader import load
+from kornel.core.domain.commands import ApplicationSpec
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.placement.applicant import applicant_of
+from kornel.core.policies.placement.decide import Placed, place
 from tests.unit.config.reading import only, partition_text, root
 
 RECOVERY = "root.@recovery@"

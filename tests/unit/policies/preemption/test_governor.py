@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Outcome
-from core.preemption.governor.books import GovernorBooks
-from core.preemption.governor.bounds import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge
+from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.governor.bounds import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge
 
 S = 10**9
 NO_LIMIT = Allowance()

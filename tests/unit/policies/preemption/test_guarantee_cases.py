@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.preemption import judging as laws
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.plan import PreemptionPlan
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 

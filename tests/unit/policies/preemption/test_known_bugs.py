@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from core.domain.effects import Released
-from core.laws.verdict import Law
-from core.model.allocations import Allocation
-from core.model.nodes import Node
-from core.partition.asks import moves, reservations
-from core.partition.books import ledger
-from core.partition.state import PartitionState
-from core.preemption import judging as laws
-from core.preemption.guarantee import allowances as terms
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee import solve
-from core.preemption.guarantee.allowances import Terms
-from core.preemption.guarantee.order import Candidate
-from core.preemption.guarantee.search import Search, Solution
-from core.preemption.guarantee.solve import Pool, Solver
-from core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.domain.effects import Released
+from kornel.core.laws.verdict import Law
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import moves, reservations
+from kornel.core.partition.books import ledger
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import allowances as terms
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee import solve
+from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.order import Candidate
+from kornel.core.preemption.guarantee.search import Search, Solution
+from kornel.core.preemption.guarantee.solve import Pool, Solver
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
 from tests.scenarios.language import Stage

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from core.domain.reasons import Outcome
-from core.domain.settings import GuaranteeMode
-from core.model.allocations import Allocation
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.allowances import Kind
-from core.preemption.guarantee.entitlement import Entitlement, entitlement
-from core.preemption.guarantee.fences import fence_root
-from core.preemption.guarantee.needs import Needs
-from core.preemption.guarantee.order import Candidate
-from core.preemption.guarantee.solve import Solver
-from core.preemption.plan import PreemptionPlan, Refusal
-from core.preemption.priorities import adjustment
-from core.preemption.victim_index import VictimIndex
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.allowances import Kind
+from kornel.core.preemption.guarantee.entitlement import Entitlement, entitlement
+from kornel.core.preemption.guarantee.fences import fence_root
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.order import Candidate
+from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.priorities import adjustment
+from kornel.core.preemption.victim_index import VictimIndex
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 

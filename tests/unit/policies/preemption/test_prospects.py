@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.preemption.guarantee import planner as guarantee
-from core.preemption.guarantee.prospects import GLANCES, NODES_AT_ONCE, KnownProspects, Prospects, Unprepared
-from core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.prospects import GLANCES, NODES_AT_ONCE, KnownProspects, Prospects, Unprepared
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.preemption_notation import QueueCase, TaskCase
 from tests.unit.policies.preemption.world import NOW_NS, World
 

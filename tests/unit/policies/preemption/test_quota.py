@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.preemption import judging as laws
-from core.preemption.quota import planner as quota
-from core.preemption.quota.shares import attainable, excess, leaf_shares
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota.shares import attainable, excess, leaf_shares
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.unit.policies.preemption.world import World
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.preemption import judging as laws
-from core.preemption.plan import PreemptionPlan
-from core.preemption.required_node import planner as required_node
+from kornel.core.preemption import judging as laws
+from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.required_node import planner as required_node
 from tests.preemption_notation import Case, parse
 from tests.unit.policies.preemption.world import World
 

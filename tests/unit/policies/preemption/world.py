@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.domain.commands import AllocationSpec, ApplicationSpec
-from core.domain.resources import Resources
-from core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy, QueueProperties
-from core.model.allocations import Allocation, Reservation
-from core.model.applications import Application
-from core.model.nodes import Node
-from core.model.queues import Queue
-from core.model.shapes import ResourceTypes
-from core.preemption.plan import PreemptionPlan
+from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
+from kornel.core.domain.resources import Resources
+from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy, QueueProperties
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import ResourceTypes
+from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, QueueCase, TaskCase
 
 NOW_NS = 100_000 * 10**9
@@ -20,7 +20,7 @@ MINUTE_NS = 60 * 10**9
 
 
 class World:
-    """Queues, nodes and allocations by name; a :class:`core.policies.view.PartitionView`."""
+    """Queues, nodes and allocations by name; a :class:`kornel.core.policies.view.PartitionView`."""
 
     def __init__(self, types: list[str], mode: GuaranteeMode = GuaranteeMode.REACH) -> None:
         self.name = "[rm]default"

@@ -9,9 +9,9 @@ import pwd
 
 import pytest
 
-from core.service.resolvers import accounts
-from core.service.resolvers.accounts import SystemAccounts
-from core.service.resolvers.source import Unresolved
+from kornel.core.service.resolvers import accounts
+from kornel.core.service.resolvers.accounts import SystemAccounts
+from kornel.core.service.resolvers.source import Unresolved
 
 
 @pytest.mark.parametrize("account", pwd.getpwall(), ids=lambda account: account.pw_name)

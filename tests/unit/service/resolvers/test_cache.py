@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.resolvers.cache import Answer, GroupCache, Person
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.resolvers.cache import Answer, GroupCache, Person
 
 BOB = Person("os", "bob")
 FOUND = Answer(("dev",))

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("ldap3", reason="the extra ldap is not installed")
 
-from core.service.resolvers import ldap
-from core.service.resolvers.ldap import LdapDirectory, group_name
-from core.service.resolvers.ldap_settings import read_settings
-from core.service.resolvers.source import Unresolved
+from kornel.core.service.resolvers import ldap
+from kornel.core.service.resolvers.ldap import LdapDirectory, group_name
+from kornel.core.service.resolvers.ldap_settings import read_settings
+from kornel.core.service.resolvers.source import Unresolved
 from tests.unit.service.resolvers.slapd import PASSWORD, Directory, directory, why_missing
 
 

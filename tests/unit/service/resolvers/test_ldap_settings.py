@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.service.resolvers.ldap_settings import LdapSettingsError, read_settings
+from kornel.core.service.resolvers.ldap_settings import LdapSettingsError, read_settings
 
 GOOD = {
     "Host": "ldap.example.com",

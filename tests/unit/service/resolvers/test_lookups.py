@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from core.domain.commands import ApplicationSpec, UpdateApplications
-from core.service.clock import SECOND_NS, ManualClock
-from core.service.logs import LogFormat, LogLevel, build_logger
-from core.service.metrics import ServiceMetrics
-from core.service.resolvers.lookups import AT_ONCE, GroupLookups
-from core.service.resolvers.source import Unresolved
+from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
+from kornel.core.service.clock import SECOND_NS, ManualClock
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.lookups import AT_ONCE, GroupLookups
+from kornel.core.service.resolvers.source import Unresolved
 
 PARTITION = "[rm]default"
 

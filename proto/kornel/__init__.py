@@ -1,1 +1,0 @@
-"""Generated stubs of what Kornel offers beyond the scheduler interface."""
