@@ -23,7 +23,6 @@ SEED   ?= 0
 # Python is started hundreds of times by a run of the tests: what it has compiled is kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-PACKAGES := core shim_client shim_mock conformance
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
@@ -92,7 +91,7 @@ format: $(STAMP) ## fix formatting and what the linter can fix safely
 	$(BIN)/ruff check --fix .
 
 types: $(STAMP) ## check types, strictly
-	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/mypy --strict --package kornel
 
 proto: $(STAMP) ## generate the committed stubs from the .proto files
 	$(BIN)/python proto/generate.py

@@ -1,5 +1,5 @@
 """``python -m kornel``: the ``kornel`` command."""
 
-from kornel.core.cli.app import main
+from kornel.core.cli.entry import main
 
 main()

@@ -226,7 +226,7 @@ def _write_picture(result: RunResult, out: Path) -> Path:
 
 
 def _builtin_folder() -> Path:
-    return Path(str(files("shim_mock") / "scenarios"))
+    return Path(str(files("kornel.shim_mock") / "scenarios"))
 
 
 def _scenario_path(text: str) -> Path:

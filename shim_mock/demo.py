@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-SERVE = ("-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", "--rest-address", "127.0.0.1:0")
+_REST = ("--rest-address", "127.0.0.1:0")
+SERVE = ("-P", "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", *_REST)
 READY_S: Final = 30.0
 STOP_S: Final = 15.0
 # The file system does not wake its readers; this is how late the start may be noticed.

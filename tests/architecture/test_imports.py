@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,7 +43,6 @@ LAYERS = {
         "core.archive.defaults", "core.client", "core.config", "core.load", "core.partition", "core.process",
         "core.security", "core.service", "core.telling",
     },
-    "core.__main__": {"core.cli"},
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
 
@@ -58,7 +58,6 @@ SHELL = (
     "core.web",
     "core.process",
     "core.cli",
-    "core.__main__",
 )
 """Where the outside world is allowed: clock, network, logging, tasks."""
 
@@ -71,6 +70,9 @@ OUTSIDE_WORLD = {
 CALENDAR = {"core.telling.encoding.values": {"datetime"}}
 """Which modules write times as text, for which they need the calendar and no clock."""
 
+OURS = ("core", "shim_client", "shim_mock", "conformance", "si")
+"""Folders that are packages below ``kornel``: one that were imported by its short name would be loaded twice."""
+
 WIRE_ONLY = ("shim_client", "shim_mock", "conformance")
 
 
@@ -81,7 +83,14 @@ def modules(package: str) -> Iterator[tuple[str, Path]]:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Full names of everything *path* imports at run time or for types."""
+    """Yields the full name of everything that *path* imports, at run time or for types; ours without ``kornel.``."""
+    for name in _imported_names(path):
+        assert name.partition(".")[0] not in OURS, f"{path}: everything of ours is imported from below kornel"
+        below = name.removeprefix("kornel.")
+        yield below if below.partition(".")[0] in OURS else name
+
+
+def _imported_names(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -141,3 +150,20 @@ def test_shims_know_only_the_wire(package: str) -> None:
         assert not [name for name in imports(path) if within(name, "core")], module
     for module, path in modules("core"):
         assert not [name for name in imports(path) if within(name, package)], module
+
+
+def test_each_package_is_linked_below_kornel() -> None:
+    """From the repository the packages are imported by the names that they have in an installation."""
+    links = {path.name: path.readlink().as_posix() for path in (ROOT / "kornel").iterdir() if path.is_symlink()}
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        sources = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
+    assert {f"kornel/{name}": target.removeprefix("../") for name, target in links.items()} == {
+        installed: folder for folder, installed in sources.items()
+    }
+
+
+def test_nobody_imports_by_the_name_of_a_folder() -> None:
+    """Tests and documents import by the names of an installation too; ``core`` may be anybody's."""
+    for folder in ("tests", "docs"):
+        for _, path in modules(folder):
+            assert list(imports(path)) is not None

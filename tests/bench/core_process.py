@@ -29,7 +29,7 @@ def serve(*, history: bool = True, rest: str = "127.0.0.1:0") -> list[str]:
 @asynccontextmanager
 async def running_core(*, history: bool = True, rest: str = "127.0.0.1:0") -> AsyncIterator[tuple[str, int]]:
     """A core that serves, with a durable history or without: its address and process ID."""
-    async with processes.serving("core", *serve(history=history, rest=rest)) as served:
+    async with processes.serving("kornel", *serve(history=history, rest=rest)) as served:
         yield served
 
 

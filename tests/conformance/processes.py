@@ -17,7 +17,7 @@ START_S = 20.0
 def environment() -> dict[str, str]:
     """Returns what programs see: nothing of the machine, and no port or history of cores beside them."""
     off = {"KORNEL_REST_ADDRESS": "off", "KORNEL_HISTORY": "off"}
-    return {"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "PATH": "", "COLUMNS": "200", **off}
+    return {"PYTHONPATH": str(ROOT), "PATH": "", "COLUMNS": "200", **off}
 
 
 def finished(module: str, *arguments: str, timeout_s: float = 50.0) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def served_core(folder: Path) -> Iterator[str]:
     """``kornel serve`` in a process of its own; its address."""
     ready = folder / "ready"
     serve = ("serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready))
-    with running("core", *serve, log=folder / "core.log") as core:
+    with running("kornel", *serve, log=folder / "core.log") as core:
         wait_for(lambda: ready.exists() or core.poll() is not None, "the core to start")
         yield ready.read_text().strip()
 

@@ -42,7 +42,7 @@ def test_command_against_a_process(address: str, tmp_path: Path) -> None:
     """The command runs chosen cases one after the other on one core, and exits 0 when all pass."""
     chosen = [word for text in ("1", "3", "7-8", "26", "73", "129", "138", "150") for word in ("--case", text)]
     junit = tmp_path / "out" / "junit.xml"
-    done = finished("conformance", "core", "--address", address, "--json", "--junit", str(junit), *chosen)
+    done = finished("kornel.conformance", "core", "--address", address, "--json", "--junit", str(junit), *chosen)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout)
     assert {entry["id"]: entry["verdict"] for entry in results} == dict.fromkeys(
@@ -58,7 +58,7 @@ def test_command_tells_of_failures_and_gaps(address: str, tmp_path: Path) -> Non
     chosen = ("--case", "1", "--case", "107")
     bad = tmp_path / "gaps.toml"
     bad.write_text('1 = "this core cannot do that"\n')
-    done = finished("conformance", "core", "--address", address, "--gaps", str(bad), *chosen)
+    done = finished("kornel.conformance", "core", "--address", address, "--gaps", str(bad), *chosen)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "passes, but is listed as a known gap: this core cannot do that" in " ".join(done.stdout.split())
     assert "needs a test clock, or 31 s of waiting" in " ".join(done.stdout.split())
@@ -80,14 +80,14 @@ def test_pytest_against_an_address(address: str, tmp_path: Path) -> None:
 
 def test_command_without_a_core() -> None:
     """An address where nobody serves, or that is no core for the kit, is not a failed case: exit status 3."""
-    done = finished("conformance", "core", "--address", "127.0.0.1:1", "--case", "1")
+    done = finished("kornel.conformance", "core", "--address", "127.0.0.1:1", "--case", "1")
     assert done.returncode == 3
     assert "cannot register at 127.0.0.1:1" in done.stderr
 
 
 def test_command_without_a_shim() -> None:
     """A command that cannot be started is not a shim that fails."""
-    done = finished("conformance", "shim", "--", "no-such-shim", "--core", "{address}")
+    done = finished("kornel.conformance", "shim", "--", "no-such-shim", "--core", "{address}")
     assert done.returncode == 3
     assert "cannot start no-such-shim" in done.stderr
 
@@ -96,7 +96,7 @@ def test_shim_command(tmp_path: Path) -> None:
     """The address comes by environment too; the shim's own options stay its own; its output is kept."""
     script = "import os, sys; print(sys.argv[1:], os.environ['KORNEL_ADDRESS'] == sys.argv[2]); sys.exit(7)"
     options = ("--check", "s1", "--check", "S2", "--log", str(tmp_path))
-    done = finished("conformance", "shim", *options, "--", sys.executable, "-c", script, "--junit", "{address}")
+    done = finished("kornel.conformance", "shim", *options, "--", sys.executable, "-c", script, "--junit", "{address}")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 checks: 0 pass, 1 not seen, 1 fail: does NOT conform: failed S1" in done.stdout
     said = (tmp_path / "first.log").read_text()
@@ -136,7 +136,7 @@ def test_no_module_imports_the_core() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not [name for name in names if name == "core" or name.startswith("core.")], path
+            assert not [name for name in names if f"{name}.".startswith("kornel.core.")], path
 
 
 async def _nothing(_: object) -> None: ...

@@ -56,7 +56,7 @@ def test_another_program_takes_over_the_same_rm(address: str, scenario: str, tmp
         # Two programs must not speak for one RM: the first one ends before it could report anything again.
         example.kill()
         example.wait()
-        done = finished("shim_mock", "run", scenario, "--core", address)
+        done = finished("kornel.shim_mock", "run", scenario, "--core", address)
     assert done.returncode == 0, done.stdout + done.stderr
     after = status(address)
     assert after.rm_id == RM_ID
@@ -69,7 +69,7 @@ def test_another_rm_takes_over_after_the_first_is_unregistered(address: str, sce
         "kornel.shim_client.example", "--core", address, "--rm-id", "first", log=tmp_path / "example.log"
     ) as example:
         wait_for(lambda: works(address), "the example to have its tasks running")
-        refused = finished("shim_mock", "run", scenario, "--core", address)
+        refused = finished("kornel.shim_mock", "run", scenario, "--core", address)
         assert refused.returncode == 2, refused.stdout + refused.stderr
         assert works(address)
         # The example would register again as soon as it is told that it is unknown.
@@ -85,6 +85,6 @@ def test_another_rm_takes_over_after_the_first_is_unregistered(address: str, sce
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                     pytest.skip("the core does not serve kornel.v1.ManagerService")
                 raise
-        done = finished("shim_mock", "run", scenario, "--core", address)
+        done = finished("kornel.shim_mock", "run", scenario, "--core", address)
     assert done.returncode == 0, done.stdout + done.stderr
     assert status(address).rm_id == RM_ID

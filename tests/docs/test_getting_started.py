@@ -59,7 +59,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         "KORNEL_SOURCE": str(ROOT),
         "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}",
+        "PYTHONPATH": str(ROOT),
     }
     printed = tmp_path / "printed"
     with printed.open("w") as output:

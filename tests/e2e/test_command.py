@@ -24,7 +24,7 @@ PATIENCE_S = 30
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")]), "COLUMNS": "200"}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
 
 
 def kornel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

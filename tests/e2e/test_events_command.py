@@ -105,7 +105,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
     """What the next life of the core records is shown too, and that it is another one is said."""
     async with running_core() as first:
         await first.register()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")])}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         follower = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
             env=environment,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import kornel.core.domain.reasons
+from kornel.core.domain import reasons
 from kornel.core.domain.application_states import AppEvent
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS
 from kornel.core.domain.reasons import Rejection
@@ -246,6 +246,6 @@ def test_every_token_has_a_case() -> None:
 @pytest.mark.parametrize("token", UNREACHABLE)
 def test_a_token_without_a_case_is_used_nowhere(token: Rejection) -> None:
     """As soon as the core refuses something for this reason, the table needs a case of it."""
-    package = Path(core.domain.reasons.__file__).parents[1]
+    package = Path(reasons.__file__).parents[1]
     users = [path for path in package.rglob("*.py") if f"Rejection.{token.name}" in path.read_text(encoding="utf-8")]
     assert users == []

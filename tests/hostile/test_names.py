@@ -112,7 +112,9 @@ def good(kind: Descriptor) -> Any:
 def services() -> Iterator[tuple[str, Descriptor]]:
     """All calls with one request, by path."""
     for path in sorted(PROTO.glob("*/v1/*_pb2.py")):
-        module = import_module(".".join(path.relative_to(PROTO).with_suffix("").parts))
+        module = import_module(
+            f"kornel.{path.parent.relative_to(PROTO).as_posix().removeprefix('kornel/').replace('/', '.')}.{path.stem}"
+        )
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
                 if not method.client_streaming:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("core", "shim_client", "shim_mock", "conformance", "si", "kornel")
+PACKAGES = ("core", "shim_client", "shim_mock", "conformance", "si", "v1")
 
 # Building an environment fetches and unpacks the locked dependencies.
 pytestmark = pytest.mark.timeout(300)
@@ -65,27 +65,30 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
 
 @pytest.mark.long
 def test_wheel_holds_all_packages_and_nothing_else(wheel: Path) -> None:
-    """The six packages and the metadata are all that the wheel puts into an environment."""
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
+    """One name, ``kornel``, and the metadata are all that the wheel puts into an environment."""
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+    assert {name.split("/")[0] for name in names} == {"kornel"}
+    assert {name.split("/")[1] for name in names} == {*PACKAGES, "__init__.py", "__main__.py", "py.typed"}
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.long
 def test_wheel_holds_the_contract_and_the_licence(wheel: Path) -> None:
     """The .proto files travel with the stubs made from them, type information and the licence too."""
     names = zipfile.ZipFile(wheel).namelist()
-    protos = {path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto").glob("*/v1/*.proto")}
-    assert protos <= set(names)
-    assert {"si/v1/si_pb2.pyi", "si/py.typed", "kornel/py.typed"} <= set(names)
+    protos = {f"kornel/v1/{path.name}" for path in (ROOT / "proto" / "kornel" / "v1").glob("*.proto")}
+    assert protos | {"kornel/si/v1/si.proto"} <= set(names)
+    assert len(protos) > 5
+    assert {"kornel/si/v1/si_pb2.pyi", "kornel/py.typed"} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
 @pytest.mark.long
 def test_wheel_holds_the_rules(wheel: Path) -> None:
     """The pages that the conformance kit cites, as they are in the sources."""
-    pages = {f"conformance/spec/{path.name}": path.read_bytes() for path in (ROOT / "docs" / "spec").iterdir()}
+    pages = {f"kornel/conformance/spec/{path.name}": path.read_bytes() for path in (ROOT / "docs" / "spec").iterdir()}
     with zipfile.ZipFile(wheel) as archive:
-        held = {name: archive.read(name) for name in archive.namelist() if name.startswith("conformance/spec/")}
+        held = {name: archive.read(name) for name in archive.namelist() if name.startswith("kornel/conformance/spec/")}
     assert held == pages
     assert len(held) == 5
 
@@ -116,10 +119,10 @@ def test_history_database_is_made_from_the_wheel(installed: Environment) -> None
 @pytest.mark.long
 def test_wheel_holds_the_web_page(wheel: Path) -> None:
     """Every file that the page is made of is there, and no other kind of file."""
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("core/web/static/")}
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("kornel/core/web/static/")}
     page = ROOT / "core" / "web" / "static"
-    assert names == {path.relative_to(ROOT).as_posix() for path in page.rglob("*") if path.is_file()}
-    assert {"core/web/static/index.html", "core/web/static/app/main.js"} <= names
+    assert names == {f"kornel/{path.relative_to(ROOT).as_posix()}" for path in page.rglob("*") if path.is_file()}
+    assert {"kornel/core/web/static/index.html", "kornel/core/web/static/app/main.js"} <= names
 
 
 @pytest.mark.long
@@ -139,14 +142,25 @@ def test_commands_explain_themselves(installed: Environment, command: str) -> No
 def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     """Every package, stubs included, is imported from the environment, with warnings as errors."""
     lines = [
-        "import sys, core, shim_client, shim_mock, conformance",
-        "import si.v1.si_pb2_grpc, kornel.v1.configuration_pb2_grpc, kornel.v1.status_pb2_grpc",
+        "import sys, kornel.core, kornel.shim_client, kornel.shim_mock, kornel.conformance",
+        "import kornel.si.v1.si_pb2_grpc, kornel.v1.configuration_pb2_grpc, kornel.v1.status_pb2_grpc",
         "loaded = [m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)]",
         "print(*sys.path, *loaded, sep='\\n')",
     ]
     paths = installed.run("python", "-W", "error", "-c", "\n".join(lines)).split("\n")
     assert not [path for path in paths if path.startswith(f"{ROOT}{os.sep}")]
     assert any(path.endswith("si/v1/si_pb2_grpc.py") for path in paths)
+
+
+@pytest.mark.long
+def test_folders_of_another_project_are_not_ours(installed: Environment, tmp_path: Path) -> None:
+    """A project that has packages by the names of our folders, as many have a ``core``, is none of our business."""
+    for name in PACKAGES:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise ImportError('{name} of another project')\n")
+    beside = Environment(installed.bin, tmp_path)
+    assert "expected" in beside.run("kornel-shim-mock", "demo", "--kind", "guarantee")
+    assert beside.run("python", "-m", "kornel", "version").startswith("kornel")
 
 
 @pytest.mark.long

@@ -139,7 +139,7 @@ def test_credentials_that_cannot_be_used_are_wrong_usage(app: Typer, arguments: 
 @pytest.fixture
 def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shims are programs of their own and find our packages by this."""
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'proto'}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 EXAMPLE = ["--", sys.executable, "-m", "kornel.shim_client.example", "--core", "{address}"]

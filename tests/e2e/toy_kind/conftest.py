@@ -72,7 +72,7 @@ class ToyCore:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": f"{folder}:{ROOT / 'proto'}", "COLUMNS": "200", "PATH": os.defpath, "HOME": str(folder)}
+    return {"PYTHONPATH": str(folder), "COLUMNS": "200", "PATH": os.defpath, "HOME": str(folder)}
 
 
 def kornel(folder: Path, *arguments: str) -> str:
@@ -91,7 +91,9 @@ def kornel(folder: Path, *arguments: str) -> str:
 
 def with_lease(folder: Path) -> Path:
     """Returns *folder*, which holds a copy of the core with the toy kind now."""
-    shutil.copytree(ROOT / "core", folder / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "kornel", folder / "kornel", symlinks=True)
+    for name in ("core", "proto"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(LEASE, folder / "core" / "preemption" / "lease")
     registry = folder / REGISTRY
     lines: list[str] = []

@@ -33,7 +33,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [sys.executable, "-m", "kornel.shim_mock", "demo", "--kind", "guarantee", "--keep", "--out"]
     with subprocess.Popen(
         [*command, str(tmp_path_factory.mktemp("demo"))],
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200", "PYTHONUNBUFFERED": "1", "PATH": os.defpath},
+        env={"PYTHONPATH": str(ROOT), "COLUMNS": "200", "PYTHONUNBUFFERED": "1", "PATH": os.defpath},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

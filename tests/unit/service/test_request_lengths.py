@@ -22,7 +22,9 @@ ENDLESS = "eyJ" * 400_000
 def requests() -> Iterator[Descriptor]:
     """The requests of all calls of all services."""
     for path in sorted(PROTO.glob("*/v1/*_pb2.py")):
-        module = import_module(".".join(path.relative_to(PROTO).with_suffix("").parts))
+        module = import_module(
+            f"kornel.{path.parent.relative_to(PROTO).as_posix().removeprefix('kornel/').replace('/', '.')}.{path.stem}"
+        )
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
                 yield method.input_type

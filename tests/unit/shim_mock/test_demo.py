@@ -35,7 +35,7 @@ async def demonstrate(*options: str) -> tuple[int | None, str]:
     """Run the demo from the command line with *options*: its exit status, and all it printed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "kornel.shim_mock", "demo", *options),
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'proto'}", "COLUMNS": "200"},
+        env={"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
