@@ -50,6 +50,7 @@ class NodeGroup:
         self.refused.add(pairs)
 
     def tighten(self) -> None:
+        """Work out the bound again, as low as the nodes here allow."""
         self.loose = False
         if self.nodes:
             self.bound = list(map(max, zip(*[node.open for node in self.nodes], strict=True)))

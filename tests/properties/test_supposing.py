@@ -30,6 +30,7 @@ from kornel.core.domain.effects import Allocated, PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
+from kornel.core.partition.state import PartitionState
 from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import (
@@ -42,25 +43,30 @@ from kornel.core.telling.what_if.supposition import (
 )
 from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
+from tests.properties.machine import driver  # noqa: F401  (it knows all rules)
+from tests.properties.machine.cluster import VARIANTS
+from tests.properties.machine.cluster import configuration as machine_configuration
+from tests.properties.machine.dice import Dice
+from tests.properties.machine.registry import RULES
+from tests.properties.machine.world import World
 from tests.properties.shim import LEAVES, PARTITION, RM, SECOND, Shim, random_history, size
 from tests.reading import read
 from tests.unit.partition.graph import digest
 
 
-def trace(shim: Shim) -> str:
-    """All that the engine holds but the rankings that questions keep for each other, which decide nothing."""
-    engine = vars(shim.engine)
-    return digest({name: held for name, held in engine.items() if name not in ("_rankings", "_handlers")})
+def trace(engine: Engine) -> str:
+    """All that *engine* holds but its table of handlers, which only refers to it."""
+    return digest({name: held for name, held in vars(engine).items() if name != "_handlers"})
 
 
-def questions(shim: Shim, dice: random.Random) -> Iterator[Supposition]:
+def questions(state: PartitionState, dice: random.Random) -> Iterator[Supposition]:
     """A few of each kind, sensible or not."""
-    state = shim.state
+    leaves = [queue.path for queue in state.queues.values() if queue.leaf] or [state.root.path]
     for _ in range(3):
         named = dice.choice([*state.applications, ""])
         yield SupposeAsk(
             size(dice.randint(1, 9), dice.randint(0, 9)),
-            dice.choice(LEAVES),
+            dice.choice(leaves),
             named if dice.random() < 0.5 else "",
             dice.choice([1, 2, 5]),
             dice.randint(-1, 2),
@@ -87,16 +93,56 @@ def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
         if number % 3:
             shim.settle()
     reader = Reader(shim.engine, lambda: shim.now_ns)
-    before = trace(shim)
-    for question in questions(shim, dice):
+    before = trace(shim.engine)
+    for question in questions(shim.state, dice):
         with suppress(CommandRefused):
             reader[PARTITION].suppose(question)
-        assert trace(shim) == before, question
+        assert trace(shim.engine) == before, question
     for name in [*shim.state.requests, *shim.state.applications, "nobody"]:
         report = reader[PARTITION].explain(Named(name))
         assert (report is None) == (name == "nobody")
-    assert trace(shim) == before
+    assert trace(shim.engine) == before
     shim.settle()
+
+
+@settings(max_examples=scale_examples(30), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_question_leaves_a_trace_beside_callbacks_and_drains(seed: int) -> None:
+    """The same where the shim is asked about nodes and victims, operators drain nodes, and partitions come and go."""
+    source = random.Random(seed)
+    world, dice = World(), Dice.seeded(source)
+    world.engine.record_events()
+    world.send(RegisterManager(RM, machine_configuration(source.randrange(VARIANTS))))
+    for number, rule in enumerate(source.choices(RULES, [rule.weight for rule in RULES], k=200)):
+        rule.perform(world, dice)
+        if number % 50 != 49:
+            continue
+        reader = Reader(world.engine, lambda: world.now_ns)
+        before = trace(world.engine)
+        for name in world.engine.partition_names():
+            state = world.engine.partition(name)
+            assert state is not None
+            for question in questions(state, source):
+                with suppress(CommandRefused):
+                    reader[name].suppose(question)
+                assert trace(world.engine) == before, question
+    world.remove_everything()
+
+
+@settings(max_examples=scale_examples(30), deadline=None)
+@given(seed=st.integers(0, 2**32), gangs=st.booleans())
+def test_no_question_changes_what_is_decided(seed: int, gangs: bool) -> None:
+    """Of two cores with the same history one is asked after each step: both say the same, to the last word."""
+    silent, asked = Shim(seed % 24, gangs=gangs), Shim(seed % 24, gangs=gangs)
+    reader = Reader(asked.engine, lambda: asked.now_ns)
+    dice = random.Random(seed)
+    for operation in random_history(seed, 60):
+        for shim in (silent, asked):
+            shim.perform(operation)
+        for question in questions(asked.state, dice) if dice.random() < 0.3 else ():
+            with suppress(CommandRefused):
+                reader[PARTITION].suppose(question)
+    assert asked.log == silent.log
 
 
 def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,10 +152,10 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
         shim.perform(operation)
         shim.settle()
     monkeypatch.setattr("kornel.core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
-    before = trace(shim)
+    before = trace(shim.engine)
     with pytest.raises(ZeroDivisionError):
         read(shim.engine, PARTITION, shim.now_ns).suppose(SupposeAsk(size(90, 1), LEAVES[0], asks=3))
-    assert trace(shim) == before
+    assert trace(shim.engine) == before
 
 
 class Cluster:
