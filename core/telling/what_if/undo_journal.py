@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final
@@ -49,7 +48,12 @@ class Journal:
     def __init__(self) -> None:
         self._kept: dict[int, object] = {}
         """By identity, so that each object is kept once. Held here, none of them can give its identity to another."""
-        self._undo: list[Callable[[], None]] = []
+        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        """Each with its entries, as the following ones with theirs."""
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._others: list[tuple[set[Any], set[Any]] | tuple[deque[Any], deque[Any]]] = []
+        self._records: list[tuple[object, tuple[str, ...], tuple[Any, ...]]] = []
+        """Each with the names of its slots, and what they held."""
 
     def __enter__(self) -> Journal:
         return self
@@ -57,8 +61,22 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._undo:
-            self._undo.pop()()
+        # In any order, because each object was kept once, and none is put back by way of another.
+        for record, names, values in self._records:
+            for name, value in zip(names, values, strict=True):
+                setattr(record, name, value)
+        for entries, entries_before in self._dicts:
+            if entries or entries_before:
+                entries.clear()
+                entries.update(entries_before)
+        for items, items_before in self._lists:
+            items[:] = items_before
+        for members, members_before in self._others:
+            members.clear()
+            if isinstance(members, set):
+                members.update(members_before)
+            else:
+                members.extend(members_before)
 
     def __contains__(self, record: object) -> bool:
         return id(record) in self._kept
@@ -69,38 +87,37 @@ class Journal:
         if id(record) in kept:
             return
         kept[id(record)] = record
-        for part in self._note(record, but):
-            if type(part) in _FOLLOWED and id(part) not in kept:
-                self.keep(part)
+        stack = [part for part in self._note_record(record, but) if type(part) in _FOLLOWED]
+        while stack:
+            part = stack.pop()
+            if id(part) in kept:
+                continue
+            kept[id(part)] = part
+            kind = type(part)
+            inside: Iterable[Any]
+            if kind is list:
+                self._lists.append((part, part.copy()))
+                inside = part
+            elif kind is dict:
+                self._dicts.append((part, part.copy()))
+                inside = part.values()
+            elif kind is set or kind is deque:
+                self._others.append((part, part.copy()))
+                continue
+            else:
+                inside = self._note_record(part, ())
+            stack += [found for found in inside if type(found) in _FOLLOWED]
 
-    def _note(self, record: Any, but: Collection[str]) -> Iterable[Any]:
-        """Notes what *record* is made of, which is returned."""
+    def _note_record(self, record: Any, but: Collection[str]) -> Iterable[Any]:
+        """Notes the attributes of *record*. Returns what they hold, without those named in *but*."""
         kind = type(record)
-        if kind is dict:
-            entries = record.copy()
-            self._undo.append(partial(_fill_dict, record, entries))
-            parts: Iterable[Any] = entries.values()
-            return parts
-        if kind is list:
-            items: list[Any] = record.copy()
-            self._undo.append(partial(record.__setitem__, slice(None), items))
-            return items
-        if kind is set:
-            members: set[Any] = record.copy()
-            self._undo.append(partial(_fill_set, record, members))
-            return members
-        if kind is deque:
-            queued: deque[Any] = record.copy()
-            self._undo.append(partial(_fill_deque, record, queued))
-            return queued
         if hasattr(record, "__dict__"):
             attributes = vars(record)
-            before = attributes.copy()
-            self._undo.append(partial(_fill_dict, attributes, before))
-            return [value for name, value in before.items() if name not in but]
+            self._dicts.append((attributes, attributes.copy()))
+            return [value for name, value in attributes.items() if name not in but]
         names, read = _slots_of(kind)
         values = read(record)
-        self._undo.append(partial(_set_back, record, names, values))
+        self._records.append((record, names, values))
         return [value for name, value in zip(names, values, strict=True) if name not in but] if but else values
 
 
@@ -112,23 +129,3 @@ def _slots_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[Any
         read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
         known = _SLOTS[kind] = (names, read)
     return known
-
-
-def _set_back(record: object, names: Iterable[str], values: Iterable[object]) -> None:
-    for name, value in zip(names, values, strict=True):
-        setattr(record, name, value)
-
-
-def _fill_dict(entries: dict[object, object], before: dict[object, object]) -> None:
-    entries.clear()
-    entries.update(before)
-
-
-def _fill_set(members: set[object], before: set[object]) -> None:
-    members.clear()
-    members.update(before)
-
-
-def _fill_deque(members: deque[object], before: deque[object]) -> None:
-    members.clear()
-    members.extend(before)
