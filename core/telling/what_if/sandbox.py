@@ -42,7 +42,8 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
-from kornel.core.preemption import attempts, eviction, pacing
+from kornel.core.preemption import attempts, eviction
+from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee
 from kornel.core.preemption.guarantee.prospects import NoProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
@@ -92,8 +93,12 @@ class Sandbox:
         state, journal = self.state, self.journal
         journal.keep(state, but=_LEFT_ALONE)
         # Rankings of questions are kept for the next one, and prospects would take longer to make than to do without.
-        for name, value in (("recording", False), ("victim_index", self.index), ("prospects", NoProspects())):
-            setattr(state, name, value)
+        for record, name, value in (
+            (state, "recording", False),
+            (state, "victim_index", self.index),
+            (state.guarantee, "prospects", NoProspects()),
+        ):
+            setattr(record, name, value)
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
         # What enforces a lowered max comes before preemption for guarantees, and is over when that has its turn.
@@ -116,7 +121,7 @@ class Sandbox:
             shape.no_room = False
         state.no_room.clear()
         state.waiting_for_node.clear()
-        state.gangs_without_room.clear()
+        state.gangs.without_room.clear()
 
     def _keep_groups(self, application: Application) -> None:
         self._keep_application(application)
@@ -237,7 +242,7 @@ class Sandbox:
     def attempt(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
         """Has victims leave for *ask*, which found no room, from *due_ns* on; if not, returns why. And when."""
         state = self.state
-        known = state.refusals.answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
+        known = state.guarantee.refusals.answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # As the drive would find, which would put it down for each ask besides.
         self.journal.keep(ask)
@@ -247,10 +252,10 @@ class Sandbox:
         if ask.spec.required_node:
             return self._attempt_on_required_node(ask, due_ns), due_ns
         if not state.guarantee_preemption:
-            return Refusal(Outcome.POLICY_OFF, pacing.why_off(state)), due_ns
+            return Refusal(Outcome.POLICY_OFF, cycle_limit.why_off(state)), due_ns
         for _ in range(MOST_PAUSES):
             # A leaf that has used up its attempts has them back a moment later.
-            state.attempts_left.clear()
+            state.guarantee.attempts_left.clear()
             found = guarantee.find_plan(state, ask, due_ns)
             if not isinstance(found, Refusal) or found.outcome is not Outcome.ROUND_LIMIT or found.retry_ns is None:
                 break

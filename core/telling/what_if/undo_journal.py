@@ -23,15 +23,18 @@ from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeGroup, NodeOrder
 from kornel.core.model.task_groups import TaskGroup
+from kornel.core.partition.gangs.gang_record import GangRecord
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
-from kornel.core.preemption.pace import Pace, Totals, Window
+from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
 from kornel.core.preemption.quota.enforcement import Enforcement
 
 PARTS: Final = frozenset(
     {
-        Callbacks, Claims, Enforcement, FailureLog, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup, NodeOrder, Pace,
+        Callbacks, Claims, Enforcement, FailureLog, GangRecord, GovernorBooks, GroupOrder,
+        GuaranteeRecord, KeyedHeap, NodeGroup, NodeOrder, Pace, PaceOfKind,
         Refusals, RefusedQuestion, ReservingRecord, TaskGroup, Totals, Window,
     }
 )  # fmt: skip
