@@ -23,6 +23,7 @@ from kornel.core.service.status_codes import (
     UnknownNode,
     UnknownPartition,
     UnknownQueue,
+    say_no_partition,
 )
 from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
 from kornel.core.telling.encoding.kornel_v1 import (
@@ -136,7 +137,7 @@ class ReadService:
     def _views(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)
         if views is None:
-            raise UnknownPartition(f"no partition {partition or 'default'!r}")
+            raise UnknownPartition(say_no_partition(self._reader.rm_id, partition))
         return views
 
 

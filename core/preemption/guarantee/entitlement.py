@@ -1,9 +1,10 @@
-"""Whether an ask's queue is owed anything: law 4, and the swap inside a shared guarantee (preemption.md A)."""
+"""The entitlement of an ask's queue: law 4, and the swap inside a shared guarantee (preemption.md A)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
@@ -14,7 +15,7 @@ from kornel.core.preemption.plan import Refusal
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """By type index: the queue whose guarantee the ask calls on (``E_t``), and what has to be freed inside it."""
+    """The queues whose guarantee the ask calls on (``E_t``), by type index, and what has to be freed inside them."""
 
     queues: dict[int, Queue]
     swaps: dict[int, int]
@@ -41,7 +42,8 @@ def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entit
         guaranteed = queue.guaranteed[t]
         held = projected(queue, t)
         if amount > guaranteed:
-            detail = f"{names[t]}: asked {amount}, guaranteed {guaranteed} in {queue.path}"
+            asked, most = format_quantity(names[t], amount), format_quantity(names[t], guaranteed)
+            detail = f"{names[t]}: asked {asked}, guaranteed {most} in {queue.path}"
             return Refusal(Outcome.ASK_EXCEEDS_GUARANTEE, detail)
         under = held < guaranteed if mode is GuaranteeMode.REACH else held + amount <= guaranteed
         if under:
@@ -53,8 +55,8 @@ def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entit
         return Refusal(Outcome.NO_GUARANTEE, f"no guarantee for any asked type from {ask.queue.path} up")
     if spent is not None:
         t, queue = spent
-        detail = (
-            f"{names[t]}: {projected(queue, t)} used or claimed of {queue.guaranteed[t]} guaranteed in {queue.path}"
-        )
+        name, all_of_it = names[t], format_quantity(names[t], queue.guaranteed[t])
+        taken = format_quantity(name, projected(queue, t))
+        detail = f"{name}: {taken} used or claimed of {all_of_it} guaranteed in {queue.path}"
         return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
     return Entitlement(queues, swaps)

@@ -151,7 +151,7 @@ class Cluster:
 async def rest_cluster(**settings: Any) -> AsyncIterator[Cluster]:
     """A core with an open door for HTTP; nobody is registered, and the shim's streams are not open yet."""
     async with AsyncExitStack() as stack:
-        core = await stack.enter_async_context(running_core(rest_address="127.0.0.1:0", **settings))
+        core = await stack.enter_async_context(running_core(**{"rest_address": "127.0.0.1:0", **settings}))
         http = await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://{core.server.rest_address}", timeout=PATIENCE_S)
         )
