@@ -544,6 +544,7 @@ class KornelServer:
             _CALLBACKS: CallbackService(
                 self._runner,
                 self._callbacks,
+                clock=self._clock,
                 metrics=self._metrics,
                 logger=self._logger,
                 timeout_ns=self._settings.callback_timeout_ns,
