@@ -21,7 +21,7 @@ from kornel.core.partition.configuration import dynamic_queues, offered_types
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
-from kornel.core.partition.waiting.rooms import activate, filter_newcomers
+from kornel.core.partition.waiting.rooms import activate, filter_newcomers, look_again
 from kornel.core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
@@ -210,7 +210,10 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 
 
 def _watch_again(state: PartitionState) -> None:
-    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh."""
+    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh.
+
+    Asks that hold room are tried again, since what they may do on the node that they must run on may be more than before.
+    """
     state.attempts_due.clear()
     state.guarantee.refusals.clear()
     for application in state.applications.values():
@@ -221,6 +224,8 @@ def _watch_again(state: PartitionState) -> None:
         for group in application.groups.values():
             if group.parked_at is not None:
                 activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
 
 
 def walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:

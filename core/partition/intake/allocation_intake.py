@@ -232,7 +232,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     else:
         if resized:
             moves.resize_request(state, request, shape)
-        changed = _amend(state, request, spec)
+        changed = _amend(state, request, spec, now_ns)
     if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
     if resized or placed:
@@ -286,7 +286,7 @@ def _take_older(
     for ask in pending[wanted:]:
         withdraw_ask(state, ask)
     replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape, now_ns)]
-    replaced += [request for request in known if not request.pending and _amend(state, request, spec)]
+    replaced += [request for request in known if not request.pending and _amend(state, request, spec, now_ns)]
     if wanted == len(pending) and not replaced:
         state.ignore(Ignored.NO_CHANGE, spec.key)
     elif wanted > len(pending):
@@ -323,7 +323,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     return True
 
 
-def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) -> bool:
+def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec, now_ns: int) -> bool:
     """Give *allocation* the priority, tags and preemption policy of *spec*: they count from now on.
 
     False: it has these already. Its age stays, and so does its size, which changes by itself.
@@ -343,6 +343,7 @@ def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) 
     if allocation.node is not None:
         allocation.node.version += 1
     state.victim_index.forget(allocation.queue)
+    slices.note_amendment(state, allocation, now_ns)
     return True
 
 
