@@ -24,7 +24,7 @@ class Before(NamedTuple):
     claimed: dict[Queue, list[int]]
 
 
-def remember(view: PartitionView) -> Before:
+def remember_state(view: PartitionView) -> Before:
     """Returns the state before a plan is applied to *view*."""
     queues = list(_queues(view.root))
     return Before(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs, Vector, widen
+from kornel.core.model.shapes import Pairs, Vector, widen_vector
 
 GROUP_SIZE: Final = 96
 
@@ -189,7 +189,7 @@ class NodeOrder:
         """Extend all amounts to *width* types."""
         self._width = width
         for group in self._groups:
-            widen(group.bound, width)
+            widen_vector(group.bound, width)
 
     def rebuild(self, score: Callable[[Node], float], nodes: Iterable[Node]) -> None:
         """Start again with another score and these nodes."""

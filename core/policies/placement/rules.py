@@ -14,7 +14,7 @@ from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.core.model.queues import Queue
 from kornel.core.policies.placement.applicant import Applicant
 from kornel.core.policies.placement.filters import Filter, compile_filter
-from kornel.core.policies.placement.paths import flatten, is_qualified, path_flaw
+from kornel.core.policies.placement.paths import flatten_name, is_qualified, path_flaw
 
 
 class NoMatch(NamedTuple):
@@ -85,7 +85,7 @@ class Rule:
             queue = queues.get(above)
             if queue is not None and queue.leaf:
                 return NoMatch(f"parent rule {self.parent.name}: {above} is a leaf")
-        return f"{above}.{text if self.kind.hierarchy else flatten(text)}"
+        return f"{above}.{text if self.kind.hierarchy else flatten_name(text)}"
 
 
 def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:

@@ -116,7 +116,7 @@ def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
     return (CLUSTER, Scope("queue", loss.queue), Scope("application", loss.application))
 
 
-def judge(
+def judge_losses(
     limits: Limits, past: Past, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
     """Returns why *losses* may not be taken now for queue *preemptor* (empty: for nobody); ``None``: they may.

@@ -8,7 +8,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 
 
-def projected(queue: Queue, t: int) -> int:
+def project_usage(queue: Queue, t: int) -> int:
     """Returns ``proj``: what *queue* will use of type *t* once victims in flight are gone and their preemptors run."""
     return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
@@ -40,9 +40,9 @@ def _overfull(ask: Allocation) -> set[Queue]:
         for t, amount in ask.shape.pairs:
             own = queue.max.get(t)
             if own is not None:
-                own = max(own, projected(queue, t))
+                own = max(own, project_usage(queue, t))
                 if own < least.get(t, own + 1):
                     least[t] = own
-            if t in least and projected(queue, t) + amount > least[t]:
+            if t in least and project_usage(queue, t) + amount > least[t]:
                 found.add(queue)
     return found

@@ -16,7 +16,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
-from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.predicates import Approval
@@ -29,7 +29,7 @@ from kornel.core.preemption.victim_index import VictimIndex
 KIND: Final = "guarantee"
 
 
-def plan(
+def plan_preemption(
     view: PartitionView,
     ask: Allocation,
     *,
@@ -47,7 +47,7 @@ def plan(
     been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date.
     """
     names = view.types.names
-    entitled = entitlement(ask, view.guarantee_mode, names)
+    entitled = find_entitlement(ask, view.guarantee_mode, names)
     if isinstance(entitled, Refusal):
         return entitled
     fence = fence_root(ask)

@@ -10,7 +10,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.foresight import LawTally
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import leaves_below
-from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.plan import Refusal
@@ -21,12 +21,12 @@ LAW_7 = "law 7 (fence)"
 _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guarantee)"}
 
 
-def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
+def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
     """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
     allocations, where all of a queue is protected for its size."""
     fence = fence_root(ask)
     inside = set(leaves_below(fence))
-    entitled = entitlement(ask, state.guarantee_mode, state.types.names)
+    entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     terms: Terms | None = None
     if not isinstance(entitled, Refusal):
         terms = Terms(ask, fence, entitled, Needs(ask, fence, entitled))

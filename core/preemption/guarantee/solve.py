@@ -76,7 +76,7 @@ class Solver:
                     left[i] -= amount
             if not unmet:
                 kept = without_spare(needs, taken)
-                return kept if self._all_owed or justified(needs, kept) else None
+                return kept if self._all_owed or is_justified(needs, kept) else None
         return None
 
     def exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
@@ -134,7 +134,7 @@ class Solver:
         return True
 
 
-def justified(needs: list[int], victims: list[Candidate]) -> bool:
+def is_justified(needs: list[int], victims: list[Candidate]) -> bool:
     """Tells whether each of *victims* goes for a need it may go for: without it one of those would be unmet."""
     left = needs.copy()
     for victim in victims:
@@ -239,7 +239,7 @@ class _ExactSearch:
                 after[i] -= amount
             chosen.append(candidate)
             if count == 1:
-                if max(after) <= 0 and (self._all_owed or justified(self.needs, chosen)):
+                if max(after) <= 0 and (self._all_owed or is_justified(self.needs, chosen)):
                     self._keep(chosen)
             else:
                 space = room.copy()

@@ -28,9 +28,9 @@ from kornel.core.preemption.monitor import noticing
 from kornel.core.preemption.monitor.notices import Taken
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
 from kornel.core.preemption.monitor.round import Memory
-from kornel.core.preemption.monitor.selection import select
+from kornel.core.preemption.monitor.selection import select_victims
 from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
-from kornel.core.preemption.priorities import adjustment
+from kornel.core.preemption.priorities import adjustment_of
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be looked at in the time of one placement."""
@@ -44,12 +44,12 @@ _TRIGGERED: Final = Outcome.TRIGGERED
 """Named once: reading a member from its class costs as much as a call, and every place asks."""
 
 
-def start(state: PartitionState, now_ns: int) -> None:
+def follow_settings(state: PartitionState, now_ns: int) -> None:
     """Have rounds from now on as configured, or none any more."""
     notices = state.notices
     listed = KIND in state.preemption.policies
     settings = settings_of(state.preemption.sections.get(KIND)) if listed else None
-    if settings is not None and governing.shadowed(state, KIND):
+    if settings is not None and governing.is_shadowed(state, KIND):
         settings = replace(settings, observe_only=True)
     if settings == notices.settings:
         return
@@ -71,7 +71,7 @@ def is_round_under_way(state: PartitionState) -> bool:
     return state.notices.steps is not None
 
 
-def advance(state: PartitionState, now_ns: int, budget: int) -> int:
+def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
     """Go on with the round under way for about *budget* decisions. Returns how many it was."""
     notices = state.notices
     notices.now_ns = now_ns
@@ -106,7 +106,7 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     state.enforcement.round_begins()
     accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
     memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places)
-    selection = yield from select(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
+    selection = yield from select_victims(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
     yield len(selection.places) // 4  # All that the search remembered has just been freed, which takes its time.
     notices.rounds += 1
     notices.lacking = selection.lacking
@@ -148,7 +148,7 @@ def _carry_out(
     for application, risks in new.items():
         for start_ in range(0, len(risks), NOTICES_A_PIECE):
             risk = [entry for entry in risks[start_ : start_ + NOTICES_A_PIECE] if _still_there(state, entry[0])]
-            noticing.notify(state, application, risk, notices.now_ns)
+            noticing.notify_applications(state, application, risk, notices.now_ns)
             _record_each(state, (allocation for allocation, _ in risk), Outcome.NOTIFIED, number)
             yield len(risk) * 4
     if law.broken:
@@ -180,7 +180,7 @@ def _entered(
         notices.drop(entry)
         entry = None
     if entry is None:
-        entry = noticing.exchange(state, victim)
+        entry = noticing.exchange_entry(state, victim)
     if entry is None:
         new.setdefault(victim.application, []).append((victim, wait_ns))
         return None
@@ -362,10 +362,10 @@ def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]
     for place in piece:
         victims = [due_victim.allocation for due_victim in place.victims]
         preemptor = place.ask.queue.path
-        if victims and governing.deny(state, victims, preemptor, now_ns, decision) is not None:
+        if victims and governing.deny_victims(state, victims, preemptor, now_ns, decision) is not None:
             denied.add(id(place))
         elif victims:
-            governing.charge(state, victims, preemptor, now_ns, decision)
+            governing.charge_victims(state, victims, preemptor, now_ns, decision)
     kept = {place.node for place in piece if id(place) in denied}
     return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
 
@@ -412,7 +412,7 @@ def _watch_exits(
             if stuck:
                 _give_up_victims(state, ask, stuck, at_ns)
             elif not victims:
-                eviction.rearm(state, ask, at_ns)
+                eviction.rearm_ask(state, ask, at_ns)
 
     state.at(now_ns + state.preemption.victim_timeout_ns, look)
 
@@ -431,7 +431,7 @@ def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[All
     waited_s = state.preemption.victim_timeout_ns / 10**9
     for leaf, theirs in by_leaf.items():
         _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
-    eviction.rearm(state, ask, now_ns)
+    eviction.rearm_ask(state, ask, now_ns)
 
 
 def _observe(state: PartitionState, selection: Selection) -> None:
@@ -455,7 +455,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
     notices.now_ns = now_ns
     entries = [notices.entries[key] for key in keys]
     there = [entry for entry in entries if _still_there(state, entry.allocation)]
-    noticing.withdraw(state, there)
+    noticing.withdraw_notices(state, there)
     for entry in entries:
         notices.drop(entry)
     _record_each(state, (entry.allocation for entry in there), Outcome.WITHDRAWN, notices.rounds)
@@ -484,7 +484,7 @@ def _record_each(state: PartitionState, allocations: Iterable[Allocation], outco
 def _record(
     state: PartitionState, leaf: Queue, allocations: Sequence[Allocation], outcome: Outcome, detail: str
 ) -> None:
-    adjusted = adjustment(leaf, state.root)
+    adjusted = adjustment_of(leaf, state.root)
     victims = tuple(
         VictimRecord(
             allocation.spec.key,

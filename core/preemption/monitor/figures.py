@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Final, Protocol
 
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
@@ -60,7 +60,7 @@ class QueueFigures:
         self.parent: Final = parent
         self.leaf: Final = queue.leaf
         self.guaranteed: Final[Amounts] = dict(queue.guaranteed)
-        """Declared or, of a type that this queue does not declare, derived (:func:`derive`)."""
+        """Declared or, of a type that this queue does not declare, derived (:func:`derive_guarantees`)."""
         self.ceilings: Final[Amounts] = {} if parent is None else dict(parent.ceilings)
         """The lesser of its own max and those above it; the cluster left out."""
         if parent is not None:
@@ -119,7 +119,7 @@ class Picture:
         return self._leaves
 
 
-def picture(view: MonitorView) -> Generator[int, None, Picture]:
+def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
     """Work out the figures of the queues of *view* in pieces, and return them; usage is of the moment of the first
     step."""
     found = Picture(view.root)
@@ -144,7 +144,7 @@ def picture(view: MonitorView) -> Generator[int, None, Picture]:
                 above.demand[t] = above.demand.get(t, 0) + amount
             for t, amount in figures.reserved.items():
                 above.reserved[t] = above.reserved.get(t, 0) + amount
-    derive(found)
+    derive_guarantees(found)
     for figures in found.queues:
         figures.counted = tuple(above for above in figures.lineage[:-1] if above.guaranteed or above.queue.max)
     yield len(found.queues) * 2
@@ -156,7 +156,7 @@ def waits_for_room(ask: Allocation) -> bool:
     return ask.spec.allow_preempt_other and not ask.triggered and not ask.spec.required_node
 
 
-def derive(found: Picture) -> None:
+def derive_guarantees(found: Picture) -> None:
     """Guarantees of types that a queue does not declare itself, from the levels around it.
 
     It counts at least what its children are owed. Of what its parent is owed and no child declares, it has a share: as
@@ -269,7 +269,9 @@ def _show(leaf: QueueFigures, priority: int) -> None:
 def shown_by(queue: Queue, priority: int) -> int:
     """Returns what *queue* shows its parent of *priority* below it."""
     properties = queue.properties
-    return exposed(priority, properties.priority_offset, fenced=properties.priority_policy is PriorityPolicy.FENCE)
+    return exposed_priority(
+        priority, properties.priority_offset, fenced=properties.priority_policy is PriorityPolicy.FENCE
+    )
 
 
 def _add(figures: QueueFigures, pairs: Pairs, count: int, *, reserved: bool = False) -> None:

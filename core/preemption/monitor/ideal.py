@@ -59,7 +59,9 @@ class Share:
         """The amount that it is to give up in all, as far as this round's limit goes."""
 
 
-def assign(root: Share, cluster: int, per_round: Fraction, *, balance: bool = False) -> Generator[int, None, None]:
+def assign_shares(
+    root: Share, cluster: int, per_round: Fraction, *, balance: bool = False
+) -> Generator[int, None, None]:
     """Work out ``ideal`` and ``take`` of everything below *root*. *balance*: also among queues that have theirs."""
     _extras(root)
     yield 1
@@ -78,7 +80,7 @@ def assign(root: Share, cluster: int, per_round: Fraction, *, balance: bool = Fa
                 parents.append(child)
 
 
-def obtain(leaf: Share, dead_zone: Fraction, natural_factor: Fraction) -> int:
+def amount_to_give_up(leaf: Share, dead_zone: Fraction, natural_factor: Fraction) -> int:
     """Returns what *leaf* gives up in one turn from notice to kill."""
     if leaf.disabled or leaf.used <= leaf.guaranteed * (1 + dead_zone):
         return 0

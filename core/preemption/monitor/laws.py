@@ -16,7 +16,7 @@ from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs, Shape, Vector, book
+from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
 
@@ -243,11 +243,11 @@ class _After:
                 for t, amount in freed:
                     open_to_it[t] += amount
                 if open_to_it is not free:
-                    book(free, freed)
+                    book_amounts(free, freed)
             elif there is not None:
                 if any(open_to_it[t] < amount for t, amount in pairs):
                     found.append(Violation(Law.ON_NODE, f"{victim.key} is not on {node.node_id}"))
-                book(self._room(there), freed)
+                book_amounts(self._room(there), freed)
             for level in self.limited_above(victim.application.queue):
                 gone = level.gone
                 for t, amount in freed:

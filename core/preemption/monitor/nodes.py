@@ -11,7 +11,7 @@ from kornel.core.preemption.monitor.candidates import Candidate, Whom
 from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.round import Round
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
@@ -72,7 +72,7 @@ def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom)
             ours, theirs = _relative_priorities(ask, allocation.queue)
             if theirs >= ours:
                 continue
-        candidates.append(((reluctance(allocation), theirs), candidate))
+        candidates.append(((reluctance_of(allocation), theirs), candidate))
     candidates.sort(key=lambda pair: (*pair[0], -pair[1].allocation.created_ns, pair[1].allocation.key))
     return planner.choice.victims(planner.want(ask, leaf), node, [one for _, one in candidates], whom) or []
 

@@ -21,7 +21,7 @@ from kornel.core.preemption.monitor.plan import KIND
 KEYS_A_NOTICE: Final = 1_000
 
 
-def notify(
+def notify_applications(
     state: PartitionState, application: Application, risks: Sequence[tuple[Allocation, int]], now_ns: int
 ) -> None:
     """Tell *application* that *risks*, each with the nanoseconds it has left, are about to be taken."""
@@ -42,7 +42,7 @@ def notify(
             _send(state, notice)
 
 
-def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
+def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
     """Tell applications that *entries* are at risk no more."""
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
@@ -56,7 +56,7 @@ def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
         )
 
 
-def tell_again(state: PartitionState) -> None:
+def repeat_notices(state: PartitionState) -> None:
     """Repeat the notices that still stand: somebody else listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
@@ -78,7 +78,7 @@ def settle_credits(state: PartitionState) -> list[Entry]:
                 for entry in _covered(notice, credit):
                     _use(held, entry.allocation.shape.pairs)
                     spared.append(entry)
-    withdraw(state, spared)
+    withdraw_notices(state, spared)
     return spared
 
 
@@ -88,7 +88,7 @@ def _held(application: Application) -> dict[int, int]:
     return {t: amount + placeholder[t] for t, amount in enumerate(real)}
 
 
-def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
+def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
     """Note what an application says to one of its notices. Returns ``False`` if the notice is none of this partition,
     or closed.
 
@@ -113,7 +113,7 @@ def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
     return True
 
 
-def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
+def exchange_entry(state: PartitionState, allocation: Allocation) -> Entry | None:
     """Returns the entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it
     answered.
 

@@ -15,8 +15,8 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
-from kornel.core.preemption.quota.shares import Amounts, above_guarantees, net
-from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
+from kornel.core.preemption.quota.shares import Amounts, above_guarantees, net_usage
+from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, is_out_of_reach, rank_of, spare_of
 
 MOST_STEPS: Final = 10_000
 """Numbers tried for a group, in one search."""
@@ -71,7 +71,9 @@ class Group:
                 freed[t] += count * amount
 
 
-def improve(choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]) -> Iterator[int]:
+def improve_choice(
+    choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]
+) -> Iterator[int]:
     """Replace the victims of *choice* if others leave less above the max. *ranked*: who may go, by leaf, in order.
 
     Yields the number of allocations whose time each part of the work took.
@@ -110,7 +112,7 @@ def _reachable(
         amounts = held[level]
         for t, amount in amounts.items():
             if t in level.guaranteed:
-                amounts[t] = min(amount, max(0, net(level, t) - level.guaranteed[t]))
+                amounts[t] = min(amount, max(0, net_usage(level, t) - level.guaranteed[t]))
         if level is not queue and level.parent is not None:
             above = held.setdefault(level.parent, dict.fromkeys(choice.wanted, 0))
             for t, amount in amounts.items():
@@ -139,7 +141,7 @@ def _grouped(
     ranks: set[Rank] = set()
     for runs in ranked.values():
         for run in runs:
-            ranks.update(map(rank, run))
+            ranks.update(map(rank_of, run))
             yield len(run)
     places = {found: at for at, found in enumerate(sorted(ranks))}
     known: dict[tuple[tuple[Queue, ...], int, Pairs], Group] = {}
@@ -149,9 +151,9 @@ def _grouped(
             chains[chain] = tuple(spare.setdefault(level, spare_of(level)) for level in chain)
         for run in runs:
             for task in run:
-                if stays(task):
+                if is_out_of_reach(task):
                     continue
-                name = chain, places[rank(task)], task.shape.pairs
+                name = chain, places[rank_of(task)], task.shape.pairs
                 group = known.get(name)
                 if group is None:
                     if len(known) > MOST_GROUPS:

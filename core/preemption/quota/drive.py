@@ -23,7 +23,7 @@ from kornel.core.preemption.quota import standing as quota_standing
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
-from kornel.core.preemption.quota.shares import Amounts, excess
+from kornel.core.preemption.quota.shares import Amounts, find_excess
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""
@@ -38,7 +38,7 @@ def is_enforcing(state: PartitionState) -> bool:
     return state.enforcement.busy
 
 
-def advance(state: PartitionState, now_ns: int, budget: int) -> int:
+def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
     """Go on with what is due for about *budget* decisions. Returns how many it was."""
     enforcement = state.enforcement
     spent = 0
@@ -54,11 +54,11 @@ def advance(state: PartitionState, now_ns: int, budget: int) -> int:
 
 
 def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
-    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying(state, queue)
+    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying_amounts(state, queue)
     standing = state.enforcement.above.get(queue)
     again = standing is not None and standing.rest is not None
-    numbers = quota_standing.numbers(queue)
-    return QuotaRun(queue, miss, quota.run(queue, miss, stuck), numbers, stuck, again=again)
+    numbers = quota_standing.numbers_of(queue)
+    return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
 
 
 def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
@@ -74,18 +74,18 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
             return 1
     if run.staying:
         # Whoever has left after all needs nobody to go instead.
-        now = quota_standing.staying(state, run.queue)
+        now = quota_standing.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]
     run.at += BATCH
     left = _left(run, run.plan)
     refused = ""
-    if batch and left and governing.shadowed(state, KIND):
-        would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
+    if batch and left and governing.is_shadowed(state, KIND):
+        would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
         _take_down(run, would_be.victims)
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
-        part = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
+        part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
         refused = _evict(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
         _finish(state, run, run.plan, refused, now_ns)
@@ -94,7 +94,7 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
 
 def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     """Returns what of the target is still to be freed; what ended by itself since the run began counts as freed."""
-    over = excess(run.queue, plan.ceilings, run.staying)
+    over = find_excess(run.queue, plan.ceilings, run.staying)
     left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
 
@@ -106,22 +106,22 @@ def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
         _finish(state, run, run.plan, "", now_ns)
     else:
         state.enforcement.run = None
-        quota_timers.run_ended(state, run.queue, None, False, now_ns)
+        quota_timers.note_run_ended(state, run.queue, None, False, now_ns)
 
 
 def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
     """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
     if not part.victims:
         return ""
-    refusal = eviction.judge(state, laws.check(state, part))
+    refusal = eviction.judge_plan(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
     most, denial = cycle_limit.allow_victims(state, part.victims, now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]
-    governing.charge(state, victims, "", now_ns, run)
-    eviction.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
+    governing.charge_victims(state, victims, "", now_ns, run)
+    eviction.evict_victims(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
     if run.replaces:
         state.enforcement.replacing.update(dict.fromkeys(victims))
     quota_timers.watch_exits(state, run.queue, victims, now_ns)
@@ -149,7 +149,7 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
     """
     enforcement = state.enforcement
     unmet = _unmet(run, plan)
-    outcome = quota.outcome(plan.target, unmet, run.miss, any_victims=bool(run.records))
+    outcome = quota.outcome_of(plan.target, unmet, run.miss, any_victims=bool(run.records))
     stopped = run.stopped
     if stopped is not None:
         outcome = stopped.outcome
@@ -165,9 +165,9 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
             standing.rest = None
         elif stopped is None and not refused:
             standing.rest = quota_standing.rest_of(standing.rest, run, plan, unmet, now_ns)
-    quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
+    quota_timers.note_run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
     if _is_denied(run):
-        quota_timers.resume(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
+        quota_timers.resume_run(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
 
 
 def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
@@ -175,7 +175,7 @@ def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     not."""
     if not plan.target:
         return {}
-    over = excess(run.queue, plan.ceilings, run.staying)
+    over = find_excess(run.queue, plan.ceilings, run.staying)
     if run.stopped is not None and run.stopped.outcome is Outcome.SHADOW:
         over = {t: amount - run.freed.get(t, 0) for t, amount in over.items()}
     return {t: amount for t, amount in over.items() if amount > 0}

@@ -20,19 +20,19 @@ NONE_STAYING: Final[Mapping[int, int]] = MappingProxyType({})
 """Every victim in flight is expected to leave."""
 
 
-def net(queue: Queue, t: int) -> int:
+def net_usage(queue: Queue, t: int) -> int:
     """Returns what is used of type *t* once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]
 
 
-def excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
+def find_excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
     """Returns what *queue* holds above *ceilings* once its victims in flight are gone, but for what of them is
     *staying*."""
-    over = {t: net(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
+    over = {t: net_usage(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
 
 
-def attainable(queue: Queue, wanted: Amounts) -> Amounts:
+def find_attainable(queue: Queue, wanted: Amounts) -> Amounts:
     """Returns the part of *wanted* that no guarantee from *queue* up to the root protects."""
     found: Amounts = {}
     for t, amount in wanted.items():
@@ -45,7 +45,7 @@ def attainable(queue: Queue, wanted: Amounts) -> Amounts:
 def above_guarantees(queue: Queue, t: int) -> list[int]:
     """Returns what *queue* and each queue above it with a guarantee of type *t* hold beyond that; below 0: too
     little."""
-    return [net(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
+    return [net_usage(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
 
 
 def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
@@ -64,7 +64,7 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
 
 def _reckon(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
     """Fill in what *queue* and everything below it can release, and return it. Each level bounds the one above."""
-    own = {t: max(0, net(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
+    own = {t: max(0, net_usage(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)
         for child in queue.children.values():

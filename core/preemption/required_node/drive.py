@@ -34,7 +34,7 @@ def must_run_there(reservation: Reservation) -> bool:
     return bool(reservation.ask.spec.required_node)
 
 
-def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
+def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
     """Have the least important tasks leave the node so that the ask fits. Whether any were asked to.
 
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
@@ -53,11 +53,11 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     would_be: PreemptionPlan | None = None
-    result = required_node.plan(state, ask, node)
+    result = required_node.plan_preemption(state, ask, node)
     if isinstance(result, PreemptionPlan):
-        refusal = eviction.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
-        if refusal is None and not governing.shadowed(state, required_node.KIND):
-            eviction.trigger(state, result, now_ns)
+        refusal = eviction.check_lawful(state, result, laws.check) or governing.refuse_too_many(state, result)
+        if refusal is None and not governing.is_shadowed(state, required_node.KIND):
+            eviction.apply_plan(state, result, now_ns)
             _rank(state, reservation, now_ns, last=False)
             return True
         would_be = result if refusal is None else None
@@ -67,7 +67,7 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         state.events.no_victim_on_required_node(ask)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        eviction.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
+        eviction.record_decision(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return False
 
 
@@ -84,7 +84,7 @@ def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last:
                 if other is not reservation:
                     look_again(state, other)
     if not last:
-        eviction.give_way(state, node, now_ns)
+        eviction.end_excess_claims(state, node, now_ns)
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
@@ -92,7 +92,9 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 
     Returns whether victims were asked to leave.
     """
-    return limited is None and bool(reservation.ask.spec.required_node) and attempt(state, reservation, now_ns)
+    return (
+        limited is None and bool(reservation.ask.spec.required_node) and attempt_preemption(state, reservation, now_ns)
+    )
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:

@@ -16,14 +16,14 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 KIND: Final = "required-node"
 
 _Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 
 
-def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
+def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
     """Returns who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
     names = view.types.names
     room = _room(node, ask)
@@ -97,7 +97,7 @@ def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Can
         else:
             size = tuple(amounts.get(t, 0) for t in asked)
             found.append(
-                (reluctance(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
+                (reluctance_of(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
             )  # fmt: skip
     found.sort(key=lambda candidate: candidate[:5])
     return found

@@ -14,7 +14,7 @@ from typing import Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, Reservation
@@ -213,7 +213,7 @@ class Sandbox:
                 return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
             if required_node.KIND not in self.state.preemption.policies:
                 return Refusal(Outcome.POLICY_OFF, "preemption.policies does not list required-node")
-            result = required_node.plan(self.view, ask, node)
+            result = required_node.plan_preemption(self.view, ask, node)
         elif not self.state.preemption.enabled:
             return Refusal(Outcome.ASK_MAY_NOT_PREEMPT, "preemption.enabled is off")
         elif guarantee.KIND not in self.state.preemption.policies:
@@ -221,7 +221,7 @@ class Sandbox:
         elif not ask.spec.allow_preempt_other:
             return Refusal(Outcome.ASK_MAY_NOT_PREEMPT, "its preemption policy lets it preempt nobody")
         else:
-            result = guarantee.plan(self.view, ask, index=self.index, now_ns=not_before_ns)
+            result = guarantee.plan_preemption(self.view, ask, index=self.index, now_ns=not_before_ns)
         if isinstance(result, Refusal):
             self.searches += result.outcome in (Outcome.NO_NODE, Outcome.NO_CANDIDATES)
             return result
@@ -404,7 +404,7 @@ class Sandbox:
         for queue in leaf.lineage():
             properties = queue.properties
             fenced = properties.priority_policy is PriorityPolicy.FENCE
-            priority = exposed(max(shown, default=NOTHING_WAITS), properties.priority_offset, fenced=fenced)
+            priority = exposed_priority(max(shown, default=NOTHING_WAITS), properties.priority_offset, fenced=fenced)
             if priority != queue.priority:
                 self.journal.set(queue, "priority", priority)
             if queue.parent is not None:
