@@ -147,7 +147,7 @@ class Claims:
             held, kept = (held, kept.copy()) if without.comes_last else (held.copy(), kept)
             unbook_amounts(kept if without.comes_last else held, without.pairs)
         return [
-            _beside(room + leaves - taken, aged)
+            _room_beside(room + leaves - taken, aged)
             for room, leaves, taken, aged in zip(free, self.leaving, held, kept, strict=True)
         ]
 
@@ -236,6 +236,6 @@ class Claims:
         book_amounts(self.needed, self._from_free(reservation))
 
 
-def _beside(room: int, kept: int) -> int:
+def _room_beside(room: int, kept: int) -> int:
     """Returns the part of *room* that is not *kept*; room that is overdrawn already stays as it is."""
     return room if room < 0 else max(0, room - kept)

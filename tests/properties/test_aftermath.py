@@ -29,7 +29,7 @@ class Judge:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.judged: Counter[str] = Counter()
         self.found: Counter[Law] = Counter()
-        trigger, evict = eviction.apply_plan, quota_preemption._evict
+        trigger, evict = eviction.apply_plan, quota_preemption._evict_batch
 
         def triggered(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
             self._judge(state, plan, plan.kind, lambda: trigger(state, plan, now_ns))
@@ -40,7 +40,7 @@ class Judge:
             return said[0]
 
         monkeypatch.setattr(eviction, "apply_plan", triggered)
-        monkeypatch.setattr(quota_preemption, "_evict", evicted)
+        monkeypatch.setattr(quota_preemption, "_evict_batch", evicted)
 
     def _judge(
         self, state: PartitionState, plan: PreemptionPlan | QuotaPlan, kind: str, apply: Callable[[], object]

@@ -40,7 +40,7 @@ def place_applicant(rules: Sequence[Rule], queues: Mapping[str, Queue], applican
     outcomes: list[str] = []
     for rule in rules:
         path = rule.path(applicant, queues)
-        found = path if isinstance(path, NoMatch) else _accept(path, queues, applicant)
+        found = path if isinstance(path, NoMatch) else _accept_queue(path, queues, applicant)
         if isinstance(found, Placed):
             return found
         outcomes.append(f"{rule.name}: {found.why}")
@@ -48,11 +48,11 @@ def place_applicant(rules: Sequence[Rule], queues: Mapping[str, Queue], applican
         return Placed(RECOVERY_PATH, find_nearest(RECOVERY_PATH, queues))
     if DEFAULT_PATH not in queues:
         return Unplaced((*outcomes, f"there is no {DEFAULT_PATH}"))
-    found = _accept(DEFAULT_PATH, queues, applicant)
+    found = _accept_queue(DEFAULT_PATH, queues, applicant)
     return found if isinstance(found, Placed) else Unplaced((*outcomes, found.why))
 
 
-def _accept(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
+def _accept_queue(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
     """Returns the queue at *path* if it takes the applicant, or may be created for it; else why not."""
     above = find_nearest(path, queues)
     if path == RECOVERY_PATH:

@@ -90,15 +90,15 @@ class Rule:
 
 def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:
     """Returns the rules of a partition, in order; none configured means ``provided`` alone."""
-    return tuple(map(_compile, configs)) or (_compile(PlacementRuleConfig("provided")),)
+    return tuple(map(_compile_rule, configs)) or (_compile_rule(PlacementRuleConfig("provided")),)
 
 
-def _compile(config: PlacementRuleConfig) -> Rule:
+def _compile_rule(config: PlacementRuleConfig) -> Rule:
     return Rule(
         config.name,
         KINDS[config.name],
         config.value,
         config.create,
-        _compile(config.parent) if config.parent is not None else None,
+        _compile_rule(config.parent) if config.parent is not None else None,
         compile_filter(config.filter),
     )

@@ -61,7 +61,7 @@ def govern_plan(
     for _ in range(MOST_DETOURS if without is not None else 0):
         if denied.scope == CLUSTER:
             break
-        spared = _sparing(spared, denied)
+        spared = _spare_more(spared, denied)
         assert without is not None
         detour = without(spared)
         if not isinstance(detour, PreemptionPlan):
@@ -99,7 +99,7 @@ def _say_too_many(state: PartitionState, ask: Allocation, detail: str) -> None:
         state.events.preemption_bounded(ask, detail)
 
 
-def _sparing(spared: Spared, denied: Denial) -> Spared:
+def _spare_more(spared: Spared, denied: Denial) -> Spared:
     if denied.scope.kind == "node":
         return replace(spared, nodes=spared.nodes | {denied.scope.name})
     if denied.scope.kind == "queue":
@@ -111,7 +111,7 @@ def deny_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
     """Returns why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
-    books, limits = state.governor, _limits(state)
+    books, limits = state.governor, _limits_in_force(state)
     books.forget(limits, now_ns)
     if preemptor:
         for queue in dict.fromkeys(victim.queue.path for victim in victims):
@@ -119,7 +119,7 @@ def deny_victims(
     denial = judge_losses(limits, books, summed_losses(victims, now_ns), preemptor, now_ns, decision)
     if denial is not None:
         books.denied += 1
-        _say(state, denial, now_ns)
+        _say_denied(state, denial, now_ns)
     return denial
 
 
@@ -137,7 +137,7 @@ def allow_victims(
     denial = deny_victims(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
-    limits, costs = _limits(state), count_losses(victims, now_ns)
+    limits, costs = _limits_in_force(state), count_losses(victims, now_ns)
     most = 0
     for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
         if (
@@ -152,7 +152,7 @@ def charge_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
     """Put down what it costs that *victims* are asked to leave; to be called before their books are changed."""
-    books, limits = state.governor, _limits(state)
+    books, limits = state.governor, _limits_in_force(state)
     books.forget(limits, now_ns)
     books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
 
@@ -164,7 +164,7 @@ def charge_together(
 
     Said to nobody if not: each group has to be asked about by itself then.
     """
-    books, limits = state.governor, _limits(state)
+    books, limits = state.governor, _limits_in_force(state)
     books.forget(limits, now_ns)
     pairs = dict.fromkeys((preemptor, one.queue.path) for preemptor, theirs in victims.items() for one in theirs)
     for preemptor, queue in pairs if limits.loop_window_ns else ():
@@ -228,7 +228,7 @@ def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int
                 lost[t] = lost.get(t, 0) + amount * seconds
 
 
-def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
+def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
     """Preemption pauses in a scope from now on: one event for each pause."""
     paused = state.governor.paused
     if paused.get(denial.scope, now_ns) > now_ns:
@@ -263,7 +263,7 @@ def limits_for_reading(state: PartitionState) -> Limits:
     return _by_index(state, state.types.known)
 
 
-def _limits(state: PartitionState) -> Limits:
+def _limits_in_force(state: PartitionState) -> Limits:
     """Returns the settings in force by type index, worked out anew when they change."""
     settings = state.preemption.governor
     known = state.governor.limits

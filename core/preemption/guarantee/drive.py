@@ -172,7 +172,7 @@ def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> b
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return False
-    refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
+    refused = _check_preconditions(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
@@ -198,7 +198,7 @@ def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> b
         return False
     first_round = ask.dialogue is None
     try:
-        result = _plan(state, ask, now_ns)
+        result = _plan_attempt(state, ask, now_ns)
     except Unprepared:
         set_due(state, ask, now_ns)
         return False
@@ -210,7 +210,7 @@ def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> b
         return False
     would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
-        result = eviction.check_lawful(state, result, laws.check) or _governed(state, result, now_ns)
+        result = eviction.check_lawful(state, result, laws.check) or _govern_plan(state, result, now_ns)
     if isinstance(result, PreemptionPlan):
         if not governing.is_shadowed(state, guarantee.KIND):
             governing.charge_victims(state, result.victims, leaf.path, now_ns)
@@ -258,7 +258,7 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
     eviction.record_decision(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
 
 
-def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
+def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
     """Returns *plan*, or a lawful one with other victims, if the governor lets it pass.
 
     Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
@@ -272,7 +272,7 @@ def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Preem
     return governing.govern_plan(state, plan, now_ns, None if asked else without)
 
 
-def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
+def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on
     after it."""
     callbacks = state.callbacks
@@ -301,7 +301,7 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
     return None
 
 
-def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
+def _check_preconditions(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
     """Returns the first of B.1's preconditions that fails; asks that only have to wait are made due again."""
     if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
         set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)

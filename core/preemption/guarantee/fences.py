@@ -19,7 +19,7 @@ def fence_root(ask: Allocation) -> Queue:
     It is the root, a queue with the policy ``fence``, or one that the ask would carry above its effective max for a
     type it asks for: then only a victim inside can help. Reaching the max exactly is no fence.
     """
-    overfull = _overfull(ask)
+    overfull = _overfull_queues(ask)
     for queue in ask.queue.lineage():
         if queue.properties.preemption_policy is PreemptionPolicyKind.FENCE or queue in overfull:
             return queue
@@ -28,7 +28,7 @@ def fence_root(ask: Allocation) -> Queue:
     raise AssertionError("a lineage ends at the root")
 
 
-def _overfull(ask: Allocation) -> set[Queue]:
+def _overfull_queues(ask: Allocation) -> set[Queue]:
     """Queues of the ask's path that would end above the least max from them to the root.
 
     The root's own max is the size of the cluster: it says how much room there is, and keeps nobody inside. A queue that

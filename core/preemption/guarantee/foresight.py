@@ -40,7 +40,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
     result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns)
     if isinstance(result, PreemptionPlan):
-        governed = _govern(state, result, asked)
+        governed = _govern_plan(state, result, asked)
         if isinstance(governed, PreemptionOutlook):
             return governed
         result = governed
@@ -64,7 +64,9 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     )
 
 
-def _govern(state: PartitionState, plan: PreemptionPlan, asked: Circumstances) -> PreemptionPlan | PreemptionOutlook:
+def _govern_plan(
+    state: PartitionState, plan: PreemptionPlan, asked: Circumstances
+) -> PreemptionPlan | PreemptionOutlook:
     """Returns *plan* or a detour that the governor would let pass now; else what stands against it (K13)."""
 
     def plan_without(spared: Spared) -> PreemptionPlan | Refusal:

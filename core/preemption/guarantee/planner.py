@@ -74,7 +74,7 @@ def plan_preemption(
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
-        nobody = _nobody(view, fence, candidates, by_class, search, prospects)
+        nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         return replace(nobody, anywhere=needs.anywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
         kind=KIND,
@@ -89,7 +89,7 @@ def plan_preemption(
     )
 
 
-def _nobody(
+def _explain_failure(
     view: PartitionView,
     fence: Queue,
     candidates: Candidates,
@@ -99,20 +99,21 @@ def _nobody(
 ) -> Refusal:
     """Returns why there is no solution: nobody may go at all, or those who may do not make room on any node."""
     if prospects is not None and candidates.any_on(view.nodes.values()):
-        detail = f"nodes: {_counts(search.verdicts)}; kept back: {_counts(candidates.dropped)}"
+        detail = f"nodes: {_name_counts(search.verdicts)}; kept back: {_name_counts(candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)
     for ranking in by_class:
         for _ in ranking:
             pass
     if not candidates.found:
         candidates.dropped["law 7"] = candidates.outside(view.root)
-        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_counts(candidates.dropped)}")
+        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_name_counts(candidates.dropped)}")
     search.verdicts["need left"] += len(view.nodes) - search.verdicts.total()
     detail = (
-        f"nodes: {_counts(search.verdicts)}; candidates {candidates.found}, kept back: {_counts(candidates.dropped)}"
+        f"nodes: {_name_counts(search.verdicts)}; candidates {candidates.found},"
+        f" kept back: {_name_counts(candidates.dropped)}"
     )
     return Refusal(Outcome.NO_NODE, detail)
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _name_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "none"

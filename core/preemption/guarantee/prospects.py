@@ -94,7 +94,7 @@ class KnownProspects:
 
         Raises :class:`Unprepared` when that takes more than one step.
         """
-        unowed = _unowed(needs)
+        unowed = _unowed_types(needs)
         question = (fence, ask.queue, ask.priority, ask.shape, unowed)
         prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs, unowed)
         self._by_question[question] = prospects
@@ -271,7 +271,7 @@ class Prospects:
             if not by_class[level]:
                 continue
             pool += by_class[level]
-            least = _fewest(short, pool)
+            least = _fewest_victims(short, pool)
             if least:
                 pool.sort()
                 highest = pool[least - 1][0]
@@ -308,7 +308,7 @@ class Prospects:
         return found
 
 
-def _unowed(needs: Needs) -> frozenset[int]:
+def _unowed_types(needs: Needs) -> frozenset[int]:
     """Returns the asked types that no guarantee stands behind; none, where victims for an owed type may bring them
     along."""
     if needs.anywhere():
@@ -316,7 +316,7 @@ def _unowed(needs: Needs) -> frozenset[int]:
     return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
 
 
-def _fewest(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
+def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
     """Returns a number below which no victims of *pool* can cover what is *short*; 0: all together cannot."""
     fewest = 1
     for at, amount in short:

@@ -53,7 +53,7 @@ class PartitionRound:
 
     def candidates(self) -> list[Allocation]:
         """Returns the next batch of asks to try."""
-        return _candidates(self._state, self._tried, self._batch)
+        return _list_candidates(self._state, self._tried, self._batch)
 
     def try_allocate(self, ask: Allocation) -> bool:
         """Try to preempt for *ask*. Returns whether that made room."""
@@ -78,7 +78,7 @@ class PartitionRound:
         return True
 
 
-def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
+def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
     """Returns up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual
     (F5)."""
     found: list[Allocation] = []

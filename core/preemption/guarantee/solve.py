@@ -62,7 +62,7 @@ class Solver:
                     break
             else:
                 continue
-            if not _fits(room, kind):
+            if not _fits_rooms(room, kind):
                 continue
             taken.append(candidate)
             for r, amount in kind.uses:
@@ -163,7 +163,7 @@ def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]
     return kept
 
 
-def _fits(room: list[int], kind: Kind) -> bool:
+def _fits_rooms(room: list[int], kind: Kind) -> bool:
     """Tells whether law 2 lets one more victim of *kind* go."""
     for r, amount in kind.uses:
         if room[r] < amount:
@@ -232,7 +232,7 @@ class _ExactSearch:
                 continue
             passed.add(equal)
             self.steps += 1
-            if not _fits(room, kind):
+            if not _fits_rooms(room, kind):
                 continue
             after = left.copy()
             for i, amount in kind.gains:

@@ -93,12 +93,12 @@ def _schedule(state: PartitionState, when_ns: int) -> None:
     def begin(_: int) -> None:
         notices = state.notices
         if notices.generation == generation and notices.settings is not None:
-            notices.steps = _round(state, notices.settings)
+            notices.steps = _run_round(state, notices.settings)
 
     state.at(when_ns, begin)
 
 
-def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
+def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
     notices = state.notices
     began = notices.slices
     spared = noticing.settle_credits(state)
@@ -111,7 +111,7 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     notices.rounds += 1
     notices.lacking = selection.lacking
     if settings.observe_only:
-        _observe(state, selection)
+        _note_observed(state, selection)
         return
     notices.places = tuple(selection.places)
     for reservation in selection.reservations:
@@ -140,7 +140,7 @@ def _carry_out(
             looked_at = 0
         there: list[DueVictim] = []
         for victim in place.victims:
-            due_victim = _entered(state, settings, selection, victim, new)
+            due_victim = _enter_victim(state, settings, selection, victim, new)
             if due_victim is not None:
                 there.append(due_victim)
         if len(there) == len(place.victims):
@@ -153,12 +153,14 @@ def _carry_out(
             yield len(risk) * 4
     if law.broken:
         state.law_violations += len(law.broken)
-        _record(state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken))
+        _record_decision(
+            state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken)
+        )
         return
     yield from _take_due(state, settings, selection, due, began)
 
 
-def _entered(
+def _enter_victim(
     state: PartitionState,
     settings: MonitorSettings,
     selection: Selection,
@@ -227,10 +229,10 @@ def _take_due(
         piece.append(place)
         cost += 1 + len(place.victims)
         if cost >= KILLS_A_PIECE:
-            _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+            _take_places(state, settings, selection, piece, taken, stale=notices.slices != began)
             yield cost * LOOKS_PER_DECISION
             piece, cost = [], 0
-    _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+    _take_places(state, settings, selection, piece, taken, stale=notices.slices != began)
     for leaf, noted in taken.items():
         if noted.served:
             notices.taken[leaf.path] = noted
@@ -287,7 +289,7 @@ def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: S
     return Taken(now_ns, held, futile, {})
 
 
-def _take(
+def _take_places(
     state: PartitionState,
     settings: MonitorSettings,
     selection: Selection,
@@ -311,18 +313,18 @@ def _take(
         # Guarantees and demand may have moved on: those that may still go are found by halves.
         half = len(piece) // 2
         if half:
-            _take(state, settings, selection, piece[:half], taken, stale=True)
-            _take(state, settings, selection, piece[half:], taken, stale=True)
+            _take_places(state, settings, selection, piece[:half], taken, stale=True)
+            _take_places(state, settings, selection, piece[half:], taken, stale=True)
         return
     if violations:
         state.law_violations += len(violations)
         leaf = piece[0].ask.queue
-        _record(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
+        _record_decision(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
         return
     gone: dict[Queue, list[Allocation]] = {}
     served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
-    allowed = _allowed(state, piece)
-    _evict(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
+    allowed = _allow_place(state, piece)
+    _evict_victims(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
     for place in allowed:  # Only now: whoever is marked where somebody holds room already has all of these looked at.
         ask = place.ask
         victims = {due_victim.allocation.key: due_victim.allocation for due_victim in place.victims}
@@ -341,10 +343,10 @@ def _take(
             state.events.preempted_for_share(allocations, leaf)
         state.preemptions += 1
         target = state.types.resources(selection.targets.get(leaf, {}))
-        _record(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
+        _record_decision(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
 
 
-def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
+def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
     """Returns those of *piece* that the governor admits, and charges them. The notices of the others stand.
 
     Those go when they may.
@@ -370,7 +372,7 @@ def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]
     return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
 
 
-def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
+def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
     """Tell those *leaving* to, each for the ask it comes with."""
     notices, effects, name = state.notices, state.effects, state.name
     moves.mark_victims(state, leaving)
@@ -430,11 +432,11 @@ def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[All
         by_leaf.setdefault(victim.queue, []).append(victim)
     waited_s = state.preemption.victim_timeout_ns / 10**9
     for leaf, theirs in by_leaf.items():
-        _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
+        _record_decision(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
     eviction.rearm_ask(state, ask, now_ns)
 
 
-def _observe(state: PartitionState, selection: Selection) -> None:
+def _note_observed(state: PartitionState, selection: Selection) -> None:
     """Say what would be done where that has changed since the last round."""
     notices = state.notices
     seen: dict[Queue, list[Allocation]] = {}
@@ -445,7 +447,7 @@ def _observe(state: PartitionState, selection: Selection) -> None:
         observed[leaf.path] = tuple(allocation.key for allocation in allocations)
         if observed[leaf.path] != notices.observed.get(leaf.path):
             target = state.types.resources(selection.targets.get(leaf, {}))
-            _record(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
+            _record_decision(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
     notices.observed = observed
 
 
@@ -478,10 +480,10 @@ def _record_each(state: PartitionState, allocations: Iterable[Allocation], outco
     for allocation in allocations:
         by_leaf.setdefault(allocation.queue, []).append(allocation)
     for leaf, theirs in by_leaf.items():
-        _record(state, leaf, theirs, outcome, f"round {number}")
+        _record_decision(state, leaf, theirs, outcome, f"round {number}")
 
 
-def _record(
+def _record_decision(
     state: PartitionState, leaf: Queue, allocations: Sequence[Allocation], outcome: Outcome, detail: str
 ) -> None:
     adjusted = adjustment_of(leaf, state.root)

@@ -38,7 +38,8 @@ class MonitorView(PartitionView, Protocol):
         ...
 
     @property
-    def reservations(self) -> Mapping[str, Reservation]: ...
+    def reservations(self) -> Mapping[str, Reservation]:
+        """The reservations of the partition, by the key of their ask."""
 
     @property
     def refused(self) -> Mapping[Shape, Mapping[frozenset[str], Mapping[Allocation, None]]]:
@@ -124,7 +125,7 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
     step."""
     found = Picture(view.root)
     yield len(found.queues)
-    largest = yield from _largest(view)
+    largest = yield from _find_largest(view)
     taken: dict[Account, Amounts] = {}
     for figures in found.queues:
         if figures.leaf and figures.queue.waiting:
@@ -132,11 +133,11 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
     for reservation in list(view.reservations.values()):
         ask = reservation.ask
         if reservation.by_age and waits_for_room(ask):
-            _want(found, ask, largest, reserved=True)
+            _count_wanted(found, ask, largest, reserved=True)
     for rooms in list(view.refused.values()):
         for ask in [ask for room in rooms.values() for ask in room if ask.reservation is None]:
             if waits_for_room(ask):
-                _want(found, ask, largest)
+                _count_wanted(found, ask, largest)
     for figures in reversed(found.queues):
         above = figures.parent
         if above is not None:
@@ -193,7 +194,7 @@ def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
             child.guaranteed[t] = child.guaranteed.get(t, 0) + part
 
 
-def _largest(view: MonitorView) -> Generator[int, None, Amounts]:
+def _find_largest(view: MonitorView) -> Generator[int, None, Amounts]:
     """Work out, by type, the most that one node in service offers."""
     largest: Amounts = {}
     for looked_at, node in enumerate(list(view.nodes.values()), 1):
@@ -249,7 +250,7 @@ def _could_run(pairs: Pairs, largest: Amounts) -> bool:
     return all(amount <= largest.get(t, 0) for t, amount in pairs)
 
 
-def _want(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False) -> None:
+def _count_wanted(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False) -> None:
     figures = found.of.get(ask.queue)
     if figures is not None and _could_run(ask.shape.pairs, largest):
         _add(figures, ask.shape.pairs, 1, reserved=reserved)

@@ -35,7 +35,7 @@ def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int,
     for reservation in run.reservations():
         ask, node = reservation.ask, reservation.node
         waited = now_ns - reservation.made_ns >= run.settings.queue_priority_wait_ns
-        if not waited or node in served or not _owed(run, ask):
+        if not waited or node in served or not _is_owed_more(run, ask):
             continue
         yield 1 + len(node.allocations)
         found = _room_on(run, planner, reservation, Whom.ANYBODY)
@@ -44,7 +44,7 @@ def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int,
             _commit(run, planner, reservation, found)
 
 
-def _owed(run: Round, ask: Allocation) -> bool:
+def _is_owed_more(run: Round, ask: Allocation) -> bool:
     """Tells whether the queue of *ask* is under a guarantee for something it asks for, selections for it included."""
     figures = run.picture.of.get(ask.queue)
     if figures is None:

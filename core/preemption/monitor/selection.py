@@ -98,12 +98,12 @@ def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
         for leaf in run.picture.leaves():
             left = run.left.get(leaf)
             if left is not None:
-                yield from _collect(run, planner, leaf, dict(left), rows, everybody=everybody)
+                yield from _collect_tasks(run, planner, leaf, dict(left), rows, everybody=everybody)
         ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
         yield from planner.fill(ranked)
 
 
-def _collect(
+def _collect_tasks(
     run: Round, planner: Planner, leaf: QueueFigures, left: Amounts, rows: _Rows, *, everybody: bool
 ) -> Generator[int, None, None]:
     """Add the tasks of *leaf* to *rows*, its newest applications first: ordinary ones to begin with, or *everybody*."""
@@ -119,7 +119,7 @@ def _collect(
         everything = list(application.allocations.values())
         for start in range(0, len(everything), LOOKS_A_PIECE):
             piece = everything[start : start + LOOKS_A_PIECE]
-            ranked = [_ranked(run, allocation) for allocation in piece if run.may_go(allocation)]
+            ranked = [_rank_task(run, allocation) for allocation in piece if run.may_go(allocation)]
             ranked.sort()
             pieces.append(ranked)
             yield len(piece)
@@ -147,7 +147,7 @@ def _collect(
         planner.spare_originators(leaf, originators)
 
 
-def _ranked(run: Round, allocation: Allocation) -> _Ranked:
+def _rank_task(run: Round, allocation: Allocation) -> _Ranked:
     """Returns *allocation* with what decides when it goes: the least work is lost where least was done since it was
     saved."""
     key = allocation.key

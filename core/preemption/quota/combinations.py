@@ -79,11 +79,11 @@ def improve_choice(
     Yields the number of allocations whose time each part of the work took.
     """
     reachable: Amounts = {}
-    yield from _reachable(choice, queue, ranked, reachable)
+    yield from _fill_reachable(choice, queue, ranked, reachable)
     if all(choice.freed[t] >= reachable[t] for t in choice.lacking()):
         return
     groups: list[Group] = []
-    yield from _grouped(choice, ranked, groups)
+    yield from _fill_groups(choice, ranked, groups)
     if len(groups) > MOST_GROUPS:
         return
     search = _Search(choice, groups, reachable)
@@ -95,7 +95,7 @@ def improve_choice(
         yield from choice.replace(chosen)
 
 
-def _reachable(
+def _fill_reachable(
     choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], found: Amounts
 ) -> Iterator[int]:
     """Fill in the most that could be freed of each type if sizes did not matter: no more than each level may lose."""
@@ -108,7 +108,7 @@ def _reachable(
                     if t in amounts:
                         amounts[t] += amount
             yield len(run)
-    for level in sorted(_between(held, queue), key=lambda level: -level.depth):
+    for level in sorted(_queues_between(held, queue), key=lambda level: -level.depth):
         amounts = held[level]
         for t, amount in amounts.items():
             if t in level.guaranteed:
@@ -121,7 +121,7 @@ def _reachable(
         found[t] = max(0, min([amount, *above_guarantees(queue, t)]))
 
 
-def _between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
+def _queues_between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
     """Returns all queues from *leaves* up to *queue*."""
     found: dict[Queue, None] = {}
     for leaf in leaves:
@@ -132,7 +132,7 @@ def _between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
     return found
 
 
-def _grouped(
+def _fill_groups(
     choice: Choice, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], groups: list[Group]
 ) -> Iterator[int]:
     """Fill *groups* with everybody who may go, the least important first, with guards as if nobody went yet."""
@@ -210,7 +210,7 @@ class _Search:
         groups, rest = self._groups, self._rest
         freed = dict.fromkeys(self._wanted, 0)
         counts: list[int] = []
-        waiting = [_counts(groups[0])] if groups else []
+        waiting = [_possible_counts(groups[0])] if groups else []
         worst = [-1]
         steps = 0
         while waiting and steps < MOST_STEPS:
@@ -237,10 +237,10 @@ class _Search:
                 self.best = done
                 self.counts = [*counts, *([0] * (len(groups) - len(counts)))]
             if at + 1 < len(groups):
-                waiting.append(_counts(groups[at + 1]))
+                waiting.append(_possible_counts(groups[at + 1]))
 
 
-def _counts(group: Group) -> Iterator[int]:
+def _possible_counts(group: Group) -> Iterator[int]:
     """Yields all numbers of *group* that may go, those nearest to what was chosen first."""
     most = group.most()
     start = min(len(group.going), most)

@@ -46,14 +46,14 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
         if enforcement.run is None:
             if not enforcement.due:
                 break
-            enforcement.run = _begin(state, enforcement.due.pop(0))
+            enforcement.run = _begin_run(state, enforcement.due.pop(0))
             enforcement.served[enforcement.run.queue] = None
             state.preemption_attempts += 1
-        spent += _step(state, enforcement.run, now_ns)
+        spent += _step_run(state, enforcement.run, now_ns)
     return spent
 
 
-def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
+def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
     miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying_amounts(state, queue)
     standing = state.enforcement.above.get(queue)
     again = standing is not None and standing.rest is not None
@@ -61,10 +61,10 @@ def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
     return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
 
 
-def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
+def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """Take one step of *run*. Returns its cost in decisions, at least 1."""
     if not quota_standing.is_enforceable(state, run.queue):
-        _abandon(state, run, now_ns)
+        _abandon_run(state, run, now_ns)
         return 1
     if run.plan is None:
         try:
@@ -78,7 +78,7 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]
     run.at += BATCH
-    left = _left(run, run.plan)
+    left = _left_of_target(run, run.plan)
     refused = ""
     if batch and left and governing.is_shadowed(state, KIND):
         would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
@@ -86,30 +86,30 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
         part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
-        refused = _evict(state, run, part, now_ns)
+        refused = _evict_batch(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
-        _finish(state, run, run.plan, refused, now_ns)
+        _finish_run(state, run, run.plan, refused, now_ns)
     return max(1, len(batch))
 
 
-def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+def _left_of_target(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     """Returns what of the target is still to be freed; what ended by itself since the run began counts as freed."""
     over = find_excess(run.queue, plan.ceilings, run.staying)
     left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
 
 
-def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
+def _abandon_run(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
     """End *run*, whose queue left the configuration: nobody else is asked to leave, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
-        _finish(state, run, run.plan, "", now_ns)
+        _finish_run(state, run, run.plan, "", now_ns)
     else:
         state.enforcement.run = None
         quota_timers.note_run_ended(state, run.queue, None, False, now_ns)
 
 
-def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
+def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
     """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
     if not part.victims:
         return ""
@@ -142,13 +142,13 @@ def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
             run.freed[t] = run.freed.get(t, 0) + amount
 
 
-def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
+def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
     """Record what came of *run*, whatever it was; what it left is looked at again when that may change.
 
     Nothing is recorded of another look that found nobody to go and the same amounts unmet.
     """
     enforcement = state.enforcement
-    unmet = _unmet(run, plan)
+    unmet = _unmet_by(run, plan)
     outcome = quota.outcome_of(plan.target, unmet, run.miss, any_victims=bool(run.records))
     stopped = run.stopped
     if stopped is not None:
@@ -157,7 +157,7 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
     known = standing.rest.unmet if standing is not None and standing.rest is not None else None
     is_news = refused or run.records or stopped is not None or known != unmet
     if is_news and not (run.again and outcome is Outcome.NOTHING_TO_DO):
-        _record(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
+        _record_run(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
     enforcement.run = None
     if standing is not None:
         standing.reached = outcome
@@ -170,7 +170,7 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
         quota_timers.resume_run(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
 
 
-def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+def _unmet_by(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     """Returns what *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is
     not."""
     if not plan.target:
@@ -181,7 +181,7 @@ def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     return {t: amount for t, amount in over.items() if amount > 0}
 
 
-def _record(
+def _record_run(
     state: PartitionState, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, outcome: Outcome, refused: str, now_ns: int
 ) -> None:
     freed = {t: run.freed.get(t, 0) for t in plan.target}

@@ -74,15 +74,15 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
         yield from choice.complete_in_turns(ranked, order)
     if choice.lacking():
         yield from improve_choice(choice, queue, ranked)
-    yield from _prune(choice, order)
+    yield from _prune_victims(choice, order)
     protected: tuple[Protection, ...] = ()
     if choice.lacking():
-        protected = yield from _protections(choice, queue)
+        protected = yield from _find_protections(choice, queue)
     victims = tuple(choice.victims)
-    return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _outcome(choice), staying, protected)
+    return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _name_outcome(choice), staying, protected)
 
 
-def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
+def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
     """Hand back the most important of those chosen first, so that nobody goes without need."""
     spare = choice.spare()
     if not any(spare.values()):
@@ -96,13 +96,13 @@ def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
     yield from choice.prune(merge(*map(reversed, runs), key=order.key, reverse=True))
 
 
-def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
+def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
     """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
     thing."""
     unmet = choice.unmet()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0
-    for leaf in _leaves(queue):
+    for leaf in _leaves_below(queue):
         # Equal tasks of one leaf are kept by the same: each kind is looked at once.
         kinds: dict[tuple[ProtectedBy, Shape], int] = {}
         for application in list(leaf.applications.values()):
@@ -144,12 +144,12 @@ def _kept_by(task: Allocation) -> ProtectedBy:
     return ProtectedBy.ENDING if task.released else ProtectedBy.GUARANTEE
 
 
-def _leaves(queue: Queue) -> Iterator[Queue]:
+def _leaves_below(queue: Queue) -> Iterator[Queue]:
     if queue.leaf:
         yield queue
     else:
         for child in list(queue.children.values()):
-            yield from _leaves(child)
+            yield from _leaves_below(child)
 
 
 def confirm_batch(
@@ -187,5 +187,5 @@ def outcome_of(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *
     return Outcome.BEST_EFFORT if tolerable else Outcome.PARTIAL
 
 
-def _outcome(choice: Choice) -> Outcome:
+def _name_outcome(choice: Choice) -> Outcome:
     return outcome_of(choice.wanted, choice.unmet(), choice.miss, any_victims=bool(choice.victims))

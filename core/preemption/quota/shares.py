@@ -56,41 +56,41 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
     if queue.leaf:
         return {queue: wanted} if wanted else {}
     releasable: dict[Queue, Amounts] = {}
-    _reckon(queue, tuple(wanted), releasable)
+    _find_releasable(queue, tuple(wanted), releasable)
     found: dict[Queue, Amounts] = {}
-    _spread(queue, wanted, releasable, found)
+    _spread_target(queue, wanted, releasable, found)
     return dict(sorted(found.items(), key=lambda entry: entry[0].path))
 
 
-def _reckon(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
+def _find_releasable(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
     """Fill in what *queue* and everything below it can release, and return it. Each level bounds the one above."""
     own = {t: max(0, net_usage(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)
         for child in queue.children.values():
-            for t, amount in _reckon(child, types, releasable).items():
+            for t, amount in _find_releasable(child, types, releasable).items():
                 below[t] += amount
         own = {t: min(amount, below[t]) for t, amount in own.items()}
     found = releasable[queue] = {t: amount for t, amount in own.items() if amount}
     return found
 
 
-def _spread(queue: Queue, part: Amounts, releasable: dict[Queue, Amounts], found: dict[Queue, Amounts]) -> None:
+def _spread_target(queue: Queue, part: Amounts, releasable: dict[Queue, Amounts], found: dict[Queue, Amounts]) -> None:
     children = [child for child in queue.children.values() if releasable[child]]
     parts: dict[Queue, Amounts] = {child: {} for child in children}
     for t, amount in part.items():
         holders = [(child, releasable[child][t]) for child in children if t in releasable[child]]
-        for child, share in _proportional(amount, holders):
+        for child, share in _split_in_proportion(amount, holders):
             if share:
                 parts[child][t] = share
     for child, share_of_child in parts.items():
         if child.leaf:
             found[child] = share_of_child
         else:
-            _spread(child, share_of_child, releasable, found)
+            _spread_target(child, share_of_child, releasable, found)
 
 
-def _proportional(amount: int, holders: list[tuple[Queue, int]]) -> list[tuple[Queue, int]]:
+def _split_in_proportion(amount: int, holders: list[tuple[Queue, int]]) -> list[tuple[Queue, int]]:
     """Returns *amount* split like what each holds, in whole units: those missing go to the largest fractions, then by
     path."""
     total = sum(held for _, held in holders)

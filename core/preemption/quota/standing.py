@@ -78,17 +78,17 @@ def staying_amounts(state: PartitionState, queue: Queue) -> Amounts:
 def numbers_of(queue: Queue) -> Numbers:
     """Returns what decides how far *queue* can be enforced: amounts and guarantees on its path and below."""
     found: list[object] = []
-    for level in (*queue.lineage()[1:], *_tree(queue)):
+    for level in (*queue.lineage()[1:], *_queues_below(queue)):
         held = [used - leaving for used, leaving in zip(level.used, level.preempting, strict=True)]
         count = sum(len(application.allocations) for application in level.applications.values()) if level.leaf else 0
         found.append((level.path, held, level.guaranteed, count))
     return found
 
 
-def _tree(queue: Queue) -> Iterator[Queue]:
+def _queues_below(queue: Queue) -> Iterator[Queue]:
     yield queue
     for child in queue.children.values():
-        yield from _tree(child)
+        yield from _queues_below(child)
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
@@ -102,16 +102,16 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
         now_ns + pause_ns,
         dict(unmet),
         plan.protected,
-        tuple(_ending(plan, run.queue)),
+        tuple(_ending_tasks(plan, run.queue)),
     )
 
 
-def _ending(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
+def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
     """Returns some of the tasks whose place others take, or that somebody ends: when they have left there is more to
     choose."""
     found: list[Allocation] = []
     if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
-        for leaf in _tree(queue):
+        for leaf in _queues_below(queue):
             for application in leaf.applications.values():
                 for task in application.allocations.values():
                     if task.released:

@@ -153,12 +153,12 @@ def _tick_soon(state: PartitionState, now_ns: int) -> None:
 
         def tick(at_ns: int) -> None:
             enforcement.ticking = False
-            _tick(state, at_ns)
+            _look_at_queues(state, at_ns)
 
         state.at(now_ns + TICK_NS, tick)
 
 
-def _tick(state: PartitionState, now_ns: int) -> None:
+def _look_at_queues(state: PartitionState, now_ns: int) -> None:
     """Forget queues that came below their max by themselves; line up those whose time has come, deepest first."""
     enforcement = state.enforcement
     running = enforcement.run.queue if enforcement.run is not None else None

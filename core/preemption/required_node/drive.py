@@ -43,9 +43,9 @@ def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: 
     if ask.triggered:
         return False
     if required_node.room_is_coming(node, ask):
-        _rank(state, reservation, now_ns, last=False)
+        _rank_claim(state, reservation, now_ns, last=False)
         return False
-    _rank(state, reservation, now_ns, last=True)
+    _rank_claim(state, reservation, now_ns, last=True)
     held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
         pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
@@ -58,7 +58,7 @@ def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: 
         refusal = eviction.check_lawful(state, result, laws.check) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.is_shadowed(state, required_node.KIND):
             eviction.apply_plan(state, result, now_ns)
-            _rank(state, reservation, now_ns, last=False)
+            _rank_claim(state, reservation, now_ns, last=False)
             return True
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
@@ -71,7 +71,7 @@ def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: 
     return False
 
 
-def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
+def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
     """Room is leaving for *reservation*, so that it comes before all who preempt there; *last*: it is not, any more."""
     node = reservation.node
     if reservation.comes_last is not last:
