@@ -1,5 +1,4 @@
-"""Prints what the files of a run cost in processor time: ``pytest -p tests.costs``, or ``make test OPTIONS="-p
-tests.costs"``.
+"""Prints what the files of a run cost in processor time: ``make test OPTIONS="-p tests.costs"``.
 
 Processor time is that of the worker and of every process it has started and waited for, so it says the same on a busy
 machine. What several tests share is booked on the one that made it or removed it.

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.link import Assignment, Report
-from kornel.core.archive.records import Kept, encode_batch, mend_text, worth_keeping
+from kornel.core.archive.records import Kept, UsageSample, encode_batch, mend_text, worth_keeping
 from kornel.core.archive.set_aside import Refused, SetAside
 from kornel.core.archive.settings import HistorySettings
 from kornel.core.archive.spool import Place, SpoolWriter
@@ -149,6 +149,11 @@ class Archive:
     def version_added(self, version: Version) -> None:
         """Keep *version*, if there is room."""
         self._put([version])
+
+    def keep_usage(self, samples: Sequence[UsageSample]) -> None:
+        """Keep *samples*, if there is room."""
+        if samples:
+            self._put(samples)
 
     def status(self) -> ArchiveStatus:
         """Returns the state as of now. From any thread."""

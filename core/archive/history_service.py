@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 from google.protobuf.message import Message
@@ -14,13 +14,25 @@ from sqlalchemy.sql.elements import ColumnElement
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.archive import Archive
-from kornel.core.archive.reader import HistoryReader, Page, match_any, match_column, match_queue, token_of
+from kornel.core.archive.preemption_parties import Parties, find_parties, sum_preemptions
+from kornel.core.archive.reader import (
+    HistoryReader,
+    Page,
+    match_any,
+    match_column,
+    match_partition,
+    match_queue,
+    token_of,
+)
+from kornel.core.archive.usage_points import read_usage
 from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
+from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.configuration_wire import version_message
 from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.status_codes import HistoryOff, HistoryUnavailable
+from kornel.core.service.status_codes import HistoryOff, HistoryUnavailable, InvalidRequest
 from kornel.v1 import history_pb2 as pb
 
 QUERIES_AT_ONCE: Final = 2
@@ -28,7 +40,17 @@ MOST_WAITING: Final = 64
 LARGEST_ANSWER: Final = 16 * 2**20
 """Bytes after which a page ends early."""
 
+_PARTIES: Final = {
+    pb.PREEMPTION_PARTY_UNSPECIFIED: "queue",
+    pb.PREEMPTION_PARTY_USER: "user",
+    pb.PREEMPTION_PARTY_APPLICATION: "application",
+}
+
 MessageT = TypeVar("MessageT", bound=Message)
+AnswerT = TypeVar("AnswerT")
+
+BuildAll: TypeAlias = Callable[[HistoryReader, Sequence[Any]], Iterator[MessageT]]
+"""Makes messages of rows, perhaps with the help of further queries."""
 
 
 class HistoryService:
@@ -46,8 +68,10 @@ class HistoryService:
         return {
             "ListPastApplications": unary(pb.ListPastApplicationsRequest, self._applications, self._logger),
             "ListPreemptions": unary(pb.ListPreemptionsRequest, self._preemptions, self._logger),
+            "SumPreemptions": unary(pb.SumPreemptionsRequest, self._sum_preemptions, self._logger),
             "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
             "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
+            "ListUsage": unary(pb.ListUsageRequest, self._usage, self._logger),
             "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
         }
 
@@ -60,38 +84,79 @@ class HistoryService:
     async def _applications(self, request: pb.ListPastApplicationsRequest) -> pb.ListPastApplicationsResponse:
         table = "applications"
         conditions = [
-            *match_column(
-                table, partition=request.partition, application_id=request.application_id, state=request.state
-            ),
+            *match_partition(table, request.partition),
+            *match_column(table, application_id=request.application_id, state=request.state),
             *match_column(table, user_name=request.user),
             *match_queue(table, request.queue, "queue"),
         ]
-        found, token = await self._read_page(table, request.page, conditions, _application_record)
+        found, token = await self._read_page(table, request.page, conditions, _build_each(_application_record))
         return pb.ListPastApplicationsResponse(applications=found, next_page_token=token)
 
     async def _preemptions(self, request: pb.ListPreemptionsRequest) -> pb.ListPreemptionsResponse:
-        table = "preemptions"
-        conditions = [
-            *match_column(table, partition=request.partition, kind=request.kind, outcome=request.outcome),
-            *match_any(table, request.application_id, "for_application", "victim_application"),
-            *match_any(table, request.node_id, "node_id", "victim_node"),
-            *match_queue(table, request.queue, "for_queue", "victim_queue"),
-        ]
-        found, token = await self._read_page(table, request.page, conditions, _preemption_record)
+        conditions = _match_preemptions(request)
+
+        def build_all(reader: HistoryReader, rows: Sequence[Any]) -> Iterator[pb.PreemptionRecord]:
+            parties = find_parties(reader, rows)
+            return (_preemption_record(row, parties) for row in rows)
+
+        found, token = await self._read_page("preemptions", request.page, conditions, build_all)
         return pb.ListPreemptionsResponse(preemptions=found, next_page_token=token)
+
+    async def _sum_preemptions(self, request: pb.SumPreemptionsRequest) -> pb.SumPreemptionsResponse:
+        wanted = pb.ListPreemptionsRequest()
+        wanted.CopyFrom(request.preemptions)
+        wanted.outcome = ""
+        page = Page.of(wanted.page.since_ns, wanted.page.until_ns, 0, "")
+        by = _PARTIES.get(request.by)
+        if by is None:
+            raise InvalidRequest(f"there are no sums by {request.by}")
+        sums, complete = await self._query(lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by))
+        return pb.SumPreemptionsResponse(
+            sums=[
+                pb.PreemptionSum(
+                    taken_by=each.taken_by,
+                    taken_from=each.taken_from,
+                    victim_count=each.victims,
+                    left_count=each.left,
+                    resources=each.amounts,
+                )
+                for each in sums
+            ],
+            complete=complete,
+        )
 
     async def _events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
         conditions = match_column(
             "events", type=request.type, object_id=request.object_id, reference_id=request.reference_id
         )
-        found, token = await self._read_page("events", request.page, conditions, _history_event)
+        found, token = await self._read_page("events", request.page, conditions, _build_each(_history_event))
         return pb.ListEventsResponse(events=found, next_page_token=token)
 
     async def _list_configurations(self, request: pb.ListConfigurationsRequest) -> pb.ListConfigurationsResponse:
         conditions = match_column("configurations", applied=request.applied_only, checksum=request.checksum)
         build = partial(_configuration_record, with_config=request.with_config)
-        found, token = await self._read_page("configurations", request.page, conditions, build)
+        found, token = await self._read_page("configurations", request.page, conditions, _build_each(build))
         return pb.ListConfigurationsResponse(configurations=found, next_page_token=token)
+
+    async def _usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
+        page = Page.of(request.since_ns, request.until_ns, request.point_count, "")
+        found = await self._query(
+            lambda reader: read_usage(reader, page, request.partition, request.queue, request.point_count)
+        )
+        return pb.ListUsageResponse(
+            points=[
+                pb.UsagePoint(
+                    at_ns=point.at_ns,
+                    sample_count=point.samples,
+                    used=point.used,
+                    pending=point.pending,
+                    guaranteed=point.guaranteed,
+                    max=point.max,
+                    application_count=point.applications,
+                )
+                for point in found
+            ]
+        )
 
     async def _status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
         if self._archive is None:
@@ -120,19 +185,21 @@ class HistoryService:
         table: str,
         wanted: pb.HistoryPage,
         conditions: Sequence[ColumnElement[bool]],
-        build: Callable[[Any], MessageT],
+        build_all: BuildAll[MessageT],
     ) -> tuple[list[MessageT], str]:
         """Returns the records of one page, and the token of the next one."""
+        page = Page.of(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
+        return await self._query(lambda reader: _read(reader, table, page, conditions, build_all))
+
+    async def _query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
+        """Returns the answer of *query*, which blocks, from a thread that may wait."""
         if self._reader is None:
             raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
-        page = Page.of(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
         if self._waiting >= MOST_WAITING:
             raise HistoryUnavailable(f"{self._waiting} queries of the history wait already")
-        reader = self._reader
         self._waiting += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, _read, reader, table, page, conditions, build)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, query, self._reader)
         finally:
             self._waiting -= 1
 
@@ -142,17 +209,37 @@ def _read(
     table: str,
     page: Page,
     conditions: Sequence[ColumnElement[bool]],
-    build: Callable[[Any], MessageT],
+    build_all: BuildAll[MessageT],
 ) -> tuple[list[MessageT], str]:
     rows, more = reader.rows(table, page, conditions)
     messages: list[MessageT] = []
     size = 0
-    for row in rows:
-        messages.append(build(row))
-        size += messages[-1].ByteSize()
+    for row, message in zip(rows, build_all(reader, rows), strict=True):
+        messages.append(message)
+        size += message.ByteSize()
         if size > LARGEST_ANSWER and len(messages) < len(rows):
             return messages, token_of(row)
     return messages, token_of(rows[-1]) if more else ""
+
+
+def _build_each(build: Callable[[Any], MessageT]) -> BuildAll[MessageT]:
+    """Returns what makes a message of each row by itself."""
+    return lambda _, rows: map(build, rows)
+
+
+def _match_preemptions(request: pb.ListPreemptionsRequest) -> list[ColumnElement[bool]]:
+    table = "preemptions"
+    if request.kind and request.kind not in SOURCES:
+        raise InvalidRequest(f"there is no kind of preemption {request.kind!r}, only {', '.join(SOURCES)}")
+    if request.outcome and request.outcome not in Outcome.__members__:
+        raise InvalidRequest(f"preemption has no outcome {request.outcome!r}")
+    return [
+        *match_partition(table, request.partition),
+        *match_column(table, kind=request.kind, outcome=request.outcome),
+        *match_any(table, request.application_id, "for_application", "victim_application"),
+        *match_any(table, request.node_id, "node_id", "victim_node"),
+        *match_queue(table, request.queue, "for_queue", "victim_queue"),
+    ]
 
 
 def _read_id(row: Any) -> pb.HistoryRecordId:
@@ -173,7 +260,7 @@ def _application_record(row: Any) -> pb.ApplicationRecord:
     )
 
 
-def _preemption_record(row: Any) -> pb.PreemptionRecord:
+def _preemption_record(row: Any, parties: Parties) -> pb.PreemptionRecord:
     victim = None
     if row.victim_key:
         victim = pb.PreemptionVictim(
@@ -183,6 +270,8 @@ def _preemption_record(row: Any) -> pb.PreemptionRecord:
             node_id=row.victim_node,
             resources=orjson.loads(row.victim_resources),
             adjusted_priority=row.victim_priority,
+            user=parties.user_of(row.partition, row.victim_application),
+            left_ns=parties.left_ns(row),
         )
     return pb.PreemptionRecord(
         id=_read_id(row),
@@ -198,6 +287,7 @@ def _preemption_record(row: Any) -> pb.PreemptionRecord:
         for_queue=row.for_queue,
         node_id=row.node_id,
         victim=victim,
+        for_user=parties.user_of(row.partition, row.for_application),
     )
 
 

@@ -72,15 +72,19 @@ class HistoryReader:
         if page.after is not None:
             query = query.where(sa.tuple_(*place) < sa.tuple_(*page.after))
         query = query.order_by(*(column.desc() for column in place)).limit(page.size + 1)
+        rows = self.select(query)
+        return rows[: page.size], len(rows) > page.size
+
+    def select(self, query: sa.Select[Any]) -> Sequence[Any]:
+        """Returns the rows that *query* finds. Raises :class:`HistoryUnavailable`."""
         if self._file is not None and not self._file.exists():
             raise HistoryUnavailable("the history database does not exist yet")
         try:
             with self._engine.connect() as connection:
-                rows = connection.execute(query).all()
+                return connection.execute(query).all()
         except (SQLAlchemyError, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             raise HistoryUnavailable(f"the history database does not answer: {' '.join(str(cause).split())}") from error
-        return rows[: page.size], len(rows) > page.size
 
     def close(self) -> None:
         """Close the connections."""
@@ -90,6 +94,17 @@ class HistoryReader:
 def match_column(table: str, **values: str | int | bool) -> list[ColumnElement[bool]]:
     """Returns conditions that columns have *values*; empty ones do not restrict."""
     return [_has_value(table, name, value) for name, value in values.items() if value]
+
+
+def match_partition(table: str, partition: str) -> list[ColumnElement[bool]]:
+    """Returns the condition that the partition is the one called so, in full or by its bare name; an empty name does
+    not restrict."""
+    if not partition:
+        return []
+    column = TABLES[table].c.partition
+    if partition.startswith("["):
+        return [column == partition]
+    return [sa.or_(column == partition, column.endswith(f"]{partition}", autoescape=True))]
 
 
 def match_any(table: str, value: str, *names: str) -> list[ColumnElement[bool]]:

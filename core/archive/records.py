@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -31,6 +31,20 @@ from kornel.core.domain.resources import amounts_of, clamp_int64
 from kornel.core.preemption.registry import laws_of
 from kornel.core.service.configuration_history import Version
 
+
+class UsageSample(NamedTuple):
+    """How full a queue was at one time. Amounts are JSON objects, as the table has them."""
+
+    at_ns: int
+    partition: str
+    queue: str
+    applications: int
+    used: str
+    pending: str
+    guaranteed: str
+    max: str
+
+
 Kept: TypeAlias = (
     ApplicationAccepted
     | ApplicationRejected
@@ -39,11 +53,12 @@ Kept: TypeAlias = (
     | EventRecorded
     | PreemptionDecided
     | Version
+    | UsageSample
 )
 Row: TypeAlias = tuple[Any, ...]
 """Columns of a record from ``at_ns`` on."""
 
-_APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS = range(len(TABLES))
+_APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
@@ -232,6 +247,10 @@ def _configured_row(version: Version, _at_ns: int, _seq: int) -> list[Row]:
     ]  # fmt: skip
 
 
+def _usage_row(sample: UsageSample, _at_ns: int, _seq: int) -> list[Row]:
+    return [tuple(sample)]
+
+
 _ROWS: Final[dict[type, Callable[[Any, int, int], list[Row]]]] = {
     ApplicationAccepted: _accepted_row,
     ApplicationRejected: _rejected_row,
@@ -239,6 +258,7 @@ _ROWS: Final[dict[type, Callable[[Any, int, int], list[Row]]]] = {
     ApplicationRemoved: _removed_row,
     PreemptionDecided: _decided_row,
     Version: _configured_row,
+    UsageSample: _usage_row,
 }
 _TABLE_OF: Final[dict[type, int]] = {
     ApplicationAccepted: _APPLICATIONS,
@@ -247,6 +267,7 @@ _TABLE_OF: Final[dict[type, int]] = {
     ApplicationRemoved: _APPLICATIONS,
     PreemptionDecided: _PREEMPTIONS,
     Version: _CONFIGURATIONS,
+    UsageSample: _USAGE,
 }
 _EVENT_COLUMNS: Final[Callable[[Any], Row]] = itemgetter(
     *map(EventRecorded._fields.index, ("at_ns", "type", "change", "detail", "object_id", "reference_id")),

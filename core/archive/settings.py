@@ -48,6 +48,7 @@ DEFAULT_RETENTION: Final[Mapping[str, Retention]] = MappingProxyType(
         "preemptions": Retention(90 * DAY_S, 1_000_000),
         "events": Retention(7 * DAY_S, 2_000_000),
         "configurations": Retention(0, 10_000),
+        "usage": Retention(90 * DAY_S, 2_000_000),
     }
 )
 

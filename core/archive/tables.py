@@ -100,7 +100,21 @@ CONFIGURATIONS: Final = _make_table(
 )
 """``problems``: JSON array of the problems of the text. ``principal``, ``note``: empty in records of older versions."""
 
-TABLES: Final = MappingProxyType({table.name: table for table in (APPLICATIONS, PREEMPTIONS, EVENTS, CONFIGURATIONS)})
+USAGE: Final = _make_table(
+    "usage",
+    _text_column("partition"),
+    _path_column("queue"),
+    _number_column("applications"),
+    _text_column("used"),
+    _text_column("pending"),
+    _text_column("guaranteed"),
+    _text_column("max"),
+)
+"""A row for each queue in use, and for the root, each time the use is looked at. Amounts are JSON objects."""
+
+TABLES: Final = MappingProxyType(
+    {table.name: table for table in (APPLICATIONS, PREEMPTIONS, EVENTS, CONFIGURATIONS, USAGE)}
+)
 
 INDEXED_CHARACTERS: Final = 256
 """The characters of a text that are in an index. PostgreSQL refuses a row whose index entry is longer than 2,704
@@ -112,6 +126,7 @@ INDEXED: Final = MappingProxyType(
         "preemptions": frozenset({"for_application", "victim_application", "for_queue", "victim_queue"}),
         "events": frozenset({"object_id", "reference_id"}),
         "configurations": frozenset[str](),
+        "usage": frozenset({"queue"}),
     }
 )
 """Columns whose beginnings are in an index."""

@@ -4,41 +4,50 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from kornel.core.cli.connection_options import move_connection_options
 from kornel.core.cli.loading import CommandSource, GroupOnDemand
-from kornel.core.cli.options import EXIT_BAD_INPUT
+from kornel.core.cli.options import DEFAULT_ADDRESS, EXIT_BAD_INPUT
 from kornel.core.cli.terminal import echo_line, print_error
 from kornel.core.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from kornel.core.process.version import core_version
 
+_LOOK: Final = "Look at what a core holds"
+_WHY: Final = "Ask why, and what if"
+_PAST: Final = "Look back"
+_CHANGE: Final = "Change a running core"
+_RUN: Final = "Run a core"
+
 COMMANDS: Final = {
-    "serve": CommandSource("serve", "serve"),
-    "explain": CommandSource("explain", "explain"),
-    "events": CommandSource("events", "events"),
-    "queues": CommandSource("lists", "queues"),
-    "apps": CommandSource("lists", "apps"),
-    "nodes": CommandSource("lists", "nodes"),
-    "top": CommandSource("top", "top"),
-    "bench": CommandSource("bench", "bench"),
-    "health": CommandSource("health", "health"),
-    "completion": CommandSource("completion", "completion"),
-    "status": CommandSource("status", "status"),
-    "dump": CommandSource("status", "dump"),
-    "unregister": CommandSource("unregister", "unregister"),
-    "config": CommandSource("config", "config_app"),
-    "history": CommandSource("history", "history_app"),
-    "queue": CommandSource("quota", "queue_app"),
-    "user": CommandSource("quota", "user_app"),
-    "what-if": CommandSource("explain", "what_if_app"),
-    "security": CommandSource("security", "security_app"),
-    "drain": CommandSource("lists", "drain_app"),
-    "undrain": CommandSource("lists", "undrain_app"),
-    "ask": CommandSource("status", "ask_app"),
+    "status": CommandSource("status", "status", _LOOK),
+    "queues": CommandSource("lists", "queues", _LOOK),
+    "apps": CommandSource("lists", "apps", _LOOK),
+    "nodes": CommandSource("lists", "nodes", _LOOK),
+    "users": CommandSource("users", "users", _LOOK),
+    "top": CommandSource("top", "top", _LOOK),
+    "queue": CommandSource("quota", "queue_app", _LOOK),
+    "user": CommandSource("quota", "user_app", _LOOK),
+    "ask": CommandSource("status", "ask_app", _LOOK),
+    "explain": CommandSource("explain", "explain", _WHY),
+    "what-if": CommandSource("explain", "what_if_app", _WHY),
+    "events": CommandSource("events", "events", _PAST),
+    "history": CommandSource("history", "history_app", _PAST),
+    "config": CommandSource("config", "config_app", _CHANGE),
+    "drain": CommandSource("drain", "drain_app", _CHANGE),
+    "undrain": CommandSource("drain", "undrain_app", _CHANGE),
+    "unregister": CommandSource("unregister", "unregister", _CHANGE),
+    "serve": CommandSource("serve", "serve", _RUN),
+    "health": CommandSource("health", "health", _RUN),
+    "security": CommandSource("security", "security_app", _RUN),
+    "bench": CommandSource("bench", "bench", _RUN),
+    "dump": CommandSource("status", "dump", _RUN),
+    "completion": CommandSource("completion", "completion", _RUN),
 }
-"""The commands besides ``version``, in the order of the help, each with the module that is imported when it is used."""
+"""The commands besides ``version``, in the order of the help, each with the module that is imported when it is used
+and the heading that it stands under."""
 
 
 class KornelGroup(GroupOnDemand):
@@ -46,6 +55,11 @@ class KornelGroup(GroupOnDemand):
 
     package = __package__
     sources = COMMANDS
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the options of ``kornel`` itself, wherever they stand."""
+        found: list[str] = super().parse_args(ctx, move_connection_options(args))
+        return found
 
 
 app = typer.Typer(
@@ -55,11 +69,29 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="The options about the connection may stand before the command or after it.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
 
 
 @app.callback()
 def connect(
+    _core: Annotated[
+        str,
+        typer.Option(
+            "--core",
+            "--grpc",
+            metavar="ADDR",
+            envvar="KORNEL_ADDRESS",
+            help="Where the core listens: host:port or unix:path.",
+        ),
+    ] = DEFAULT_ADDRESS,
     ca: Annotated[
         Path | None,
         typer.Option(
@@ -85,12 +117,15 @@ def connect(
             help="Name in the core's certificate, if not the host of its address.",
         ),
     ] = "",
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Kornel, a cluster-scheduler core served over gRPC."""
     CONNECTION.set(Connection(ca, cert, key, token_file, server_name))
 
 
-@app.command()
+@app.command(rich_help_panel=_RUN)
 def version() -> None:
     """Print the version."""
     echo_line(f"kornel {core_version()}")

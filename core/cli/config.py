@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import json
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from kornel.core.cli.earlier_versions import find_version, list_earlier_versions
 from kornel.core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from kornel.core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
-from kornel.core.cli.terminal import echo_document, echo_json, echo_line, echo_text, print_error
+from kornel.core.cli.terminal import echo_document, echo_json, echo_line, print_error, show_text
 from kornel.core.cli.text.configuration import render_history, render_impact
+from kornel.core.cli.text.documents import message_values
 from kornel.core.client.calls import CoreUnreachable
 from kornel.core.client.configuration import ConfigurationClient
 from kornel.core.config.default import DEFAULT_CONFIGURATION
@@ -27,27 +30,37 @@ ROLLBACK_HOLDS: Final = (
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")]
-Number = Annotated[int, typer.Argument(metavar="VERSION", min=1, help="Number, as `kornel config history` shows it.")]
+Name = Annotated[str, typer.Argument(metavar="VERSION", help="A version as `kornel config history` names it.")]
+OtherName = Annotated[str, typer.Argument(metavar="[OTHER]", help="Another version; 0: the one in force.")]
 
 
 @config_app.command("check")
-def check(file: File, as_json: AsJson = False) -> None:
-    """Check a queue configuration. Exits 0 without problems, 1 with warnings only, 2 with errors."""
+def check(
+    file: File,
+    yunikorn: Annotated[
+        bool, typer.Option("--yunikorn", help="Warn too of what means something else to Apache YuniKorn.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a queue configuration.
+
+    Exits 0 without problems, 1 with warnings only, 2 with errors.
+    """
     # Reading configurations takes longer to import than all the other commands together.
-    from kornel.core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
+    from kornel.core.cli.configuration_file import check_json, check_text, choose_warnings, read_file  # noqa: PLC0415
     from kornel.core.config.derived import derived_guarantees  # noqa: PLC0415
 
     text = read_file(file)
     if as_json:
-        raise typer.Exit(check_json(text))
+        raise typer.Exit(check_json(text, yunikorn=yunikorn))
     if not text:
         echo_line(f"{file}: empty, so the built-in default holds")
         return
-    configuration = check_text(file, text)
+    configuration = check_text(file, text, yunikorn=yunikorn)
     echo_line(f"{file}: checksum {configuration.checksum}")
     for line in derived_guarantees(configuration):
         echo_line(f"{file}: derived for the monitor: {line}")
-    if configuration.warnings:
+    if choose_warnings(configuration.warnings, yunikorn=yunikorn):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -75,36 +88,50 @@ def preview(
     if as_json:
         echo_json(impact)
     else:
-        echo_text(render_impact(impact))
+        show_text(render_impact(impact))
     if impact.refusals:
         raise typer.Exit(EXIT_FAILED)
 
 
 @config_app.command("history")
-def history(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = TIMEOUT_S) -> None:
-    """List the configurations that a core was given, refused ones included."""
-    try:
-        with ConfigurationClient(grpc, timeout) as core:
-            found = core.history()
-    except CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
-        echo_json(found)
-    else:
-        echo_text(render_history(found))
-
-
-@config_app.command("show")
-def show(
-    version: Annotated[int, typer.Argument(metavar="[VERSION]", min=0, help="Number; 0: the one in force.")] = 0,
+def history(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Most versions to show, the newest; 0: all.")] = 50,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those of earlier runs that said the same as the one before.")
+    ] = False,
     grpc: Address = ADDRESS,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """Print the text of a configuration; without a number, of the one in force."""
+    """List the configurations that the core was given, in earlier runs too, refused ones included.
+
+    Earlier runs are told by the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
+    """
     try:
         with ConfigurationClient(grpc, timeout) as core:
-            found = core.get(version)
+            found = core.history()
+        earlier = [] if as_json else list_earlier_versions(grpc, timeout, limit, everything=everything)
+    except CoreUnreachable as error:
+        raise report_failure(error) from error
+    if as_json:
+        echo_json(found)
+        return
+    versions = [(str(version.number), version) for version in reversed(found.versions)]
+    show_text(render_history([*versions, *earlier][: limit or None]))
+
+
+@config_app.command("show")
+def show(
+    version: Annotated[
+        str, typer.Argument(metavar="[VERSION]", help="A version as `kornel config history` names it; 0: in force.")
+    ] = "0",
+    grpc: Address = ADDRESS,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """Print the text of a configuration; without a version, of the one in force."""
+    try:
+        found = find_version(grpc, timeout, version)
     except CoreUnreachable as error:
         raise report_failure(error) from error
     if as_json:
@@ -115,27 +142,35 @@ def show(
 
 @config_app.command("diff")
 def diff(
-    version: Number,
-    other: Annotated[int, typer.Argument(metavar="[OTHER]", min=0, help="Number; 0: the one in force.")] = 0,
+    version: Name,
+    other: OtherName = "0",
     grpc: Address = ADDRESS,
+    as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """Show the difference between two configurations; without a second number, to the one in force.
+    """Show the difference between two configurations; without a second version, to the one in force.
 
-    Exits 0 whether or not there is a difference.
+    With --json: both versions without their texts, and the lines of the difference. Exits 0 whether or not there is a
+    difference.
     """
     try:
-        with ConfigurationClient(grpc, timeout) as core:
-            before, after = core.get(version), core.get(other)
+        before, after = find_version(grpc, timeout, version), find_version(grpc, timeout, other)
     except CoreUnreachable as error:
         raise report_failure(error) from error
-    for line in difflib.unified_diff(
-        (before.config or DEFAULT_CONFIGURATION).splitlines(),
-        (after.config or DEFAULT_CONFIGURATION).splitlines(),
-        f"version {before.version.number}",
-        f"version {after.version.number}",
-        lineterm="",
-    ):
+    lines = list(
+        difflib.unified_diff(
+            (before.config or DEFAULT_CONFIGURATION).splitlines(),
+            (after.config or DEFAULT_CONFIGURATION).splitlines(),
+            f"version {version if version != '0' else before.version.number}",
+            f"version {other if other != '0' else after.version.number}",
+            lineterm="",
+        )
+    )
+    if as_json:
+        sides = {"before": message_values(before.version), "after": message_values(after.version)}
+        echo_json(json.dumps({**sides, "lines": lines}, indent=2))
+        return
+    for line in lines:
         echo_line(line)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections import deque
 from typing import Annotated, Final
 
 import typer
-from google.protobuf.json_format import MessageToJson
 
 from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
@@ -18,6 +19,7 @@ from kornel.core.cli.options import (
     report_failure,
 )
 from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.text.documents import message_values
 from kornel.core.cli.text.events import render_event
 from kornel.core.client import calls as client
 from kornel.core.client.events import StreamBroken, watch
@@ -25,6 +27,7 @@ from kornel.si.v1.si_pb2 import EventRecord
 from kornel.v1 import events_pb2 as pb
 
 DEFAULT_NEWEST: Final = 50
+EVERY_EVENT: Final = 2**31 - 1
 PAUSE_S: Final = 1.0
 """The pause before a broken stream is opened again."""
 
@@ -46,7 +49,7 @@ def events(
     newest: Annotated[
         int,
         typer.Option(
-            "--newest", "-n", min=0, metavar="COUNT", help="Begin with this many of the events that the core keeps."
+            "--newest", "-n", min=0, metavar="COUNT", help="Begin with this many of the events that are asked for."
         ),
     ] = DEFAULT_NEWEST,
     kind: Annotated[
@@ -63,10 +66,11 @@ def events(
     grpc: Address = DEFAULT_ADDRESS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the events that the core keeps, and with --follow new ones. Exits 1 when no core answers, 2 for a bad
-    option.
+    """Show the events that the core keeps, and with --follow new ones.
 
     A stream that breaks is resumed where it ended. Events that were lost are reported on standard error.
+
+    Exits 1 when no core answers, 2 for a bad option.
     """
     request = pb.WatchEventsRequest(stored_only=not follow)
     if since:
@@ -83,11 +87,33 @@ def events(
     if wanted != pb.EventFilter():
         request.filter.CopyFrom(wanted)
     try:
+        if newest and not since and request.HasField("filter"):
+            _show_newest(grpc, request, timeout, newest, as_json=as_json)
+            if not follow:
+                return
         _follow_events(grpc, request, timeout, as_json=as_json)
     except KeyboardInterrupt:
         return
     except client.CoreUnreachable as error:
         raise report_failure(error) from error
+
+
+def _show_newest(address: str, request: pb.WatchEventsRequest, timeout_s: float, newest: int, *, as_json: bool) -> None:
+    """Prints the last *newest* of the kept events that pass the filter, and has *request* go on after them.
+
+    The core counts events before it filters them, so all that it keeps are looked through.
+    """
+    stored = pb.WatchEventsRequest()
+    stored.CopyFrom(request)
+    stored.stored_only, stored.newest = True, EVERY_EVENT
+    found: deque[pb.Event] = deque(maxlen=newest)
+    for response in watch(address, stored, timeout_s):
+        if response.HasField("opened"):
+            request.resume.instance = response.opened.instance
+        found.extend(response.events)
+        request.resume.next_id = response.next_id
+    for event in found:
+        _print_event(event, request.resume.instance, as_json=as_json)
 
 
 def _follow_events(address: str, request: pb.WatchEventsRequest, timeout_s: float, *, as_json: bool) -> None:
@@ -116,18 +142,15 @@ def _print_response(response: pb.WatchEventsResponse, request: pb.WatchEventsReq
         gap = response.gap
         print_error(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them")
     for event in response.events:
-        if as_json:
-            echo_json(_event_json(event, request.resume.instance))
-        else:
-            echo_text(render_event(event))
+        _print_event(event, request.resume.instance, as_json=as_json)
     request.resume.next_id = response.next_id
 
 
-def _event_json(event: pb.Event, instance: str) -> str:
-    text: str = MessageToJson(
-        event, indent=None, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
-    return f'{{"instance": "{instance}", {text.removeprefix("{")}'
+def _print_event(event: pb.Event, instance: str, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(json.dumps({"instance": instance, **message_values(event)}))
+    else:
+        echo_text(render_event(event))
 
 
 def _parse_cursor(since: str) -> pb.EventCursor:

@@ -16,11 +16,14 @@ from kornel.core.cli.options import (
     Timeout,
     report_failure,
 )
-from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.past_work import render_past
+from kornel.core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes
+from kornel.core.cli.terminal import echo_json, print_error, show_text
 from kornel.core.cli.text.explain import render_explanation, render_forecast
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client
 from kornel.core.config.quantities import parse_quantity
+from kornel.core.service.clock import wall_ns
 from kornel.v1 import explain_pb2 as pb
 
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
@@ -29,21 +32,57 @@ _AMOUNT = "Amount of each ask, as in queues.yaml."
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="KEY|APPLICATION", help="Ask, allocation or application.")],
+    name: Annotated[
+        str, typer.Argument(metavar="[KEY|APPLICATION|NODE]", help="Ask, allocation, application, or node.")
+    ] = "",
+    node: Annotated[
+        str,
+        typer.Option("--node", metavar="NODE", help="Why is the ask not there? Alone: why is the node not used?"),
+    ] = "",
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show everything that keeps work from running, or who took its room. Exits 1 for an unknown name."""
+    """Show everything that keeps work from running, or who took its room.
+
+    With --node: what keeps an ask off that node. For a node alone: what keeps the asks that wait off it. For work that
+    has ended: what the history knows of it.
+
+    Exits 1 for an unknown name, 2 without a name or a node.
+    """
+    if not name and not node:
+        raise _bad_option("what is to be explained? An ask, an allocation, an application or a node")
     try:
-        found = explain_client.explain(grpc, name, partition, timeout)
+        found = _explain_name(grpc, name, partition, timeout, node)
     except client.CoreUnreachable as error:
-        raise report_failure(error) from error
+        if error.unknown and not node and not as_json:
+            past = render_past(grpc, name, timeout)
+            if past:
+                show_text(past)
+                return
+        raise report_unknown(error, name or node, lambda: _known_names(grpc, partition, timeout)) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_explanation(found))
+        show_text(render_explanation(found, wall_ns()))
+
+
+def _explain_name(address: str, name: str, partition: str, timeout_s: float, node: str) -> pb.ExplainResponse:
+    """Returns the explanation of work called *name*, or else of a node that is called so."""
+    try:
+        return explain_client.explain(address, name, partition, timeout_s, node)
+    except client.CoreUnreachable as error:
+        if node or not error.unknown:
+            raise
+        try:
+            return explain_client.explain(address, "", partition, timeout_s, name)
+        except client.CoreUnreachable:
+            raise error from None
+
+
+def _known_names(address: str, partition: str, timeout_s: float) -> list[str]:
+    return [*suggest_applications(address, partition, timeout_s), *suggest_nodes(address, partition, timeout_s)]
 
 
 @what_if_app.command("ask")
@@ -144,7 +183,7 @@ def _show_forecast(address: str, request: pb.WhatIfRequest, timeout_s: float, *,
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_forecast(found))
+        show_text(render_forecast(found, wall_ns()))
 
 
 def _parse_amount(text: str) -> tuple[str, int]:

@@ -1,9 +1,8 @@
-"""``kornel queues``, ``apps`` and ``nodes`` list what a core holds; ``drain`` and ``undrain`` change nodes."""
+"""``kornel queues``, ``apps`` and ``nodes`` list what a core holds."""
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,10 +14,10 @@ from kornel.core.cli.options import (
     AsJson,
     Partition,
     Timeout,
-    report_failure,
 )
-from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error
-from kornel.core.cli.text.quantities import Strokes, format_time, strokes_for
+from kornel.core.cli.suggestions import report_unknown, suggest_applications, suggest_nodes, suggest_queues
+from kornel.core.cli.terminal import echo_json, print_error, show_text
+from kornel.core.cli.text.explain import describe_blocker
 from kornel.core.cli.text.reading import (
     queues_above,
     render_application,
@@ -27,18 +26,18 @@ from kornel.core.cli.text.reading import (
     render_nodes,
     render_queues,
 )
+from kornel.core.cli.text.screen import terminal_strokes
 from kornel.core.client import calls as client
+from kornel.core.client import explain as explain_client
 from kornel.core.client.reading import Reader
 from kornel.core.service.clock import wall_ns
-from kornel.v1 import admin_pb2 as admin
 from kornel.v1 import read_pb2 as pb
 
-drain_app = typer.Typer(help="Take something out of scheduling.", no_args_is_help=True)
-undrain_app = typer.Typer(help="Return something to scheduling.", no_args_is_help=True)
+OBSTACLES_SHOWN: Final = 20
+"""Waiting applications of a list of which the first obstacle is asked for: each takes a look at all nodes."""
 
 Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Show no more than this; 0: all.")]
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
-NodeId = Annotated[str, typer.Argument(metavar="NODE", help="ID of the node.")]
 
 
 def queues(
@@ -58,11 +57,11 @@ def queues(
             found = reader.queues(partition, path)
             above = [] if as_json or not path else queues_above(reader.queues(partition).queues, path)
     except client.CoreUnreachable as error:
-        raise report_failure(error) from error
+        raise report_unknown(error, path, lambda: suggest_queues(grpc, partition, timeout)) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_queues(found.queues, terminal_strokes(), types or (), above))
+        show_text(render_queues(found.queues, terminal_strokes(), types or (), above))
 
 
 def apps(
@@ -78,7 +77,10 @@ def apps(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show applications. Exits 1 when no core answers or there is no such application, 2 for a bad option."""
+    """Show applications, and what the first ask of each waits for.
+
+    Exits 1 when no core answers or there is no such application, 2 for a bad option.
+    """
     if finished and rejected:
         print_error("--finished and --rejected are two lists: one of them")
         raise typer.Exit(EXIT_BAD_INPUT)
@@ -93,13 +95,13 @@ def apps(
         if error.bad_input:
             print_error(error)
             raise typer.Exit(EXIT_BAD_INPUT) from error
-        raise report_failure(error) from error
+        raise report_unknown(error, application, lambda: suggest_applications(grpc, partition, timeout)) from error
     if as_json:
         echo_json(found)
     elif isinstance(found, pb.GetApplicationResponse):
-        echo_text(render_application(found, wall_ns()))
+        show_text(render_application(found, wall_ns()))
     else:
-        echo_text(render_applications(found, wall_ns()))
+        show_text(render_applications(found, wall_ns(), _find_obstacles(grpc, partition, found, timeout)))
 
 
 def nodes(
@@ -112,82 +114,41 @@ def nodes(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show nodes and how full they are. Exits 1 when no core answers or there is no such node."""
+    """Show nodes and how full they are.
+
+    Exits 1 when no core answers or there is no such node.
+    """
     wanted = pb.ListNodesRequest(partition=partition, only_draining=draining)
     try:
         with Reader(grpc, timeout) as reader:
             found = reader.node(node, partition) if node else reader.nodes(wanted, limit)
     except client.CoreUnreachable as error:
-        raise report_failure(error) from error
+        raise report_unknown(error, node, lambda: suggest_nodes(grpc, partition, timeout)) from error
     if as_json:
         echo_json(found)
     elif isinstance(found, pb.GetNodeResponse):
-        echo_text(render_node(found, wall_ns()))
+        show_text(render_node(found, wall_ns()))
     else:
-        echo_text(render_nodes(found, terminal_strokes(), types or ()))
+        show_text(render_nodes(found, terminal_strokes(), types or ()))
 
 
-@drain_app.command("node")
-def drain_node(
-    node: NodeId,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-) -> None:
-    """Keep new allocations off a node; what runs there goes on.
-
-    Holds until `kornel undrain node`, whatever the shim reports about the node, or until the core restarts.
-
-    Exits 0 also when it was draining already, 1 when no core answers or there is no such node.
-    """
-    try:
-        with Reader(grpc, timeout) as reader:
-            done = reader.drain(node, partition)
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
-        echo_json(done)
-    else:
-        was = "drained" if done.changed else f"drained already, by {done.principal} since {format_time(done.since_ns)}"
-        echo_line(f"{node}: {was}, {done.allocation_count} allocations still run there")
-        echo_line(
-            f"It holds until `kornel undrain node {node}`, also when the shim registers again or says that the node is"
-            " ready; a restart of the core ends it."
-        )
-
-
-@undrain_app.command("node")
-def undrain_node(
-    node: NodeId,
-    grpc: Address = DEFAULT_ADDRESS,
-    partition: Partition = "",
-    as_json: AsJson = False,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-) -> None:
-    """End what `kornel drain node` began, also for a node that is not registered now.
-
-    Exits 1 when no core answers or there is no such node.
-    """
-    try:
-        with Reader(grpc, timeout) as reader:
-            done = reader.undrain(node, partition)
-    except client.CoreUnreachable as error:
-        raise report_failure(error) from error
-    if as_json:
-        echo_json(done)
-    else:
-        echo_line(f"{node}: {_describe_undrain(done)}")
-
-
-def _describe_undrain(done: admin.UndrainNodeResponse) -> str:
-    if not done.registered:
-        return "undrained; it is not registered now"
-    if not done.schedulable:
-        return f"{'undrained' if done.changed else 'no operator drained it'}, but its shim drains it: still draining"
-    return "ready" if done.changed else "ready already"
-
-
-def terminal_strokes() -> Strokes:
-    """Returns the strokes that the terminal, or the file that standard output goes to, can show."""
-    return strokes_for(sys.stdout.encoding)
+def _find_obstacles(
+    address: str, partition: str, found: pb.ListApplicationsResponse, timeout_s: float
+) -> dict[str, str]:
+    """Returns what keeps the first ask of each of the first waiting applications from being placed, by ID."""
+    waiting = [each.application_id for each in found.applications if each.ask_count][:OBSTACLES_SHOWN]
+    obstacles: dict[str, str] = {}
+    for application_id in waiting:
+        try:
+            report = explain_client.explain(address, application_id, partition, timeout_s).application
+        except client.CoreUnreachable:
+            continue  # It has ended meanwhile.
+        blockers = report.groups[0].first.blockers if report.groups else []
+        # That the shim is gone concerns all of them alike, and `kornel status` says so.
+        own = [blocker for blocker in blockers if blocker.level != "manager"] or list(blockers)
+        if own and own[0].level == "node":
+            # Of reasons on nodes the one that most of them have tells most.
+            own.sort(key=lambda blocker: -blocker.node_count)
+        if own:
+            obstacles[application_id] = describe_blocker(own[0])
+    return obstacles

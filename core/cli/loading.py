@@ -15,10 +15,14 @@ from kornel.core.cli.terminal import VisibleGroup
 
 
 class CommandSource(NamedTuple):
-    """A command is *attribute* of *module*: a function, or a :class:`typer.Typer` with several commands."""
+    """A command is *attribute* of *module*: a function, or a :class:`typer.Typer` with several commands.
+
+    *panel*: the heading that it stands under in the help; empty: that of all others.
+    """
 
     module: str
     attribute: str
+    panel: str = ""
 
 
 class GroupOnDemand(VisibleGroup):
@@ -66,7 +70,7 @@ class CommandsOnDemand(MutableMapping[str, Any]):
         found = getattr(import_module(f"{self._package}.{source.module}"), source.attribute)
         holder = typer.Typer()
         if isinstance(found, typer.Typer):
-            holder.add_typer(found, name=name)
+            holder.add_typer(found, name=name, rich_help_panel=source.panel or None)
         else:
-            holder.command(name)(found)
+            holder.command(name, rich_help_panel=source.panel or None)(found)
         return typer.main.get_group(holder).commands[name]

@@ -15,9 +15,11 @@ from kornel.core.cli.options import (
     Timeout,
     report_failure,
 )
-from kornel.core.cli.terminal import echo_json, echo_text
+from kornel.core.cli.suggestions import report_unknown, suggest_queues
+from kornel.core.cli.terminal import echo_json, show_text
 from kornel.core.cli.text.quota import render_queue, render_user
 from kornel.core.client import calls as client
+from kornel.core.service.clock import wall_ns
 
 queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Show single users.", no_args_is_help=True)
@@ -35,11 +37,11 @@ def show_queue(
     try:
         found = client.explain_queue(grpc, path, partition, timeout)
     except client.CoreUnreachable as error:
-        raise report_failure(error) from error
+        raise report_unknown(error, path, lambda: suggest_queues(grpc, partition, timeout)) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_queue(found))
+        show_text(render_queue(found, wall_ns()))
 
 
 @user_app.command("show")
@@ -58,4 +60,4 @@ def show_user(
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_user(found))
+        show_text(render_user(found))

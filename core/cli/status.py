@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, EXIT_FAILED, Address, Timeout
-from kornel.core.cli.terminal import echo_json, echo_text, print_error
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, Timeout, report_failure
+from kornel.core.cli.terminal import echo_json, show_text
 from kornel.core.cli.text.status import render_explanation, render_status
 from kornel.core.client import calls as client
 from kornel.core.client.connection import DUMP_TIMEOUT_S
+from kornel.core.service.clock import wall_ns
 
 ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 
@@ -22,16 +23,18 @@ def status(
     audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the partitions and queues of a core. Exits 1 when no core answers."""
+    """Show a core in short: its shim, its partitions, queues, users and drained nodes.
+
+    Exits 1 when no core answers.
+    """
     try:
         found = client.fetch_status(grpc, partition, timeout, audit=audit)
     except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_status(found))
+        show_text(render_status(found, wall_ns()))
 
 
 def dump(
@@ -41,12 +44,14 @@ def dump(
         float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
     ] = DUMP_TIMEOUT_S,
 ) -> None:
-    """Print the full state of a core and its shim as one JSON object. Exits 1 when no core answers."""
+    """Print the full state of a core and its shim as one JSON object, for a bug report.
+
+    Exits 1 when no core answers.
+    """
     try:
         echo_json(client.fetch_dump(grpc, timeout))
     except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
+        raise report_failure(error) from error
 
 
 @ask_app.command("show")
@@ -57,13 +62,15 @@ def ask_show(
     as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.ExplainAskResponse as JSON.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the state of an ask and what it waits for. Exits 1 for one that the core does not know."""
+    """Show the state of an ask and what it waits for.
+
+    Exits 1 for one that the core does not know.
+    """
     try:
         found = client.explain_ask(grpc, key, partition, timeout)
     except client.CoreUnreachable as error:
-        print_error(error)
-        raise typer.Exit(EXIT_FAILED) from error
+        raise report_failure(error) from error
     if as_json:
         echo_json(found)
     else:
-        echo_text(render_explanation(key, found))
+        show_text(render_explanation(key, found, wall_ns()))

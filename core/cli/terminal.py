@@ -7,6 +7,10 @@ rings, turns text around, or looks like a line of ours. A text of several lines 
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from kornel.core.cli.text.screen import screen_lines
 from kornel.core.service.visible import write_json, write_lines, write_visibly
 
 if TYPE_CHECKING:
@@ -31,6 +36,29 @@ def echo_line(line: object) -> None:
 def echo_text(text: str) -> None:
     """Write *text*, whose line breaks are ours, to standard output."""
     typer.echo("\n".join(map(write_visibly, text.split("\n"))))
+
+
+def show_text(text: str) -> None:
+    """Write *text* like :func:`echo_text`; in a terminal that has fewer lines, through a pager.
+
+    The pager is that of ``KORNEL_PAGER`` or ``PAGER``, or else ``less``; an empty one, or ``cat``, stands for none.
+    """
+    lines = text.count("\n") + 1
+    height = screen_lines()
+    if height is None or lines < height or not sys.stdin.isatty() or not _write_to_pager(text):
+        echo_text(text)
+
+
+def _write_to_pager(text: str) -> bool:
+    """Shows *text* in the pager, and tells whether there is one."""
+    command = shlex.split(os.environ.get("KORNEL_PAGER", os.environ.get("PAGER", "less")))
+    if not command or command == ["cat"] or shutil.which(command[0]) is None:
+        return False
+    # Less leaves when everything fits, obeys nothing but colours, and leaves the text on the screen.
+    environment = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
+    visible = "\n".join(map(write_visibly, text.split("\n")))
+    subprocess.run(command, input=visible.encode(), env=environment, check=False)
+    return True
 
 
 def print_error(error: str | Exception) -> None:
@@ -78,11 +106,9 @@ def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
     """Write *document*, a message with all its fields or a text that is JSON already, to standard output."""
     if not isinstance(document, str):
         # Whoever has a message has imported protobuf; other commands would pay for it.
-        from google.protobuf.json_format import MessageToJson  # noqa: PLC0415
+        from kornel.core.cli.text.documents import write_message  # noqa: PLC0415
 
-        document = MessageToJson(
-            document, indent=indent, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
-        )
+        document = write_message(document, indent)
     typer.echo(write_json(document))
 
 

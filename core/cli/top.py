@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from kornel.core.cli.lists import terminal_strokes
 from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
@@ -22,6 +20,8 @@ from kornel.core.cli.options import (
     report_failure,
 )
 from kornel.core.cli.terminal import clear_screen, echo_json, echo_text
+from kornel.core.cli.text.counts import format_count
+from kornel.core.cli.text.documents import message_values
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import (
     Strokes,
@@ -31,40 +31,46 @@ from kornel.core.cli.text.quantities import (
     format_quantity,
     types_in_order,
 )
-from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.screen import terminal_strokes
+from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
+from kornel.core.cli.text.users import sort_users, user_rows
 from kornel.core.client import calls as client
 from kornel.core.client.reading import Reader
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.status_pb2 import PartitionStatus
 
-_BAR: Final = 20
+BARS: Final = (20, 12, 6, 0)
 
 
 def top(
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two updates.")] = 2.0,
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="Number of updates; 0: until Ctrl-C.")] = 0,
-    rows: Annotated[int, typer.Option(min=1, help="Most queues to show.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Most queues or users to show.")] = 20,
+    users: Annotated[bool, typer.Option("--users", help="Show users instead of queues.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the leaf queues with the most usage and pending asks, again and again. Exits 1 when no core answers.
+    """Show the leaf queues with the most usage and pending asks, or the users that hold most, again and again.
 
-    With --json one object a line: the partition, and the queues.
+    With --json one object a line: the partition, and the queues or users. Exits 1 when no core answers.
     """
     looked = 0
     try:
         while True:
             status = client.fetch_status(grpc, partition or "default", timeout).partitions[0]
-            with Reader(grpc, timeout) as reader:
-                queues = busiest_queues(reader.queues(partition).queues)
+            queues: list[pb.QueueInfo] = []
+            if not users:
+                with Reader(grpc, timeout) as reader:
+                    queues = busiest_queues(reader.queues(partition).queues)[:rows]
             looked += 1
             if as_json:
-                echo_json(_json_line(status, queues[:rows]))
+                busiest: Sequence[Message] = sort_users(status, "")[:rows] if users else queues
+                echo_json(_json_line(status, busiest))
             else:
                 clear_screen()
-                echo_text(render_top(status, queues[:rows], terminal_strokes()))
+                echo_text(render_top_users(status, rows) if users else render_top(status, queues, terminal_strokes()))
             if count and looked >= count:
                 return
             time.sleep(interval)
@@ -90,39 +96,50 @@ def busiest_queues(queues: Sequence[pb.QueueInfo]) -> list[pb.QueueInfo]:
 
 def render_top(status: PartitionStatus, queues: Sequence[pb.QueueInfo], strokes: Strokes) -> str:
     """Returns the partition in two lines, then a row for each queue."""
-    counts = (
-        f"{status.node_count} nodes, {status.allocation_count} allocations, {status.pending_ask_count} asks pending,"
-        f" {status.preemption_triggered} preemptions"
-    )
-    lines = [f"{status.name}: {counts}", f"total {format_quantities(status.total)}", ""]
     types = types_in_order([status.total])[:2]
-    rows = [("queue", "running", *types, "pending", "preempted")]
-    for queue in queues:
-        cells = []
-        for name in types:
-            used, whole = queue.used.get(name, 0), status.total.get(name, 0)
-            cells.append(
-                f"{draw_bar(used, whole, _BAR, strokes)} {format_percent(used, whole):>4} {format_quantity(name, used)}"
+
+    def make_rows(bar: int) -> Rows:
+        rows = [("queue", "running", *types, "pending", "preempted")]
+        for queue in queues:
+            cells = []
+            for name in types:
+                used, whole = queue.used.get(name, 0), status.total.get(name, 0)
+                share = f"{format_percent(used, whole):>4} {format_quantity(name, used)}"
+                cells.append(f"{draw_bar(used, whole, bar, strokes)} {share}".lstrip())
+            rows.append(
+                (
+                    queue.path,
+                    str(queue.running_application_count),
+                    *cells,
+                    format_quantities(queue.pending),
+                    str(queue.preempted_allocations),
+                )
             )
-        rows.append(
-            (
-                queue.path,
-                str(queue.running_application_count),
-                *cells,
-                format_quantities(queue.pending),
-                str(queue.preempted_allocations),
-            )
+        return rows
+
+    return join_lines([*_head_lines(status), *fit_table(make_rows, BARS, ("preempted", "running"))])
+
+
+def render_top_users(status: PartitionStatus, most: int) -> str:
+    """Returns the partition in two lines, then a row for each of the first *most* users."""
+    return join_lines([*_head_lines(status), *format_table(user_rows(status, "", most))])
+
+
+def _head_lines(status: PartitionStatus) -> list[str]:
+    counts = ", ".join(
+        (
+            format_count(status.node_count, "node"),
+            format_count(status.allocation_count, "allocation"),
+            f"{format_count(status.pending_ask_count, 'ask')} pending",
+            format_count(status.preemption_triggered, "preemption"),
         )
-    return join_lines([*lines, *format_table(rows)])
+    )
+    return [*wrap_text(f"{status.name}: {counts}"), *wrap_text(f"total {format_quantities(status.total)}"), ""]
 
 
-def _json_line(status: PartitionStatus, queues: Sequence[pb.QueueInfo]) -> str:
-    """Returns one object in one line. The queues of *status* are written only once."""
+def _json_line(status: PartitionStatus, busiest: Sequence[Message]) -> str:
+    """Returns one object in one line. The queues and users of *status* are written only once."""
     whole = PartitionStatus()
     whole.CopyFrom(status)
     del whole.queues[:], whole.users[:]
-    return json.dumps({"partition": _plain_values(whole), "busiest": [_plain_values(queue) for queue in queues]})
-
-
-def _plain_values(message: Message) -> dict[str, Any]:
-    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    return json.dumps({"partition": message_values(whole), "busiest": [message_values(each) for each in busiest]})

@@ -12,6 +12,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.client.channels import open_channel
 from kornel.core.client.connection import DEFAULT_TIMEOUT_S, DUMP_TIMEOUT_S
+from kornel.core.client.failures import CoreUnreachable, describe_failure
 from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
 from kornel.v1.manager_pb2_grpc import ManagerServiceStub
@@ -28,20 +29,10 @@ from kornel.v1.status_pb2 import (
 )
 from kornel.v1.status_pb2_grpc import StatusServiceStub
 
-
-class CoreUnreachable(Exception):
-    """The core did not answer, or it refused the call. ``bad_input``: because of the call's arguments."""
-
-    def __init__(self, message: str, *, bad_input: bool = False) -> None:
-        super().__init__(message)
-        self.bad_input = bad_input
-
-
-def describe_failure(address: str, error: grpc.RpcError) -> CoreUnreachable:
-    """Returns the *error* of a call to *address* in words."""
-    assert isinstance(error, grpc.Call)
-    bad_input = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    return CoreUnreachable(f"{address}: {error.code().name}: {error.details()}", bad_input=bad_input)
+__all__ = [
+    "DEFAULT_TIMEOUT_S", "DUMP_TIMEOUT_S", "CoreUnreachable", "check_health", "describe_failure", "explain_ask",
+    "explain_queue", "explain_user", "failing_in_words", "fetch_dump", "fetch_status", "open_call", "unregister",
+]  # fmt: skip
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def watch(
         tried = threading.Event()
         channel.subscribe(lambda state: tried.set() if state in settled else None, try_to_connect=True)
         if not tried.wait(timeout_s):
-            raise CoreUnreachable(f"{address}: no answer within {timeout_s:g} s")
+            raise CoreUnreachable(f"no answer from {address} within {timeout_s:g} s; --timeout gives it more")
         began = False
         try:
             for response in EventServiceStub(channel).WatchEvents(request):

@@ -10,10 +10,11 @@ from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 _OPTIONS = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
 
 
-def explain(address: str, name: str, partition: str, timeout_s: float) -> ExplainResponse:
-    """Returns why *name* waits, or why it was released. Raises ``CoreUnreachable``, for an unknown name too."""
+def explain(address: str, name: str, partition: str, timeout_s: float, node_id: str = "") -> ExplainResponse:
+    """Returns why *name* waits, or why it was released; with a node, why it is not there, or why the node is used as it
+    is. Raises ``CoreUnreachable``, for an unknown name too."""
     with open_call(address, _OPTIONS) as channel:
-        request = ExplainRequest(partition=partition, name=name)
+        request = ExplainRequest(partition=partition, name=name, node_id=node_id)
         return ExplainServiceStub(channel).Explain(request, timeout=timeout_s)
 
 

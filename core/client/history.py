@@ -27,6 +27,10 @@ class HistoryClient(Connected):
         """Returns decisions to preempt."""
         return list(self._read_pages(self._stub.ListPreemptions, request, "preemptions", most))
 
+    def sum_preemptions(self, request: pb.SumPreemptionsRequest) -> pb.SumPreemptionsResponse:
+        """Returns who took how much from whom."""
+        return self._call(self._stub.SumPreemptions, request)
+
     def events(self, request: pb.ListEventsRequest, most: int = 0) -> list[pb.HistoryEvent]:
         """Returns events."""
         return list(self._read_pages(self._stub.ListEvents, request, "events", most))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kornel.core.config import properties
-from kornel.core.config.access import parse_access
+from kornel.core.config.access import parse_access, parse_administrators
 from kornel.core.config.fields import Field
 from kornel.core.config.governor import read_governor
 from kornel.core.config.kind_sections import SECTIONS, read_sections
@@ -36,7 +36,6 @@ _PREEMPTION_KEYS: Final = (
     "governor", "victim",
 )  # fmt: skip
 _RESOLVERS: Final = ("os", "ldap", "test")
-_LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
 
 
 @dataclass(slots=True)
@@ -223,7 +222,7 @@ class _Reader:
             property_fields={key: found for key, (_, found) in own.items()},
             own_delay_only=own_delay_only,
             submit_acl=parse_access(keys["submitacl"]),
-            admin_acl=parse_access(keys["adminacl"]),
+            admin_acl=parse_administrators(keys["adminacl"]),
             template=self.template(keys["childtemplate"]),
             limits=self.limits(keys["limits"]),
             limits_field=keys["limits"],
@@ -404,8 +403,6 @@ def _read_amounts(at: Field) -> Amounts | None:
             amounts.complete = False
             continue
         amounts.fields[name] = found
-        if name in _LIKELY_MEANT:
-            found.warning(f"resource type {name!r} has no special meaning", f"{_LIKELY_MEANT[name]}, if that is meant")
     return amounts
 
 

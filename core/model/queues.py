@@ -130,6 +130,9 @@ class Queue:
     def __repr__(self) -> str:
         return f"Queue({self.path})"
 
+    def __str__(self) -> str:
+        return self.path
+
     def lineage(self) -> tuple[Queue, ...]:
         """Returns this queue and its ancestors, root last."""
         return self._lineage

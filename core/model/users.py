@@ -107,7 +107,10 @@ class Account:
             self.used[t] -= amount
 
     def __repr__(self) -> str:
-        return f"Account({self.kind} {self.name} in {self.queue.path})"
+        return f"Account({self})"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} in {self.queue.path}"
 
 
 class FreedSlot(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -33,6 +34,15 @@ class Plan(Protocol):
         """The allocations that leave, in order."""
 
 
+class FreedAmounts(dict[str, dict[str, int]]):
+    """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+
+    def __str__(self) -> str:
+        """Returns the same for people: ``vcore=2.7 on the node, memory=4Gi under its guarantee``."""
+        places = {"node": "on the node", "queue": "under the max of a queue", "guarantee": "under its guarantee"}
+        return ", ".join(f"{format_quantities(amounts)} {places.get(need, need)}" for need, amounts in self.items())
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
     """Hold what *ask* needs on *node* and mark *victims*, in order; none, where enough is leaving *node* already."""
@@ -42,8 +52,8 @@ class PreemptionPlan:
     node: Node
     victims: tuple[Allocation, ...]
     fence: Queue
-    needs: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The amounts that had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+    needs: FreedAmounts = field(default_factory=FreedAmounts)
+    """The amounts that had to be freed."""
     adjusted: tuple[int, ...] = ()
     """Adjusted priority of each victim at the fence (preemption.md B.3)."""
     extended: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from kornel.core.archive.archive import Archive, ArchiveStatus
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.archive.history_service import HistoryService
 from kornel.core.archive.reader import HistoryReader
+from kornel.core.archive.records import UsageSample
 from kornel.core.archive.settings import (
     HistorySettings,
     HistorySettingsError,
@@ -111,6 +112,11 @@ class History:
         """Store a configuration that came into force or was refused."""
         if self._archive is not None:
             self._archive.version_added(version)
+
+    def keep_usage(self, samples: Sequence[UsageSample]) -> None:
+        """Store how full queues were."""
+        if self._archive is not None:
+            self._archive.keep_usage(samples)
 
     def close(self, patience_s: float) -> None:
         """Block while what is queued is stored, and for *patience_s* seconds while the database takes it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,6 +22,7 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.rpc import Handler
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.web.page import Page
 
@@ -50,8 +51,13 @@ class HttpFront:
         rules: BrowserRules = ANYTHING,
         tls: Callable[[], ssl.SSLContext] | None = None,
         connections: int = MOST_CONNECTIONS,
+        calls: Callable[[], Mapping[str, Handler]],
+        local: bool,
     ) -> None:
-        """Prepares the server for HTTP. *tls* absent: plain HTTP. *connections*: the most at a time."""
+        """Prepares the server for HTTP. *tls* absent: plain HTTP. *connections*: the most at a time.
+
+        *calls*: the handlers of gRPC by service and method. *local*: this machine alone reaches the address.
+        """
         services = Services(
             runner=runner,
             configurator=configurator,
@@ -62,6 +68,8 @@ class HttpFront:
             metrics=metrics,
             ready=ready,
             log_level=log_level,
+            calls=calls,
+            local=local,
         )
         rest = RestApplication(
             services,

@@ -29,6 +29,7 @@ from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.history import NO_HISTORY, History, HistoryChoice
 from kornel.core.process.http import HttpFront, running_applications
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
+from kornel.core.process.usage_sampler import UsageSampler
 from kornel.core.rest.access import OPEN_DOOR, Proofs
 from kornel.core.rest.browser_rules import BadOrigin, BrowserRules, checked_origins, local_hosts
 from kornel.core.rest.connections import MOST_CONNECTIONS
@@ -256,6 +257,12 @@ class KornelServer:
             settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
         )
         """The stored history."""
+        self._usage_sampler = UsageSampler(
+            lambda: self._runner.reader.partitions(),  # noqa: PLW0108 - the runner is made further down
+            self.history.keep_usage,
+            clock=clock,
+            logger=logger,
+        )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         engine.record_events()
         self._runner = PartitionRunner(
@@ -359,7 +366,11 @@ class KornelServer:
                 ),
                 connections=settings.rest_connections,
                 tls=security.tls.context if security and security.tls else None,
+                calls=lambda: self._calls,
+                local=stays_on_this_machine(settings.rest_address),
             )
+        self._calls: dict[str, Handler] = {}
+        """The handlers of gRPC by service and method, such as ``AdminService/DrainNode``."""
         self._ready = False
         """Tells whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
@@ -436,6 +447,7 @@ class KornelServer:
         self._set_health(serving=True)
         if self.history.kept:
             self._health.set_serving(HISTORY, True)
+            self._usage_sampler.start()
         if self._file is not None:
             self._health.set_serving(CONFIGURATION_FILE, True)
             if self._settings.watch:
@@ -482,6 +494,7 @@ class KornelServer:
         await asyncio.gather(*self._reading, return_exceptions=True)
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
         self.usage.stop()
+        self._usage_sampler.stop()
         self.measures.lag.stop()
         self._presence.stop()
         self._garbage_rounds.stop()
@@ -555,6 +568,11 @@ class KornelServer:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
             services[_TEST_CLOCK] = TestClockService(self._runner, self._clock, logger=self._logger).handlers()
         self._services = tuple(services)
+        self._calls = {
+            f"{name.rpartition('.')[2]}/{method}": handler
+            for name, handlers in services.items()
+            for method, handler in handlers.items()
+        }
         for name, handlers in {**services, _HEALTH: self._health.handlers()}.items():
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         reflection.enable_server_reflection((*services, _HEALTH, reflection.SERVICE_NAME), server)

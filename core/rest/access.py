@@ -46,6 +46,10 @@ NO_PROOFS: Final = Proofs()
 """Nobody is asked anything."""
 
 
+ADMITTED: Final = "kornel.admitted"
+"""The key of a request's scope under which a guard keeps the caller that it admitted; absent without a guard."""
+
+
 class Door(Protocol):
     """Decides before a handler runs, and before the body of a request is read."""
 

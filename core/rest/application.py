@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp
@@ -12,12 +12,14 @@ from kornel.core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.event_streams import EventStreams
 from kornel.core.rest.handlers.applications import ApplicationHandlers
+from kornel.core.rest.handlers.calls import CallHandlers
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.documentation import DocumentationHandlers
 from kornel.core.rest.handlers.dump import DumpHandlers
 from kornel.core.rest.handlers.events import EventHandlers
 from kornel.core.rest.handlers.explanations import ExplanationHandlers
+from kornel.core.rest.handlers.findings import FindingHandlers
 from kornel.core.rest.handlers.health import HealthHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
@@ -32,12 +34,16 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.rpc import Handler
 from kornel.core.service.runner import PartitionRunner
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services behind the interface. ``ready``: whether the core takes requests. ``log_level``: in force now."""
+    """The services behind the interface. ``ready``: whether the core takes requests. ``log_level``: in force now.
+
+    ``calls``: the handlers of gRPC by service and method. ``local``: HTTP is served to this machine alone.
+    """
 
     runner: PartitionRunner
     configurator: Configurator
@@ -48,6 +54,8 @@ class Services:
     metrics: Exposition
     ready: Callable[[], bool]
     log_level: Callable[[], str]
+    calls: Callable[[], Mapping[str, Handler]]
+    local: bool
 
 
 class RestApplication:
@@ -100,6 +108,8 @@ class RestApplication:
                 ),
                 metrics=MetricsHandlers(services.metrics),
                 documentation=documentation,
+                findings=FindingHandlers(reader),
+                calls=CallHandlers(services.calls, services.configurator, local=services.local),
             )
         )
         documentation.describe(routes)

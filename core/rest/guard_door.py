@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
 from starlette.requests import Request
 from starlette.types import Scope
 
-from kornel.core.rest.access import PERMISSIONS, Access
+from kornel.core.rest.access import ADMITTED, PERMISSIONS, Access
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.http_protocol import ABORT, CERTIFICATE
 from kornel.core.security.guard import Guard, Pass
@@ -22,8 +21,6 @@ from kornel.core.service.status_codes import NotAuthenticated, NotPermitted, Too
 
 Administers = Callable[[str, str, str, Sequence[str]], bool]
 """Tells whether a queue of a partition is administered by a user with these groups."""
-
-_ADMITTED: Final = "kornel.admitted"
 
 
 class GuardDoor:
@@ -48,7 +45,7 @@ class GuardDoor:
                 host,
                 connection,
             )
-            request.scope[_ADMITTED] = admitted
+            request.scope[ADMITTED] = admitted
             self._check(admitted, request, PERMISSIONS[access])
         except NotAuthenticated as error:
             raise RestError(401, str(error), [("WWW-Authenticate", 'Bearer realm="kornel"')]) from error
@@ -62,7 +59,7 @@ class GuardDoor:
 
     def leave(self, scope: Scope) -> None:
         """End the request."""
-        admitted = scope.pop(_ADMITTED, None)
+        admitted = scope.pop(ADMITTED, None)
         if admitted is not None:
             self._guard.leave(admitted)
 

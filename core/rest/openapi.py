@@ -138,7 +138,7 @@ def _describe_operation(route: Route, operation: Operation, proofs: Proofs) -> d
     if parameters:
         described["parameters"] = parameters
     if operation.body:
-        described["requestBody"] = {"required": False, "content": {operation.body: {"schema": {"type": "string"}}}}
+        described["requestBody"] = {"required": False, "content": {operation.body: {"schema": dict(operation.wanted)}}}
     return described
 
 

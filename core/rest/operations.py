@@ -29,6 +29,7 @@ class Operation:
     content   media types of a good answer
     body      media type of the request's body; empty: it has none
     status    of a good answer
+    wanted    schema of the body
     """
 
     identity: str
@@ -40,3 +41,4 @@ class Operation:
     content: tuple[str, ...] = (JSON_TYPE,)
     body: str = ""
     status: int = 200
+    wanted: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})

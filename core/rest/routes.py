@@ -9,12 +9,14 @@ from kornel.core.rest import sorting
 from kornel.core.rest.access import Access
 from kornel.core.rest.handlers import debug
 from kornel.core.rest.handlers.applications import ACTIVE, ApplicationHandlers
+from kornel.core.rest.handlers.calls import CALLS, MOST_BODY, CallHandlers
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.documentation import DocumentationHandlers
 from kornel.core.rest.handlers.dump import DumpHandlers
 from kornel.core.rest.handlers.events import EventHandlers
 from kornel.core.rest.handlers.explanations import ExplanationHandlers
+from kornel.core.rest.handlers.findings import FindingHandlers
 from kornel.core.rest.handlers.health import HealthHandlers, live
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import MetricsHandlers
@@ -40,6 +42,7 @@ _APPLICATION_FILTERS: Final = (
     _SUMMARY,
     Parameter("user", "Extension: only applications of this user."),
     Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
+    Parameter("contains", "Extension: only those with this text in ID, queue or user, in any case."),
     Parameter("since", "Extension: only those submitted at this time (ns) or later.", UNSIGNED),
 )
 _TAKEN_SINCE: Final = Parameter("since", "Extension: only samples taken at this time (ns) or later.", UNSIGNED)
@@ -66,6 +69,8 @@ class Handlers:
     dump: DumpHandlers
     metrics: MetricsHandlers
     documentation: DocumentationHandlers
+    findings: FindingHandlers
+    calls: CallHandlers
 
 
 def all_routes(to: Handlers) -> list[Route]:
@@ -78,6 +83,8 @@ def all_routes(to: Handlers) -> list[Route]:
         *_user_routes(to),
         *_event_routes(to),
         *_configuration_routes(to),
+        *_finding_routes(to),
+        *_call_routes(to),
         *_operation_routes(to),
         *_debug_routes(to),
     ]
@@ -282,10 +289,14 @@ def _explanation_routes(to: Handlers) -> list[Route]:
             _get(
                 "explain",
                 "Explanations",
-                "Extension: why an ask waits, what an application waits for, or who took an allocation's room.",
+                "Extension: why an ask waits, what an application waits for, or who took an allocation's room; with a"
+                " node, why the ask is not there, or why the node is used as it is.",
                 ref("Explanation"),
-                (Parameter("key", "Key of an ask or allocation, or an application ID.", NAME, required=True),),
-                errors={400: "No key.", 404: "No such partition, or nothing has this key."},
+                (
+                    Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
+                    Parameter("node", "A node: why is the ask not there? Without key: why is it used as it is?", NAME),
+                ),
+                errors={400: "Neither key nor node.", 404: "No such partition or node, or nothing has this key."},
             ),
         ),
         Route(
@@ -422,6 +433,100 @@ def _configuration_routes(to: Handlers) -> list[Route]:
                 body="application/x-yaml",
             ),
             method="POST",
+        ),
+    ]
+
+
+def _finding_routes(to: Handlers) -> list[Route]:
+    one = f"{PREFIX}/partition/:partition"
+    return [
+        Route(
+            f"{one}/search",
+            to.findings.search,
+            _get(
+                "search",
+                "Explanations",
+                "Extension: applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
+                ref("Search"),
+                (
+                    Parameter("text", "What names are to contain, in any case.", NAME, required=True),
+                    Parameter("limit", "Most of each kind; 20 by default, never more than 1000.", POSITIVE),
+                ),
+                errors={400: "No text, or a parameter that cannot be read.", **_NO_PARTITION},
+            ),
+            long=True,
+        ),
+        Route(
+            f"{one}/placement",
+            to.findings.placement,
+            _get(
+                "placement",
+                "Explanations",
+                "Extension: the queue that an application would get, were it submitted now; tag.NAME gives a tag.",
+                ref("Placement"),
+                (
+                    Parameter("user", "Owner of the application.", NAME, required=True),
+                    Parameter("groups", "Groups of the owner, separated by commas; none: one called like the user."),
+                    Parameter("queue", "The queue that the application names."),
+                ),
+                errors={400: "Not a user's name, or too many tags.", **_NO_PARTITION},
+            ),
+        ),
+    ]
+
+
+def _call_routes(to: Handlers) -> list[Route]:
+    anything: dict[str, Any] = {"type": "object"}
+    refused = {
+        400: "Not the JSON of this request, or a request that makes no sense.",
+        404: "Something that it names is not there.",
+        409: "Not now: nobody is registered, no history is kept, or the like.",
+        413: "The body is too long.",
+        503: "Too many ask for the same, or the history does not answer.",
+    }
+    change_refused = {
+        **refused,
+        403: "From another origin, or from afar while nobody is asked who they are, nothing may be changed.",
+        415: "The body of a change is application/json, or application/x-yaml.",
+    }
+    return [
+        Route(
+            f"{PREFIX}/caller",
+            to.calls.caller,
+            _get("caller", "Calls", "Extension: who asks, as it is recorded, and what they may do.", ref("Caller")),
+        ),
+        Route(
+            f"{PREFIX}/configuration",
+            to.calls.configure,
+            Operation(
+                "configure",
+                "Calls",
+                f"Extension: puts a queue configuration of at most {MOST_BODY} bytes into force. Other settings stay.",
+                anything,
+                errors=change_refused,
+                body="application/x-yaml",
+            ),
+            method="POST",
+            access=Access.CONFIGURE,
+        ),
+        *(
+            Route(
+                f"{PREFIX}/calls/{call.name}",
+                to.calls.handler_of(call),
+                Operation(
+                    call.method[0].lower() + call.method[1:],
+                    "Calls",
+                    f"Extension: {call.summary} As the call of kornel.v1 with this name, in JSON.",
+                    anything,
+                    errors=change_refused if call.changes else refused,
+                    body=JSON_TYPE,
+                    wanted=anything,
+                ),
+                method="POST",
+                access=call.access,
+                long=call.long,
+            )
+            for call in CALLS
         ),
     ]
 

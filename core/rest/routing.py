@@ -129,7 +129,7 @@ class Router:
             answer, methods = await self._answer(scope, receive)
             abort = scope.get("extensions", {}).get(ABORT, {}).get("abort")
             with self._long_answers.on_its_way(size_of(answer), abort):
-                await answer(scope, receive, self._make_readable(send, scope, methods))
+                await answer(scope, receive, _add_timing(self._make_readable(send, scope, methods), began))
         finally:
             self._door.leave(scope)
         self._logger.debug(
@@ -199,6 +199,21 @@ def redirect(location: str, status: int = 301) -> Answer:
     """Returns a redirection to *location*, with a page that says so."""
     page = f'<a href="{escape(location)}">Moved Permanently</a>.\n'
     return text_answer(page, status=status, content_type=HTML, headers=[("Location", location)])
+
+
+def _add_timing(send: Send, began: float) -> Send:
+    """Returns *send* for answers that say how long the core has worked for them.
+
+    The page asks less often for those that take long.
+    """
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            spent = f"core;dur={(time.perf_counter() - began) * 1_000:.2f}".encode()
+            message = {**message, "headers": [*message["headers"], (b"server-timing", spent)]}
+        await send(message)
+
+    return sent
 
 
 def _redirect_to(path: str, scope: Scope) -> Answer:

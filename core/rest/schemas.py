@@ -11,6 +11,7 @@ from typing import Final
 from kornel.core.rest import reports
 from kornel.core.rest.errors import ERROR
 from kornel.core.rest.holds import HOLDS
+from kornel.core.rest.page_documents import CALLER_REPORT, PLACEMENT, SEARCH
 from kornel.core.telling.encoding import values
 from kornel.core.telling.encoding.documents import Schema
 from kornel.core.telling.encoding.yunikorn import (
@@ -61,7 +62,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
         explanations.PREEMPTED,
         explanations.BLOCKER,
         explanations.PREEMPTION_OUTLOOK,
+        explanations.ASK_ON_NODE,
         explanations.ASK_REPORT,
+        explanations.NODE_REPORT,
         explanations.APPLICATION_REPORT,
         explanations.EXPLANATION,
         explanations.DECISION,
@@ -84,6 +87,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
         events.EVENT_BATCH,
         reports.HEALTH,
         HOLDS,
+        CALLER_REPORT,
+        SEARCH,
+        PLACEMENT,
         reports.STATE_DUMP,
     )
 }

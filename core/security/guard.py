@@ -58,6 +58,11 @@ class Pass:
         return self.identity is not None
 
     @property
+    def permissions(self) -> frozenset[Permission]:
+        """The permissions that its grants give it."""
+        return frozenset(self._grants.permissions)
+
+    @property
     def manages_any(self) -> bool:
         """Tells whether it may act as some resource manager."""
         return bool(self._grants.managers)

@@ -132,8 +132,10 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ReadService/GetHealthReport": _READ,
         "/kornel.v1.HistoryService/ListPastApplications": _READ,
         "/kornel.v1.HistoryService/ListPreemptions": _READ,
+        "/kornel.v1.HistoryService/SumPreemptions": _READ,
         "/kornel.v1.HistoryService/ListEvents": _READ,
         "/kornel.v1.HistoryService/ListConfigurations": _READ,
+        "/kornel.v1.HistoryService/ListUsage": _READ,
         "/kornel.v1.HistoryService/GetHistoryStatus": _READ,
         "/kornel.v1.ManagerService/UnregisterResourceManager": Demand(
             _unregister, manager_pb2.UnregisterResourceManagerRequest, before=_administer_or_manage

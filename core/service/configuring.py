@@ -130,6 +130,16 @@ class Configurator:
         """Replace the configuration of the registered manager. Raises what the engine raises."""
         return await self._to_the_end(self._update(command))
 
+    async def update_text(self, text: str) -> Outcome:
+        """Replace the queue configuration of the registered manager, and leave its other settings as they are.
+
+        Raises what :meth:`update` raises, and also while nobody is registered or when the caller may not act for the
+        manager.
+        """
+        manager = self._manager()
+        caller().require_no_other_manager(manager)
+        return await self.update(replace(self._last, rm_id=manager, config=text))
+
     async def rollback(self, number: int) -> Outcome:
         """Put version *number* into force again, as a new version. Raises also for one that cannot be had."""
         return await self._to_the_end(self._rollback(number))
@@ -365,7 +375,7 @@ class Configurator:
                 self._refuse_text(command, origin, str(error), read.warnings, read.checksum, who=who)
             raise
         warnings = read.warnings if read is not None else ()
-        if change.changed or isinstance(command, RegisterManager):
+        if change.changed or (isinstance(command, RegisterManager) and (note or not self._is_in_force(command))):
             version = self.history.add(
                 at_ns=self._clock.now_ns(),
                 origin=origin,
@@ -390,6 +400,11 @@ class Configurator:
         for warning in warnings[:MOST_LOGGED] if change.changed else ():
             self._logger.warning("configuration", problem=str(warning))
         return Outcome(change.changed, change.checksum, self.history.in_force, warnings)
+
+    def _is_in_force(self, command: RegisterManager) -> bool:
+        """Tells whether *command*, of somebody who registers again, brings what was in force last."""
+        last = self.history.get(0)
+        return last is not None and (last.text, last.rm_id) == (command.config, command.rm_id)
 
     async def _read(self, text: str) -> Configuration:
         """Returns the configuration in *text*, equal parts shared with the one in force. Raises ConfigError."""

@@ -7,10 +7,11 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.service.explain_wire import decode_supposition
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import UnknownAsk, UnknownPartition
+from kornel.core.service.status_codes import UnknownAsk, UnknownNode, UnknownPartition, say_no_partition
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
-from kornel.core.telling.explain import Named
+from kornel.core.telling.explain import Named, NamedOnNode, NodeNamed, NodeUse
+from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 from kornel.core.telling.what_if.supposition import Forecast, Supposition
 from kornel.v1 import explain_pb2 as pb
 
@@ -33,6 +34,7 @@ class ExplainService:
         found = await self._runner.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
+            self._require_place(request)
             raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
         return encode_report(found)
 
@@ -40,14 +42,26 @@ class ExplainService:
         question = decode_supposition(request)
         found = await self._runner.questions.ask(lambda: self._suppose_change(request.partition, question))
         if found is None:
-            raise UnknownPartition(f"no partition {request.partition or 'default'!r}")
+            raise UnknownPartition(say_no_partition(self._runner.rm_id, request.partition))
         return encode_forecast(found)
 
-    def _explain_subject(self, request: pb.ExplainRequest) -> Report | None:
+    def _explain_subject(self, request: pb.ExplainRequest) -> Report | AskOnNode | NodeReport | None:
         reader = self._runner.reader.get(request.partition)
         if reader is None:
             return None
-        return reader.explain(Named(request.name))
+        if not request.node_id:
+            return reader.explain(Named(request.name))
+        if not request.name:
+            return reader.explain(NodeUse(request.node_id))
+        return reader.explain(NamedOnNode(request.name, request.node_id))
+
+    def _require_place(self, request: pb.ExplainRequest) -> None:
+        """Raises :class:`UnknownPartition` or :class:`UnknownNode` if that is what nobody knows."""
+        reader = self._runner.reader.get(request.partition)
+        if reader is None:
+            raise UnknownPartition(say_no_partition(self._runner.rm_id, request.partition))
+        if request.node_id and reader.explain(NodeNamed(request.node_id)) is None:
+            raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
 
     def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:
         reader = self._runner.reader.get(partition)

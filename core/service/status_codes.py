@@ -103,6 +103,14 @@ class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
 
 
+def say_no_partition(rm_id: str, partition: str) -> str:
+    """Returns what to answer to who asks about a *partition* that there is not, while *rm_id* is registered."""
+    name = partition or "default"
+    if not rm_id:
+        return f"no resource manager is registered, so there is no partition {name!r} yet"
+    return f"no partition {name!r}"
+
+
 class UnknownQueue(ServiceError):
     """The queue does not exist."""
 

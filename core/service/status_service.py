@@ -17,10 +17,11 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import Presence
+from kornel.core.service.questions import Questions
 from kornel.core.service.rollbacks import Rollback
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser
+from kornel.core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser, say_no_partition
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_queue_explanation,
@@ -61,6 +62,7 @@ class StatusService:
         self._logger = logger
         self._clock = clock
         self._version = version
+        self._questions = Questions()
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
@@ -76,6 +78,7 @@ class StatusService:
         """Returns the limits of a user (config.md 10.3)."""
         found = self._explain_subject(request.partition, UserNamed(request.user))
         if found is None:
+            self._require_partition(request.partition)
             where = f"partition {request.partition or 'default'!r}"
             raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
         return encode_user_explanation(found)
@@ -86,12 +89,14 @@ class StatusService:
         caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
         found = self._explain_subject(request.partition, QueueAt(request.path))
         if found is None:
+            self._require_partition(request.partition)
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return encode_queue_explanation(found)
 
     async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
         found = self._explain_subject(request.partition, AskStanding(request.allocation_key))
         if found is None:
+            self._require_partition(request.partition)
             raise UnknownAsk(
                 f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
             )
@@ -100,6 +105,11 @@ class StatusService:
     def _explain_subject(self, partition: str, subject: Subject[T]) -> T | None:
         reader = self._reader.get(partition)
         return reader.explain(subject) if reader is not None else None
+
+    def _require_partition(self, partition: str) -> None:
+        """Raises :class:`UnknownPartition` if that is why nothing was found."""
+        if self._reader.get(partition) is None:
+            raise UnknownPartition(say_no_partition(self._reader.rm_id, partition))
 
     async def _dump(self, _request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
         """Returns the state dump (protocol.md 13, contract case 149)."""
@@ -121,13 +131,17 @@ class StatusService:
             return {"error": str(reason)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        """Returns the state at one moment, so the engine stands still for it: one such call after the other."""
+        return await self._questions.ask(lambda: self._read_status(request))
+
+    def _read_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         status = self._reader.status(audited=request.audit)
         partitions = sorted(status.partitions, key=lambda partition: partition.name)
         if request.partition:
             wanted = full_partition_name(status.rm_id, request.partition)
             partitions = [partition for partition in partitions if partition.name == wanted]
             if not partitions:
-                raise UnknownPartition(f"no partition {request.partition!r}")
+                raise UnknownPartition(say_no_partition(status.rm_id, request.partition))
         if request.omit_queues:
             partitions = [partition._replace(queues=()) for partition in partitions]
         rollback = self._configurator.rollback_held if status.rm_id else None

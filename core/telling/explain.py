@@ -12,6 +12,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.allocation_views import KeptViews
 from kornel.core.telling.allocations.ask_report import ask_standing, explain_work
 from kornel.core.telling.allocations.explanation import AskReport, Report, add_absence
+from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport, explain_ask_on_node, explain_node
 from kornel.core.telling.nodes.node_views import NodeView, node_view
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.headroom import QueueExplanation, explain_queue
@@ -70,6 +71,37 @@ class AskStanding(Subject[AskReport]):
         """Tells where it stands and what it failed at, but not what is in its way: at a cost that is constant."""
         ask = reading.state.requests.get(self.key)
         return ask_standing(ask) if ask is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOnNode(Subject[AskOnNode]):
+    """An ask or allocation by its key, else the first waiting ask of an application, and a registered node."""
+
+    name: str
+    node_id: str
+
+    def explain_from(self, reading: Reading) -> AskOnNode | None:
+        """Tells why it is not on that node."""
+        state = reading.state
+        node, ask = state.nodes.get(self.node_id), state.requests.get(self.name)
+        if ask is None and self.name in state.applications:
+            asks = (ask for ask in state.applications[self.name].asks.values() if ask.pending)
+            ask = min(asks, key=lambda ask: ask.order, default=None)
+        if ask is None or node is None:
+            return None
+        return explain_ask_on_node(state, ask, node, ask_standing(ask).state)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse(Subject[NodeReport]):
+    """A registered node and what waits."""
+
+    node_id: str
+
+    def explain_from(self, reading: Reading) -> NodeReport | None:
+        """Tells why the node is used as it is: what keeps the asks that wait off it."""
+        node = reading.state.nodes.get(self.node_id)
+        return explain_node(reading.state, node) if node is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,10 @@ from kornel.core.telling.applications.application_views import (
 )
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.partition_moment import moment_of
+from kornel.core.telling.configuration.placement_answer import PlacementAnswer, find_placement
 from kornel.core.telling.configuration.placement_rule_views import RuleView, rule_views
 from kornel.core.telling.explain import Reading, Subject, explain
+from kornel.core.telling.name_search import FoundName, search_names
 from kornel.core.telling.nodes.node_views import (
     NodeSummary,
     NodeView,
@@ -125,6 +127,11 @@ class Reader:
         """Reads each partition as it is now, by name."""
         found = (self._engine.partition(name) for name in self._engine.partition_names())
         return [self._reader_of(state) for state in found if state is not None]
+
+    @property
+    def rm_id(self) -> str:
+        """The registered resource manager; empty: none."""
+        return self._engine.rm_id
 
     @property
     def manager(self) -> RegisteredManager | None:
@@ -225,6 +232,14 @@ class PartitionReader:
         Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
         """
         return suppose(self._state, self._kept.index, question, self._now_ns)
+
+    def search_names(self, text: str) -> Iterator[FoundName | None]:
+        """Yields everything that has *text* in its name, in any case; ``None``: a moment to let others have a turn."""
+        return search_names(self._state, text, self._now_ns)
+
+    def find_placement(self, user: str, groups: Sequence[str], queue: str, tags: Mapping[str, str]) -> PlacementAnswer:
+        """Returns the queue that an application of *user* would get, were it submitted now."""
+        return find_placement(self._state, user, groups, queue, tags)
 
     def waits(self, key: str) -> bool:
         """Tells whether *key* names an ask that has no node yet."""

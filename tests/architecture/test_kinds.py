@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,9 @@ def module_of(name: str) -> str:
     return name
 
 
-def neighbours(module: str) -> set[str]:
-    return {module_of(name) for name in imports(FILES[module]) if name.startswith("core.")} - {module}
+@cache
+def neighbours(module: str) -> frozenset[str]:
+    return frozenset(module_of(name) for name in imports(FILES[module]) if name.startswith("core.")) - {module}
 
 
 def reached_from(module: str) -> set[str]:

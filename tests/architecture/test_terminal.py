@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WRITER = ROOT / "core/cli/terminal.py"
+ENTRY = ROOT / "core/cli/entry.py"
+"""The module that writes the version, before anything else is imported."""
 JOINER = ROOT / "core/cli/text/lines.py"
 WRITING = {
     "print",
@@ -25,7 +27,7 @@ WRITING = {
 }
 VISIBLY = {"write_visibly", "_write_lines", "_plain", "as_json"}
 
-COMMANDS = sorted(path for path in (ROOT / "core/cli").rglob("*.py") if path != WRITER)
+COMMANDS = sorted(path for path in (ROOT / "core/cli").rglob("*.py") if path not in (WRITER, ENTRY))
 PROGRAMS = sorted(
     path for folder in ("shim_client", "shim_mock", "conformance") for path in (ROOT / folder).rglob("*.py")
 )

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from kornel.core.domain.resources import Resources
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import events_pb2 as pb
 from tests.e2e.harness import PATIENCE_S, Core, running_core, until
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +61,7 @@ async def test_what_is_left_out(reg: Core, arguments: list[str], objects: list[s
     found = await kornel(reg, "--json", *arguments)
     assert found.exit_code == 0
     lines = [json.loads(line) for line in found.stdout.splitlines()]
-    assert [line["record"]["objectID"] for line in lines] == objects
+    assert [line["record"]["object_id"] for line in lines] == objects
     assert all(line["instance"] == reg.server.events.instance for line in lines)
 
 
@@ -85,7 +85,7 @@ async def test_lost_events_are_told_on_standard_error(reg: Core) -> None:
     [
         (["--since", "x"], 2, "--since: 'x' is not ID or INSTANCE:ID, for instance 4711"),
         (["--type", "POD"], 2, "--type: 'POD' is not one of REQUEST, APP, NODE, QUEUE, USERGROUP"),
-        (["--since", "99"], 1, "OUT_OF_RANGE: event 99 has not happened yet, the next one is 2"),
+        (["--since", "99"], 1, "event 99 has not happened yet, the next one is 2"),
     ],
 )
 async def test_what_cannot_be_shown(reg: Core, arguments: list[str], code: int, said: str) -> None:
@@ -98,7 +98,7 @@ async def test_nobody_there(unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     found = await asyncio.to_thread(CliRunner().invoke, app, ["events", "--grpc", where])
     assert found.exit_code == 1
-    assert found.stderr.startswith(f"{where}: UNAVAILABLE: ")
+    assert found.stderr.startswith(f"no core answers at {where}; start one with `kornel serve`")
 
 
 async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> None:
@@ -107,7 +107,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
         await first.register()
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         follower = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
+            *(python(), "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
             env=environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -117,7 +117,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
         async def shown() -> tuple[str, str]:
             assert follower.stdout is not None
             line = json.loads(await asyncio.wait_for(follower.stdout.readline(), PATIENCE_S))
-            return line["instance"], line["record"]["objectID"]
+            return line["instance"], line["record"]["object_id"]
 
         assert [await shown(), await shown()] == [(first.server.events.instance, name) for name in ("root", "root.a")]
         record(first, "live")
@@ -132,7 +132,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
         _, said = await asyncio.wait_for(follower.communicate(), PATIENCE_S)
         assert follower.returncode == 0
         lines = said.decode().splitlines()
-        assert lines[0].endswith("UNAVAILABLE: the core is shutting down; trying again")
+        assert lines[0].endswith("the core is shutting down; trying again")
         assert lines[-1].startswith("the core was started anew")
         await until(lambda: not second.server.events.places, "the place of the follower to be free")
 

@@ -39,6 +39,7 @@ from tests.e2e.harness import (
     until,
 )
 from tests.postgres import Postgres
+from tests.prepared import python
 
 PREEMPTING = """
 partitions:
@@ -53,6 +54,12 @@ partitions:
             resources: {guaranteed: {vcore: 5}}
           - name: b
 """
+
+
+@pytest.fixture(autouse=True)
+def _committers_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores start the processes that write their databases from one that has imported everything."""
+    monkeypatch.setattr("sys.executable", python())
 
 
 @asynccontextmanager
@@ -132,6 +139,40 @@ async def test_preemption_is_told_with_victim_kind_laws_and_beneficiary(database
         for queue, count in (("root", 1), ("root.a", 1), ("root.b", 1), ("root.ab", 0), ("a", 0)):
             found = await stub(core).ListPreemptions(pb.ListPreemptionsRequest(queue=queue), timeout=PATIENCE_S)
             assert len(found.preemptions) == count, queue
+
+
+async def test_preemption_is_told_with_users_and_whether_the_victim_left(database: str, tmp_path: Path) -> None:
+    """Users come from the records of applications, the departure from the events; both are added up."""
+    async with core_with(database, tmp_path) as core:
+        await preempt(core)
+        before = (await stub(core).ListPreemptions(pb.ListPreemptionsRequest(), timeout=PATIENCE_S)).preemptions[0]
+        assert (before.for_user, before.victim.user, before.victim.left_ns) == ("ann", "ann", 0)
+        (held,) = (await stub(core).SumPreemptions(pb.SumPreemptionsRequest(), timeout=PATIENCE_S)).sums
+        assert (held.taken_by, held.taken_from, held.victim_count, held.left_count) == ("root.a", "root.b", 1, 0)
+        assert dict(held.resources) == {"vcore": 1_000}
+
+        async with Conversation.open(core.scheduler.UpdateAllocation()) as allocations:
+            gone = si.AllocationReleasesRequest()
+            gone.allocationsToRelease.add(
+                partitionName="[rm-1]default",
+                applicationID="filler",
+                allocationKey=before.victim.allocation_key,
+                terminationType=si.PREEMPTED_BY_SCHEDULER,
+            )
+            await allocations.send(si.AllocationRequest(rmID="rm-1", releases=gone))
+            await allocations.entries(1)
+        await written(core)
+        wanted = pb.ListPreemptionsRequest(partition="default")
+        after = (await stub(core).ListPreemptions(wanted, timeout=PATIENCE_S)).preemptions[0]
+        assert after.victim.left_ns >= after.at_ns
+        parties = {pb.PREEMPTION_PARTY_USER: ("ann", "ann"), pb.PREEMPTION_PARTY_APPLICATION: ("starved", "filler")}
+        for by, sides in parties.items():
+            request = pb.SumPreemptionsRequest(preemptions=wanted, by=by)
+            answer = await stub(core).SumPreemptions(request, timeout=PATIENCE_S)
+            assert answer.complete
+            assert [(s.taken_by, s.taken_from, s.victim_count, s.left_count) for s in answer.sums] == [(*sides, 1, 1)]
+        nowhere = pb.SumPreemptionsRequest(preemptions=pb.ListPreemptionsRequest(partition="other"))
+        assert not (await stub(core).SumPreemptions(nowhere, timeout=PATIENCE_S)).sums
 
 
 async def test_applications_and_events_are_told(database: str, tmp_path: Path) -> None:

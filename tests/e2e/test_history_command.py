@@ -30,12 +30,17 @@ async def test_lists_as_tables_and_as_json(tmp_path: Path) -> None:
         assert apps.exit_code == 0, apps.output
         lines = apps.output.splitlines()
         assert lines[0].split() == ["when", "application", "state", "age", "queue", "user", "why"]
-        assert [line.split()[3] for line in lines[1:]] == ["Running", "Accepted", "New"]
+        assert [line.split()[2] for line in lines[1:]] == ["Running", "Accepted", "New"]
 
         preemptions = await kornel(core, "preemptions", "--outcome", "triggered", "--queue", "root.b")
         (line,) = preemptions.output.splitlines()[1:]
-        assert " guarantee  1 2 3 4 5 6 7  TRIGGERED  fill-" in line
-        assert line.split()[-2:] == ["wanted", "root.a"]
+        assert " guarantee  TRIGGERED  fill-" in line
+        assert "not seen" in line
+        assert line.split()[-11:] == ["wanted", "starved", "ann", "root.a", *"1234567"]
+        assert (await kornel(core, "preemptions", "--kind", "nonsense")).exit_code == 1
+        sums = await kornel(core, "preemptions", "--sum", "queue", "--partition", "default")
+        assert sums.output == "root.a took 1 allocation from root.b (vcore=1): 0 have left\n"
+        assert (await kornel(core, "preemptions", "--sum", "node")).exit_code == 2
 
         events = await kornel(core, "events", "--type", "node", "--limit", "3")
         assert len(events.output.splitlines()) == 4

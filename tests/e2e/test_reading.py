@@ -231,26 +231,38 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
         (["queues"], 0, ["root", "6/8", "g=4", "+4"]),
         (["queues", "root.a", "--type", "memory"], 0, ["memory", "0% 0/-"]),
         (["queues", "root.v"], 0, ["75% 6/-", "18% 3Gi/-"]),
-        (["queues", "root.zz"], 1, ["NOT_FOUND"]),
+        (["queues", "root.zz"], 1, ["no queue 'root.zz' in partition 'default'"]),
         (["apps"], 0, ["app-a", "Accepted", "app-v", "vcore=6 memory=3Gi"]),
         (["apps", "--user", "bob"], 0, ["no applications"]),
         (["apps", "--limit", "1"], 0, ["app-a", "and more"]),
         (["apps", "--rejected"], 0, ["app-no", "Rejected"]),
         (["apps", "--rejected", "--finished"], 2, ["one of them"]),
-        (["apps", "--state", "Odd"], 2, ["INVALID_ARGUMENT"]),
+        (["apps", "--state", "Odd"], 2, ["no application has state 'Odd', the states are New"]),
         (["apps", "app-v"], 0, ["Running in root.v", "groups staff", "v2"]),
         (["apps", "app-a"], 0, ["not placed because", "k "]),
         (["apps", "app-no"], 0, ["rejected: no-queue"]),
-        (["apps", "nope"], 1, ["NOT_FOUND"]),
+        (["apps", "app-vv"], 1, ["no application 'app-vv'", "did you mean app-v"]),
         (["nodes"], 0, ["n1", "ready", "100% 4/4", "50% 2/4"]),
         (["nodes", "--draining"], 0, ["no nodes"]),
         (["nodes", "n1"], 0, ["zone=z", "available memory=6Gi", "v0"]),
-        (["nodes", "nope"], 1, ["NOT_FOUND"]),
-        (["top", "--count", "1"], 0, ["2 nodes, 3 allocations, 1 asks pending", "root.v"]),
+        (["nodes", "nope"], 1, ["no node 'nope'"]),
+        (["top", "--count", "1"], 0, ["2 nodes, 3 allocations, 1 ask pending", "root.v"]),
+        (["top", "--count", "1", "--users"], 0, ["user", "ann", "6 (75%)"]),
+        (["users"], 0, ["ann", "6 (75%)", "3Gi (18%)"]),
+        (["users", "--sort", "memory", "--limit", "1"], 0, ["ann"]),
+        (["users", "--sort", "size"], 2, ["cannot be sorted by 'size', only by name, apps, vcore, memory"]),
+        (["explain", "k", "--node", "n1"], 0, ["k cannot go to n1: not enough room", "vcore: 4 asked, 4 of 4 used"]),
+        (["explain", "v0", "--node", "n1"], 0, ["v0 runs on n1."]),
+        (["explain", "k", "--node", "nope"], 1, ["no node 'nope'"]),
+        (["explain", "n1"], 0, ["node n1: takes new work, but the ask that waits", "1 ask, such as k"]),
+        (["explain", "--node", "n1"], 0, ["node n1: takes new work"]),
+        (["explain"], 2, ["what is to be explained?"]),
         (["health"], 0, ["SERVING"]),
         (["health", "--checks"], 0, ["healthy", "Reservation check", "ok"]),
         (["drain", "node", "n1"], 0, ["n1: drained, 2 allocations", "holds until `kornel undrain node n1`"]),
-        (["drain", "node", "nope"], 1, ["NOT_FOUND"]),
+        (["drain", "node", "nope", "n1"], 1, ["no node 'nope'", "n1: drained, 2 allocations still run there"]),
+        (["drain", "node", "n1", "--wait", "--wait-timeout", "0.1"], 1, ["2 allocations still run there"]),
+        (["drain", "list"], 0, ["no operator has drained a node"]),
         (["undrain", "node", "n1"], 0, ["n1: ready already"]),
     ],
 )
@@ -305,14 +317,14 @@ def test_whoever_follows_no_core_is_told_why_at_once() -> None:
     """The stream does not wait for its whole timeout where nobody listens."""
     result = CliRunner().invoke(app, ["events", "--follow", "--core", "127.0.0.1:1", "--timeout", "3600"])
     assert result.exit_code == 1
-    assert "127.0.0.1:1: UNAVAILABLE" in result.output
+    assert "no core answers at 127.0.0.1:1; start one with `kornel serve`, or set KORNEL_ADDRESS" in result.output
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         (["kornel", "dr"], ["drain"]),
-        (["kornel", "drain", ""], ["node", "--help"]),
+        (["kornel", "drain", ""], ["list", "node", "--help"]),
         (["kornel", "apps", "--fin"], ["--finished"]),
         (["kornel", "--no-such", "apps", "--rej"], ["--rejected"]),
     ],

@@ -113,7 +113,7 @@ def test_history_database_is_made_from_the_wheel(installed: Environment) -> None
         "import sqlite3",
         "print(*sqlite3.connect('history.db').execute('SELECT version_num FROM history_version'))",
     ]
-    assert installed.run("python", "-W", "error::DeprecationWarning", "-c", "\n".join(lines)).strip() == "('0003',)"
+    assert installed.run("python", "-W", "error::DeprecationWarning", "-c", "\n".join(lines)).strip() == "('0004',)"
 
 
 @pytest.mark.long

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Final
 
+from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
-from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_duration, format_time
 from kornel.v1 import configuration_pb2 as pb
 
-_SECOND_NS: Final = 10**9
 
-
-def render_history(history: pb.GetConfigurationHistoryResponse) -> str:
-    """Returns one line for each version, the newest first."""
-    rows = [("version", "when", "by", "who", "for", "checksum", "result")]
-    for version in reversed(history.versions):
-        when = datetime.fromtimestamp(version.at_ns // _SECOND_NS, UTC)
-        rows.append(
-            (
-                f"{version.number}{' *' if version.in_force else ''}",
-                when.strftime("%Y-%m-%d %H:%M:%SZ"),
-                pb.ConfigurationVersion.Origin.Name(version.origin).removeprefix("ORIGIN_").lower(),
-                version.principal or "-",
-                version.rm_id or "-",
-                version.checksum[:12] or "-",
-                _describe_result(version),
-            )
+def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> str:
+    """Returns one line for each version, the newest first, behind the name by which it is asked for."""
+    heading = ("version", "when", "by", "who", "result", "for", "checksum")
+    rows = [
+        (
+            f"{name}{' *' if version.in_force else ''}",
+            format_time(version.at_ns),
+            pb.ConfigurationVersion.Origin.Name(version.origin).removeprefix("ORIGIN_").lower(),
+            version.principal or "-",
+            _describe_result(version),
+            version.rm_id or "-",
+            version.checksum[:12] or "-",
         )
-    return join_lines([*format_table(rows), "* in force"])
+        for name, version in versions
+    ]
+    if not rows:
+        return "no configuration was brought"
+    lines = [*format_table([heading, *rows], ("checksum", "for")), "* in force"]
+    if any("/" in name for name, _ in versions):
+        lines += wrap_text("RUN/VERSION is of an earlier run of the core.")
+    return join_lines(lines)
 
 
 def render_impact(impact: pb.PreviewConfigurationResponse) -> str:
@@ -42,7 +44,7 @@ def _describe_result(version: pb.ConfigurationVersion) -> str:
     if not version.applied:
         return f"refused: {version.reason.splitlines()[0]}"
     warnings = len(version.problems)
-    said = f"applied, {warnings} warning{'' if warnings == 1 else 's'}" if warnings else "applied"
+    said = f"applied, {format_count(warnings, 'warning')}" if warnings else "applied"
     return f"{said}; {version.note}" if version.note else said
 
 
@@ -98,7 +100,7 @@ def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[st
     yield from _render_section(
         "quotas that preemption would enforce",
         ("queue", "takes up to", "after"),
-        [(e.path, format_quantities(e.amounts), f"{e.delay_ns / _SECOND_NS:g} s") for e in impact.enforcements],
+        [(e.path, format_quantities(e.amounts), format_duration(e.delay_ns)) for e in impact.enforcements],
     )
     if not (impact.partitions or impact.queues):
         yield "nothing would change but the text"

@@ -1,150 +1,276 @@
-"""Explanations and forecasts as text for a terminal."""
+"""Explanations and forecasts as text for a terminal: the answer first, the details below it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
+from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
-from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment
 from kornel.v1 import explain_pb2 as pb
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
 
 
-def render_explanation(found: pb.ExplainResponse) -> str:
-    """Returns several lines, of which the first names the most important obstacle."""
+def render_explanation(found: pb.ExplainResponse, now_ns: int) -> str:
+    """Returns several lines, of which the first ones name the most important obstacle."""
     match found.WhichOneof("report"):
         case "ask":
-            return join_lines(_ask_lines(found.ask))
+            return join_lines(_ask_lines(found.ask, now_ns))
         case "application":
-            return join_lines(_application_lines(found.application))
+            return join_lines(_application_lines(found.application, now_ns))
+        case "ask_on_node":
+            return join_lines(_ask_on_node_lines(found.ask_on_node, now_ns))
+        case "node":
+            return join_lines(_node_lines(found.node, now_ns))
         case _:
-            return join_lines(_preempted_lines(found.lost))
+            return join_lines(_preempted_lines(found.lost, now_ns))
 
 
-def render_forecast(found: pb.WhatIfResponse) -> str:
-    """Returns several lines: allocations lost, placed, preempted, waiting, and enforced maxima."""
-    return join_lines(_forecast_lines(found))
+def render_forecast(found: pb.WhatIfResponse, now_ns: int) -> str:
+    """Returns several lines: what would come of it in one sentence, then each part of that."""
+    return join_lines(_forecast_lines(found, now_ns))
 
 
-def _ask_lines(ask: pb.AskReport) -> Iterator[str]:
+def describe_blocker(blocker: pb.Blocker) -> str:
+    """Returns an obstacle in a few words, for a cell of a table: ``queue-quota root.a``."""
+    if blocker.node_count > 1:
+        return f"{blocker.kind} on {format_count(blocker.node_count, 'node')}"
+    return f"{blocker.kind} {blocker.name}".strip()
+
+
+def _ask_lines(ask: pb.AskReport, now_ns: int) -> Iterator[str]:
     where = f" on {ask.node_id}" if ask.node_id else ""
-    yield f"{ask.key}: {ask.state}{where}"
-    yield f"application {ask.application_id}, queue {ask.queue}, priority {ask.priority}"
-    yield f"{'asks for' if ask.HasField('position') else 'holds'} {format_quantities(ask.resources)}"
+    yield from wrap_text(f"{ask.key}: {ask.state}{where}")
+    yield from wrap_text(f"application {ask.application_id}, queue {ask.queue}, priority {ask.priority}")
+    since = f", since {format_moment(ask.created_ns, now_ns)}" if ask.HasField("position") and ask.created_ns else ""
+    verb = "asks for" if ask.HasField("position") else "holds"
+    yield from wrap_text(f"{verb} {format_quantities(ask.resources)}{since}")
     if ask.HasField("position"):
         at = ask.position
-        yield (
+        yield from wrap_text(
             f"position {at.application} of {at.application_of} in its application, {at.leaf} of {at.leaf_of} in its"
             f" queue, {at.partition} of {at.partition_of} in the partition"
         )
         yield ""
         if not ask.blockers:
-            yield f"nothing is in its way: {ask.fitting_node_count} nodes have room"
+            nodes = format_count(ask.fitting_node_count, "node")
+            yield f"nothing is in its way: {nodes} {'has' if ask.fitting_node_count == 1 else 'have'} room"
         for number, blocker in enumerate(ask.blockers, 1):
-            yield from _blocker_lines(number, blocker)
+            yield from _blocker_lines(f"{number}. ", blocker, now_ns)
         if ask.blockers and ask.fitting_node_count:
-            yield f"   {ask.fitting_node_count} nodes have room"
+            nodes = format_count(ask.fitting_node_count, "node")
+            yield f"   {nodes} {'has' if ask.fitting_node_count == 1 else 'have'} room"
         yield ""
-        yield from _outlook_lines(ask.preemption)
+        yield from _outlook_lines(ask.preemption, now_ns)
     if ask.HasField("preempted"):
         yield ""
-        yield from _preempted_lines(ask.preempted)
+        yield from _preempted_lines(ask.preempted, now_ns)
     if ask.failures:
         yield ""
-        rows = [(f"{failure.count}x", _format_time(failure.last_ns), failure.message) for failure in ask.failures]
+        rows = [
+            (f"{failed.count}x", f"{format_age(now_ns - failed.last_ns)} ago", failed.message)
+            for failed in ask.failures
+        ]
         yield from format_table([("count", "last", "not placed because"), *rows])
 
 
-def _blocker_lines(number: int, blocker: pb.Blocker) -> Iterator[str]:
+def _blocker_lines(lead: str, blocker: pb.Blocker, now_ns: int) -> Iterator[str]:
     name = f" {blocker.name}" if blocker.name else ""
     if blocker.node_count > 1:
-        name = f" on {blocker.node_count} nodes, closest {blocker.name}"
+        name = f" on {format_count(blocker.node_count, 'node')}, closest {blocker.name}"
     for_ever = " (waiting does not help)" if blocker.permanent else ""
-    until = f", until {_format_time(blocker.until_ns)}" if blocker.HasField("until_ns") else ""
-    yield f"{number}. {blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}"
+    until = f", until {format_moment(blocker.until_ns, now_ns)}" if blocker.HasField("until_ns") else ""
+    first, *further = wrap_text(f"{lead}{blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}")
+    yield first
+    yield from ("   " + line for line in further)
     for s in blocker.shortages:
         asked, used, limit, short = (format_quantity(s.type, each) for each in (s.asked, s.used, s.limit, s.short))
         yield f"     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
 
 
-def _outlook_lines(found: pb.PreemptionOutlook) -> Iterator[str]:
-    yield f"preemption: {found.verdict}" + (f", {found.blocked_by}" if found.blocked_by else "")
+def _ask_on_node_lines(found: pb.AskOnNode, now_ns: int) -> Iterator[str]:
+    yield from wrap_text(f"{found.key} {_say_on_node(found)}")
+    verb = "holds" if found.runs_on else "asks for"
+    yield from wrap_text(
+        f"application {found.application_id}, queue {found.queue}, {verb} {format_quantities(found.resources)}"
+    )
+    if found.blockers:
+        yield ""
+        for number, blocker in enumerate(found.blockers, 1):
+            yield from _blocker_lines(f"{number}. ", blocker, now_ns)
+    if found.elsewhere:
+        yield ""
+        yield "whatever the node, it waits for:"
+        for number, blocker in enumerate(found.elsewhere, 1):
+            yield from _blocker_lines(f"{number}. ", blocker, now_ns)
+    if found.blockers and found.first_node:
+        yield ""
+        yield from wrap_text(f"{found.first_node} has room for it.")
+
+
+def _say_on_node(found: pb.AskOnNode) -> str:
+    """Returns why the ask is not on the node, in one sentence that goes on behind its key."""
+    node = found.node_id
+    if found.runs_on == node:
+        return f"runs on {node}."
+    instead = f" It runs on {found.runs_on}." if found.runs_on else ""
+    if found.blockers:
+        return f"cannot go to {node}: {found.blockers[0].detail}.{instead}"
+    if found.runs_on:
+        return f"would have room on {node} as well.{instead}"
+    if found.elsewhere:
+        return f"would have room on {node}, but something else keeps it waiting."
+    if found.first_node and found.first_node != node:
+        return f"would have room on {node}, but {found.first_node} comes first in the order of nodes."
+    return f"has room on {node}: the next cycle may place it there."
+
+
+def _node_lines(found: pb.NodeReport, now_ns: int) -> Iterator[str]:
+    yield from wrap_text(f"node {found.node_id}: {_say_node_use(found, now_ns)}")
+    yield from wrap_text(
+        f"{format_quantities(found.available)} left of {format_quantities(found.capacity)},"
+        f" {format_count(found.allocation_count, 'allocation')}"
+    )
+    if found.last_placed_ns:
+        yield from wrap_text(f"last placed there: {format_moment(found.last_placed_ns, now_ns)}")
+    if found.reservations:
+        yield from wrap_text(f"room is held for {_join_names(list(found.reservations))}")
+    if not found.verdicts:
+        return
+    yield ""
+    waiting = format_count(found.waiting_ask_count, "ask")
+    yield f"{waiting} {'waits' if found.waiting_ask_count == 1 else 'wait'}. What keeps them off this node:"
+    for verdict in found.verdicts:
+        asks = format_count(verdict.ask_count, "ask")
+        if not verdict.HasField("blocker"):
+            yield from wrap_text(f"{asks}, such as {verdict.example}: nothing, they may be placed there", indent="  ")
+            continue
+        yield from (
+            "  " + line for line in _blocker_lines(f"{asks}, such as {verdict.example}: ", verdict.blocker, now_ns)
+        )
+
+
+def _say_node_use(found: pb.NodeReport, now_ns: int) -> str:
+    """Returns in one sentence why nothing, or nothing more, runs on the node."""
+    if not found.schedulable:
+        who = (
+            [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
+        )
+        who += ["by its shim"] if found.drained_by_manager else []
+        return f"takes no new work: drained {' and '.join(who)}" if who else "takes no new work"
+    if not found.waiting_ask_count:
+        return "takes new work, and no ask waits"
+    free = sum(verdict.ask_count for verdict in found.verdicts if verdict.kind == "fits")
+    if free:
+        return f"takes new work: {format_count(free, 'ask')} may be placed there"
+    return f"takes new work, but {_say_obstacle(found.verdicts[0])}"
+
+
+def _say_obstacle(verdict: pb.AsksOnNode) -> str:
+    them = "the ask that waits" if verdict.ask_count == 1 else f"most of those that wait ({verdict.ask_count:,})"
+    return f"{them}: {verdict.blocker.detail}"
+
+
+def _outlook_lines(found: pb.PreemptionOutlook, now_ns: int) -> Iterator[str]:
+    yield from wrap_text(f"preemption: {found.verdict}" + (f", {found.blocked_by}" if found.blocked_by else ""))
     if found.HasField("not_before_ns"):
-        yield f"   may try at {_format_time(found.not_before_ns)}"
+        yield f"   may try at {format_moment(found.not_before_ns, now_ns)}"
     said = found.outcome if found.outcome != "TRIGGERED" else ""
     if said or found.detail:
-        yield "   " + ": ".join(part for part in (said, found.detail) if part)
+        yield from wrap_text(": ".join(part for part in (said, found.detail) if part), indent="   ")
     if found.victims:
-        yield f"   {_join_keys(found.victims)} to leave {found.node_id}"
+        yield from wrap_text(f"{_join_keys(found.victims)} to leave {found.node_id}", indent="   ")
     for p in found.protections:
-        others = f" and {p.queue_count - 1} more queues" if p.queue_count > 1 else ""
-        yield f"   {p.law} protects {p.allocation_count} allocations in {p.example}{others}"
+        others = f" and {format_count(p.queue_count - 1, 'more queue')}" if p.queue_count > 1 else ""
+        allocations = format_count(p.allocation_count, "allocation")
+        yield from wrap_text(f"{p.law} protects {allocations} in {p.example}{others}", indent="   ")
 
 
-def _preempted_lines(work: pb.PreemptedWork) -> Iterator[str]:
+def _preempted_lines(work: pb.PreemptedWork, now_ns: int) -> Iterator[str]:
     victim = work.victim
-    yield f"{victim.key} was asked to leave {victim.node_id} at {_format_time(work.at_ns)} ({work.kind} preemption)"
+    at = format_moment(work.at_ns, now_ns)
+    yield from wrap_text(f"{victim.key} was asked to leave {victim.node_id} at {at} ({work.kind} preemption)")
     if work.taken_by:
-        yield f"   for {work.taken_by} of {work.taken_by_application_id} in {work.taken_by_queue}"
+        whom = f"for {work.taken_by} of {work.taken_by_application_id} in {work.taken_by_queue}"
     else:
-        yield f"   for the sake of {work.taken_by_queue}"
-    if work.law:
-        yield f"   {work.law}"
-    yield f"   {work.reason}"
-    if work.alternatives:
-        yield f"   alternatives: {work.alternatives}"
+        whom = f"for the sake of {work.taken_by_queue}"
+    alternatives = f"alternatives: {work.alternatives}" if work.alternatives else ""
+    for line in (whom, work.law, work.reason, alternatives):
+        if line:
+            yield from wrap_text(line, indent="   ")
 
 
-def _application_lines(found: pb.ApplicationReport) -> Iterator[str]:
-    yield f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}"
-    used = format_quantities(found.used)
-    yield f"{found.pending_ask_count} asks pending, {found.allocation_count} allocations, {used}"
+def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str]:
+    yield from wrap_text(f"application {found.application_id}: {found.state}, user {found.user}, queue {found.queue}")
+    holds = f", {format_quantities(found.used)}" if found.used else ""
+    yield from wrap_text(
+        f"{format_count(found.pending_ask_count, 'ask')} pending,"
+        f" {format_count(found.allocation_count, 'allocation')}{holds}"
+    )
     for group in found.groups:
         yield ""
         if group.ask_count > 1:
-            yield f"{group.ask_count} equal asks, the first:"
-        yield from _ask_lines(group.first)
+            yield f"{group.ask_count:,} equal asks, the first:"
+        yield from _ask_lines(group.first, now_ns)
     if found.group_count > len(found.groups):
         yield ""
-        yield f"{found.group_count - len(found.groups)} more kinds of asks"
+        yield format_count(found.group_count - len(found.groups), "more kind of ask", "more kinds of asks")
     for work in found.preempted:
         yield ""
-        yield from _preempted_lines(work)
+        yield from _preempted_lines(work, now_ns)
 
 
-def _forecast_lines(found: pb.WhatIfResponse) -> Iterator[str]:
+def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
+    yield from wrap_text(_say_forecast(found))
     if found.position:
         yield f"position {found.position} in the partition"
-    if found.displaced:
-        yield f"{len(found.displaced)} allocations lost, and asked for again"
-    yield f"{len(found.placed)} asks placed"
-    if found.placed:
-        yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
-    for p in found.preemptions:
-        begin, victims = _format_time(p.not_before_ns), _join_keys(p.victims)
-        yield f"{p.key} preempts ({p.kind}) from {begin} on: {victims} leave {p.node_id}"
-    for w in found.waiting:
-        equal = f" and {w.ask_count - 1} more like it" if w.ask_count > 1 else ""
-        yield f"{w.key}{equal} would wait: {w.reason}; {w.preemption}"
     for e in found.enforcements:
-        yield f"{e.queue} would hold {format_quantities(e.excess)} above its max"
+        yield ""
+        yield from wrap_text(f"{e.queue} would hold {format_quantities(e.excess)} above its max")
         if not e.HasField("not_before_ns"):
             yield "   nothing is preempted for that"
-        else:
-            leave = _join_keys(e.victims) if e.victims else "nobody"
-            begin, rest = _format_time(e.not_before_ns), format_quantities(e.unmet)
-            yield f"   from {begin} on {leave} has to leave, {rest} stays above"
-    yield from (f"note: {note}" for note in found.notes)
+            continue
+        leave = f"{_join_keys(e.victims)} {'has' if len(e.victims) == 1 else 'have'}" if e.victims else "nobody has"
+        rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""
+        yield from wrap_text(f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   ")
+    for p in found.preemptions:
+        begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
+        leave = "leaves" if len(p.victims) == 1 else "leave"
+        yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")
+    for w in found.waiting:
+        equal = f" and {w.ask_count - 1:,} more like it" if w.ask_count > 1 else ""
+        yield from wrap_text(f"{w.key}{equal} would wait: {w.reason}; {w.preemption}")
+    if found.placed:
+        yield ""
+        yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
+    for note in found.notes:
+        yield from wrap_text(f"note: {note}")
+
+
+def _say_forecast(found: pb.WhatIfResponse) -> str:
+    """Returns the answer in one sentence: how many would run, wait, and have to leave."""
+    waiting = sum(max(1, each.ask_count) for each in found.waiting)
+    victims = {victim.key for preempts in found.preemptions for victim in preempts.victims}
+    victims |= {victim.key for enforced in found.enforcements for victim in enforced.victims}
+    parts = [f"{format_count(len(found.displaced), 'allocation')} lost, and asked for again"] if found.displaced else []
+    parts.append(f"{format_count(len(found.placed), 'ask')} placed at once")
+    if found.preemptions:
+        parts.append(f"{len(found.preemptions):,} by preemption")
+    if waiting:
+        parts.append(f"{waiting:,} would wait")
+    if victims:
+        parts.append(f"{format_count(len(victims), 'allocation')} would have to leave")
+    return ", ".join(parts)
 
 
 def _join_keys(victims: Sequence[pb.ForecastVictim]) -> str:
-    more = f" and {len(victims) - MOST_VICTIMS} more" if len(victims) > MOST_VICTIMS else ""
-    return ", ".join(victim.key for victim in victims[:MOST_VICTIMS]) + more
+    return _join_names([victim.key for victim in victims])
 
 
-def _format_time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _join_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_VICTIMS:,} more" if len(names) > MOST_VICTIMS else ""
+    return ", ".join(names[:MOST_VICTIMS]) + more

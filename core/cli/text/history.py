@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
+from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
-from kornel.core.cli.text.quantities import format_quantities
-from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.quantities import format_quantities, format_quantity
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment, format_time
 from kornel.si.v1 import si_pb2
 from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
@@ -32,27 +33,61 @@ def render_applications(records: Sequence[pb.ApplicationRecord]) -> str:
         )
         for each in records
     ]
-    return _render_table(heading, rows)
+    return _render_table(heading, rows, ("age",))
 
 
 def render_preemptions(records: Sequence[pb.PreemptionRecord]) -> str:
-    """Returns a line for each victim: when it was preempted, by which kind and laws, and for which ask."""
-    heading = ("when", "kind", "laws", "outcome", "victim", "victim's queue", "node", "for", "its queue")
+    """Returns a line for each victim: when it was preempted, for which ask, and how soon it left."""
+    heading = (
+        "when", "kind", "outcome", "victim", "left", "of application", "of user", "in queue", "node", "for",
+        "its application", "its user", "its queue", "laws",
+    )  # fmt: skip
     rows = [
         (
             _format_time(each.at_ns),
             each.kind,
-            " ".join(map(str, each.laws)) or "-",
             each.outcome,
             each.victim.allocation_key or "-",
+            _describe_departure(each),
+            each.victim.application_id or "-",
+            each.victim.user or "-",
             each.victim.queue or "-",
             each.victim.node_id or each.node_id or "-",
             each.for_allocation_key or "-",
+            each.for_application_id or "-",
+            each.for_user or "-",
             each.for_queue or "-",
+            " ".join(map(str, each.laws)) or "-",
         )
         for each in records
     ]
-    return _render_table(heading, rows)
+    spare = ("laws", "node", "kind", "its application", "of application", "its user", "of user", "outcome")
+    return _render_table(heading, rows, spare)
+
+
+def render_sums(found: pb.SumPreemptionsResponse) -> str:
+    """Returns a sentence for each pair of sides, the one with most victims in front."""
+    lines = []
+    for each in found.sums:
+        held = f" ({format_quantities(each.resources)})" if each.resources else ""
+        left = "all have left" if each.left_count == each.victim_count else f"{each.left_count:,} have left"
+        victims = format_count(each.victim_count, "allocation")
+        if each.taken_by in ("", each.taken_from):
+            said = f"{each.taken_from or '-'} gave up {victims} for its own sake"
+        else:
+            said = f"{each.taken_by} took {victims} from {each.taken_from or '-'}"
+        lines += wrap_text(f"{said}{held}: {left}")
+    if not found.complete:
+        lines += wrap_text("There are more: the oldest records, or the smallest sums, are left out.")
+    return join_lines(lines) if lines else _NOTHING
+
+
+def _describe_departure(record: pb.PreemptionRecord) -> str:
+    """Returns how long after the decision the victim was gone."""
+    if not record.HasField("victim"):
+        return "-"
+    left_ns = record.victim.left_ns
+    return f"after {format_age(left_ns - record.at_ns)}" if left_ns else "not seen"
 
 
 def render_events(records: Sequence[pb.HistoryEvent]) -> str:
@@ -98,19 +133,19 @@ def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
     return _render_table(heading, rows)
 
 
-def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
+def render_history_status(status: pb.GetHistoryStatusResponse, now_ns: int) -> str:
     """Returns several lines about the state of the history."""
     if not status.enabled:
         return "no history is kept"
-    problem = f"{status.problem}, since {_format_time(status.problem_since_ns)}" if status.problem else "none"
+    problem = f"{status.problem}, since {format_moment(status.problem_since_ns, now_ns)}" if status.problem else "none"
     share = 100 * status.spool_bytes / status.spool_limit_bytes if status.spool_limit_bytes else 0
     return join_lines(
         [
             f"database     {status.database}",
             f"problem      {problem}",
-            f"stored       {status.stored} records of this run",
-            f"committed    {status.committed}, last {_format_time(status.last_commit_ns)}",
-            f"spool        {status.spool_bytes} bytes, {share:.0f} % of what it may hold",
+            f"stored       {format_count(status.stored, 'record')} of this run",
+            f"committed    {status.committed}, last {_describe_commit(status, now_ns)}",
+            f"spool        {format_quantity('memory', status.spool_bytes)}B, {share:.0f} % of what it may hold",
             f"in memory    {status.queued}",
             f"lost         {status.dropped} without room, {status.refused} refused by the database",
             f"set aside    {status.set_aside} in {status.set_aside_in}" if status.set_aside else "set aside    nothing",
@@ -118,14 +153,18 @@ def render_history_status(status: pb.GetHistoryStatusResponse) -> str:
     )
 
 
-def _render_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return join_lines(format_table([heading, *rows])) if rows else _NOTHING
+def _describe_commit(status: pb.GetHistoryStatusResponse, now_ns: int) -> str:
+    return format_moment(status.last_commit_ns, now_ns) if status.last_commit_ns else "never"
+
+
+def _render_table(heading: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str] = ()) -> str:
+    return join_lines(format_table([heading, *rows], spare)) if rows else _NOTHING
 
 
 def _format_time(at_ns: int) -> str:
     if not at_ns:
         return "never"
-    return datetime.fromtimestamp(at_ns // _SECOND_NS, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return format_time(at_ns)
 
 
 def _name_of(names: type, number: int) -> str:

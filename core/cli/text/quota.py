@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
+from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
 from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.times import format_moment
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
 
 
-def render_queue(found: ExplainQueueResponse) -> str:
+def render_queue(found: ExplainQueueResponse, now_ns: int) -> str:
     """Returns several lines: the queue, its levels from the root down, and its tightest bound."""
-    return join_lines(_queue_lines(found))
+    return join_lines(_queue_lines(found, now_ns))
 
 
 def render_user(found: ExplainUserResponse) -> str:
     """Returns several lines: the user, the limits that bind it from the root down, and the tightest one."""
-    lines = [f"user {found.user}: {found.application_count} applications hold {format_quantities(found.used)}", ""]
+    applications = format_count(found.application_count, "application")
+    holding = f"{applications} {'holds' if found.application_count == 1 else 'hold'} {format_quantities(found.used)}"
+    lines = [f"user {found.user}: {holding}", ""]
     if not found.levels:
         return join_lines([*lines, "no limit binds this user"])
     rows = [("level", "who", "limit", "used", "headroom", "apps")]
@@ -40,7 +43,7 @@ def render_user(found: ExplainUserResponse) -> str:
     return join_lines(lines)
 
 
-def _queue_lines(found: ExplainQueueResponse) -> Iterator[str]:
+def _queue_lines(found: ExplainQueueResponse, now_ns: int) -> Iterator[str]:
     state = "" if found.state == "Active" else f", {found.state.lower()}"
     yield f"queue {found.path} ({'leaf' if found.leaf else 'parent'}{state})"
     yield ""
@@ -62,7 +65,7 @@ def _queue_lines(found: ExplainQueueResponse) -> Iterator[str]:
     )
     for above in found.above_max:
         yield ""
-        yield from _above_max_lines(above)
+        yield from _above_max_lines(above, now_ns)
     yield ""
     for bound in found.bounds:
         yield f"  {bound.type}: {_describe_left(bound)}"
@@ -72,17 +75,14 @@ def _queue_lines(found: ExplainQueueResponse) -> Iterator[str]:
         yield f"tightest: {found.tightest.type} at {found.tightest.path}, {_describe_left(found.tightest)}"
 
 
-def _above_max_lines(above: QueueAboveMax) -> Iterator[str]:
-    yield f"{above.path} is {format_quantities(above.above)} above its max since {_format_time(above.since_ns)}"
+def _above_max_lines(above: QueueAboveMax, now_ns: int) -> Iterator[str]:
+    since = format_moment(above.since_ns, now_ns)
+    yield f"{above.path} is {format_quantities(above.above)} above its max since {since}"
     if above.leaving:
         yield f"  leaving: {format_quantities(above.leaving)}"
-    due = f", at {_format_time(above.due_ns)}" if above.HasField("due_ns") else ""
+    due = f", at {format_moment(above.due_ns, now_ns)}" if above.HasField("due_ns") else ""
     yield f"  {above.course}{due}"
     yield from (f"  {reason}" for reason in above.protected_by)
-
-
-def _format_time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _describe_left(bound: QueueBound) -> str:

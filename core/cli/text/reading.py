@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import (
     Strokes,
     draw_bar,
-    format_age,
     format_percent,
     format_quantities,
     format_quantity,
-    format_time,
     types_in_order,
 )
-from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
+from kornel.core.cli.text.times import format_age, format_moment
 from kornel.v1 import read_pb2 as pb
 
-_BAR: Final = 16
+BARS: Final = (16, 10, 6, 0)
+"""Lengths of bars: the first one for which a table fits is taken."""
 
 
 def render_queues(
@@ -38,15 +38,18 @@ def render_queues(
     limits = {name: most for queue in above for name, most in queue.max.items()}
     shown = list(types) or types_in_order([limits, queues[0].max, queues[0].used])[:2]
     names = dict(zip([queue.path for queue in queues], _draw_branches(queues, strokes), strict=True))
-    whole: dict[str, dict[str, int]] = {}
-    rows = [("queue", "running", *(name for name in shown))]
-    for queue in queues:
-        whole[queue.path] = most = {**whole.get(queue.path.rpartition(".")[0], limits), **queue.max}
-        name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
-        rows.append(
-            (name, str(queue.running_application_count), *(_describe_use(queue, most, t, strokes) for t in shown))
-        )
-    return join_lines(format_table(rows))
+
+    def make_rows(bar: int) -> Rows:
+        whole: dict[str, dict[str, int]] = {}
+        rows = [("queue", "running", *(name for name in shown))]
+        for queue in queues:
+            whole[queue.path] = most = {**whole.get(queue.path.rpartition(".")[0], limits), **queue.max}
+            name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
+            uses = (_describe_use(queue, most, t, strokes, bar) for t in shown)
+            rows.append((name, str(queue.running_application_count), *uses))
+        return rows
+
+    return join_lines(fit_table(make_rows, BARS, ("running",)))
 
 
 def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo]:
@@ -54,12 +57,12 @@ def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo
     return [queue for queue in queues if path.startswith(f"{queue.path}.")]
 
 
-def _describe_use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes) -> str:
+def _describe_use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes, bar: int) -> str:
     used, limit = queue.used.get(name, 0), most.get(name, 0)
     own = format_quantity(name, queue.max[name]) if name in queue.max else "-"
     guaranteed = queue.guaranteed.get(name)
-    drawn, part = draw_bar(used, limit, _BAR, strokes, guaranteed), format_percent(used, limit)
-    text = f"{drawn} {part:>4} {format_quantity(name, used)}/{own}"
+    drawn, part = draw_bar(used, limit, bar, strokes, guaranteed), format_percent(used, limit)
+    text = f"{drawn} {part:>4} {format_quantity(name, used)}/{own}".lstrip()
     if guaranteed is not None:
         text += f" g={format_quantity(name, guaranteed)}"
     pending = queue.pending.get(name, 0)
@@ -85,11 +88,13 @@ def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator
         yield lines + queue.path.rpartition(".")[2]
 
 
-def render_applications(found: pb.ListApplicationsResponse, now_ns: int) -> str:
-    """Returns a row for each application."""
+def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacles: Mapping[str, str]) -> str:
+    """Returns a row for each application. *obstacles*: by ID, what keeps the first ask of an application waiting."""
     if not found.applications:
         return "no applications"
-    rows = [("application", "state", "queue", "user", "age", "allocations", "asks", "used", "pending")]
+    rows: list[tuple[str, ...]] = [
+        ("application", "state", "queue", "user", "age", "allocs", "asks", "used", "pending", "waits for")
+    ]
     rows += [
         (
             summary.application_id,
@@ -101,10 +106,14 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int) -> str:
             str(summary.ask_count),
             format_quantities(summary.used),
             format_quantities(summary.pending),
+            obstacles.get(summary.application_id, "-"),
         )
         for summary in found.applications
     ]
-    return join_lines([*format_table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+    if not obstacles:
+        rows = [row[:-1] for row in rows]
+    spare = ("pending", "user", "age", "queue")
+    return join_lines([*format_table(rows, spare), *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
 def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
@@ -113,17 +122,19 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
     used = format_quantities(summary.used)
     lines = [
         f"{summary.application_id}: {summary.state} in {summary.queue}",
-        f"  user {summary.user}, groups {', '.join(found.groups) or '-'}",
+        *wrap_text(f"user {summary.user}, groups {', '.join(found.groups) or '-'}", indent="  "),
         f"  submitted {format_age(now_ns - summary.submitted_ns)} ago"
         + (f", ended {format_age(now_ns - summary.finished_ns)} ago" if summary.finished_ns else ""),
-        f"  used {used}; most {format_quantities(found.max_used)}; pending {format_quantities(summary.pending)}",
+        *wrap_text(
+            f"used {used}; most {format_quantities(found.max_used)}; pending {format_quantities(summary.pending)}",
+            indent="  ",
+        ),
     ]
     if found.rejected:
-        lines.append(f"  rejected: {found.rejected}")
+        lines += wrap_text(f"rejected: {found.rejected}", indent="  ")
     if found.states:
-        lines.append(
-            "  " + " > ".join(f"{entry.state} ({format_age(now_ns - entry.at_ns)} ago)" for entry in found.states)
-        )
+        entered = " > ".join(f"{entry.state} ({format_age(now_ns - entry.at_ns)} ago)" for entry in found.states)
+        lines += wrap_text(entered, indent="  ")
     if found.asks:
         rows = [("ask", "waits", "priority", "wants", "not placed because")]
         rows += [
@@ -136,7 +147,7 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
             )
             for ask in found.asks
         ]
-        lines += ["", *format_table(rows)]
+        lines += ["", *format_table(rows, ("priority",))]
     if found.allocations:
         lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
@@ -147,45 +158,52 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
     if not found.nodes:
         return "no nodes"
     shown = list(types) or types_in_order(node.capacity for node in found.nodes)[:2]
-    rows = [("node", "state", "allocations", "reserved", *shown)]
-    rows += [
-        (
-            node.node_id,
-            "ready" if node.schedulable else "draining",
-            str(node.allocation_count),
-            str(node.reservation_count),
-            *(_describe_filling(node, name, strokes) for name in shown),
-        )
-        for node in found.nodes
-    ]
-    return join_lines([*format_table(rows), *(["... and more, see --limit"] if found.next_page_token else [])])
+
+    def make_rows(bar: int) -> Rows:
+        heading = ("node", "state", "allocs", "reserved", *shown)
+        return [
+            heading,
+            *(
+                (
+                    node.node_id,
+                    "ready" if node.schedulable else "draining",
+                    str(node.allocation_count),
+                    str(node.reservation_count),
+                    *(_describe_filling(node, name, strokes, bar) for name in shown),
+                )
+                for node in found.nodes
+            ),
+        ]
+
+    lines = fit_table(make_rows, BARS, ("reserved",))
+    return join_lines([*lines, *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
-def _describe_filling(node: pb.NodeSummary, name: str, strokes: Strokes) -> str:
+def _describe_filling(node: pb.NodeSummary, name: str, strokes: Strokes, bar: int) -> str:
     used, whole = node.allocated.get(name, 0) + node.occupied.get(name, 0), node.capacity.get(name, 0)
-    drawn, part = draw_bar(used, whole, _BAR, strokes), format_percent(used, whole)
-    return f"{drawn} {part:>4} {format_quantity(name, used)}/{format_quantity(name, whole)}"
+    drawn, part = draw_bar(used, whole, bar, strokes), format_percent(used, whole)
+    return f"{drawn} {part:>4} {format_quantity(name, used)}/{format_quantity(name, whole)}".lstrip()
 
 
 def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
     """Returns several lines: the node, then its allocations."""
     summary = found.summary
     lines = [
-        f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found)}",
+        *wrap_text(f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found, now_ns)}"),
         f"  capacity  {format_quantities(summary.capacity)}",
         f"  allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
         f"  available {format_quantities(summary.available)}",
-        f"  room held for {', '.join(found.reservations) or 'nobody'}",
+        *wrap_text(f"room held for {', '.join(found.reservations) or 'nobody'}", indent="  "),
     ]
     if found.attributes:
-        lines.append("  " + " ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)))
+        lines += wrap_text(" ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)), indent="  ")
     if found.allocations:
         lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
 
 
-def _drained_by(found: pb.GetNodeResponse) -> str:
-    who = [f"by {found.drained_by} since {format_time(found.drained_since_ns)}"] if found.drained_by else []
+def _drained_by(found: pb.GetNodeResponse, now_ns: int) -> str:
+    who = [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
     who += ["by its shim"] if found.drained_by_manager else []
     return f", drained {' and '.join(who)}" if who else ""
 
@@ -214,4 +232,4 @@ def _allocation_lines(allocations: Sequence[pb.AllocationInfo], now_ns: int) -> 
         )
         for one in allocations
     ]
-    return format_table(rows)
+    return format_table(rows, ("priority", "node"))

@@ -3,128 +3,158 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
+from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import indent_further, join_lines
 from kornel.core.cli.text.quantities import format_quantities
-from kornel.core.cli.text.tables import format_table
-from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus, UserStatus
+from kornel.core.cli.text.tables import format_table, wrap_text
+from kornel.core.cli.text.times import format_moment
+from kornel.core.cli.text.users import user_rows
+from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
+
+QUEUES_LISTED: Final = 20
+"""The most queues that are shown one by one: of more, those at the top, and how many there are."""
 
 _DRAINED_SHOWN: Final = 20
 """The number of drained nodes that are named; the others are counted."""
+_USERS_SHOWN: Final = 10
 
 
-def render_status(status: GetStatusResponse) -> str:
+def render_status(status: GetStatusResponse, now_ns: int) -> str:
     """Returns several lines: the core, then each partition with its queues."""
+    manager = f"resource manager {status.rm_id}" if status.rm_id else "no resource manager is registered"
     lines = [
-        f"core {status.core_version}, resource manager {status.rm_id or 'none'}",
-        f"configuration {_describe_configuration(status)}",
+        *wrap_text(f"core {status.core_version}, {manager}"),
+        *wrap_text(f"configuration {_describe_configuration(status)}"),
     ]
-    lines += _presence_lines(status)
+    lines += _presence_lines(status, now_ns)
     if status.HasField("rollback"):
         held = status.rollback
-        texts = "text" if held.kept_out == 1 else "texts"
-        kept_out = f", {held.kept_out} {texts} kept out since" if held.kept_out else ""
-        lines.append(
-            f"rollback to version {held.version} by {held.principal} holds since {_format_time(held.since_ns)}"
-            f"{kept_out} (`kornel config rollback --undo` ends it)"
+        kept_out = f", {format_count(held.kept_out, 'text')} kept out since" if held.kept_out else ""
+        lines += wrap_text(
+            f"rollback to version {held.version} by {held.principal} holds since"
+            f" {format_moment(held.since_ns, now_ns)}{kept_out} (`kornel config rollback --undo` ends it)"
         )
     if status.configuration_problem:
         lines += indent_further(f"configuration file not applied: {status.configuration_problem}")
     for partition in status.partitions:
-        lines += ["", *_partition_lines(partition)]
+        lines += ["", *_partition_lines(partition, now_ns)]
     return join_lines(lines)
 
 
-def _presence_lines(status: GetStatusResponse) -> Iterator[str]:
+def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
+    """Returns several lines: the ask, then what kept it from being placed."""
+    where = f" on {ask.node_id}" if ask.node_id else ""
+    lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
+    if ask.failures:
+        rows = [(f"{failed.count}x", format_moment(failed.last_ns, now_ns), failed.message) for failed in ask.failures]
+        lines += ["", *format_table([("count", "last", "not placed because"), *rows])]
+    return join_lines(lines)
+
+
+def _presence_lines(status: GetStatusResponse, now_ns: int) -> Iterator[str]:
     if status.HasField("presence") and status.presence.HasField("no_stream_since_ns"):
         gone = ": it counts as gone, and nothing that is decided reaches it" if status.presence.gone else ""
-        yield f"no stream open since {_format_time(status.presence.no_stream_since_ns)}{gone}"
+        yield from wrap_text(f"no stream open since {format_moment(status.presence.no_stream_since_ns, now_ns)}{gone}")
 
 
 def _describe_configuration(status: GetStatusResponse) -> str:
     if not status.configuration_checksum:
         return "none"
-    return f"{status.configuration_checksum}, version {status.configuration_version}"
+    return f"version {status.configuration_version}, checksum {status.configuration_checksum}"
 
 
-def render_explanation(key: str, ask: ExplainAskResponse) -> str:
-    """Returns several lines: the ask, then what kept it from being placed."""
-    where = f" on {ask.node_id}" if ask.node_id else ""
-    lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
-    if ask.failures:
-        rows = [(f"{failure.count}x", _format_time(failure.last_ns), failure.message) for failure in ask.failures]
-        lines += ["", *format_table([("count", "last", "not placed because"), *rows])]
-    return join_lines(lines)
-
-
-def _format_time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _partition_lines(partition: PartitionStatus) -> Iterator[str]:
+def _partition_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
     yield f"partition {partition.name}"
-    yield (
-        f"  {partition.node_count} nodes, {partition.pending_ask_count} asks pending,"
-        f" {partition.allocation_count} allocations, {partition.reservation_count} reservations"
+    yield from wrap_text(
+        f"{format_count(partition.node_count, 'node')}, {format_count(partition.pending_ask_count, 'ask')} pending,"
+        f" {format_count(partition.allocation_count, 'allocation')},"
+        f" {format_count(partition.reservation_count, 'reservation')}",
+        indent="  ",
     )
-    yield f"  total {format_quantities(partition.total)}"
-    yield from _drained_lines(partition)
-    yield (
-        f"  preemption: {partition.preemption_triggered} of {partition.preemption_attempts} attempts triggered;"
-        f" {partition.law_violations} of {partition.law_checks} law checks failed"
+    yield from wrap_text(f"total {format_quantities(partition.total)}", indent="  ")
+    yield from _drained_lines(partition, now_ns)
+    yield from wrap_text(
+        f"preemption: {partition.preemption_triggered} of {format_count(partition.preemption_attempts, 'attempt')}"
+        f" triggered; {partition.law_violations} of {format_count(partition.law_checks, 'law check')} failed",
+        indent="  ",
     )
-    yield from _preemption_lines(partition)
+    for line in _preemption_lines(partition, now_ns):
+        yield from wrap_text(line, indent="  ")
     if partition.invariant_violations:
-        yield f"  {partition.invariant_violations} accounting checks failed"
+        yield f"  {format_count(partition.invariant_violations, 'accounting check')} failed"
     if partition.queues:
         yield ""
-        yield from format_table(
-            [
-                ("queue", "apps", "used", "pending", "guaranteed", "max", "preempted"),
-                *(_queue_row(queue) for queue in partition.queues),
-            ]
-        )
+        yield from _queue_lines(partition)
     if partition.users:
         yield ""
-        yield from format_table([("user", "apps", "used"), *(_user_row(user) for user in partition.users)])
+        rows = user_rows(partition, "", _USERS_SHOWN)
+        yield from format_table(rows)
+        more = len(partition.users) - _USERS_SHOWN
+        if more > 0:
+            yield f"  and {format_count(more, 'more user')}: `kornel users`"
 
 
-def _drained_lines(partition: PartitionStatus) -> Iterator[str]:
+def _queue_lines(partition: PartitionStatus) -> Iterator[str]:
+    """Yields the queues as a table; of very many, those nearest to the root, and how many the others are."""
+    shown = list(partition.queues)
+    if len(shown) > QUEUES_LISTED:
+        by_depth = sorted(shown, key=lambda queue: queue.path.count("."))[:QUEUES_LISTED]
+        deepest = by_depth[-1].path.count(".")
+        whole_levels = [queue for queue in shown if queue.path.count(".") < deepest]
+        shown = whole_levels if len(whole_levels) > 1 else sorted(by_depth, key=lambda queue: queue.path)
+    heading = ("queue", "apps", "used", "pending", "guaranteed", "max", "preempted")
+    yield from format_table([heading, *map(_queue_row, shown)], ("max", "guaranteed", "preempted"))
+    more = len(partition.queues) - len(shown)
+    if more:
+        yield from wrap_text(
+            f"and {format_count(more, 'more queue')} below them, {_describe_states(partition)}: `kornel queues`,"
+            " `kornel top`",
+            indent="  ",
+        )
+
+
+def _describe_states(partition: PartitionStatus) -> str:
+    """Returns in words how many of all queues wait for something, and how many are drained."""
+    waiting = sum(1 for queue in partition.queues if any(queue.pending.values()))
+    draining = sum(1 for queue in partition.queues if queue.state != "Active")
+    said = f"{waiting:,} of {len(partition.queues):,} have asks pending"
+    return f"{said}, {draining:,} are draining" if draining else said
+
+
+def _drained_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
     """Yields the nodes that operators keep out, and how to have them back."""
     for node in partition.drained_nodes[:_DRAINED_SHOWN]:
         known = "" if node.registered else ", not registered now"
-        yield f"  drained: {node.node_id} by {node.principal} since {_format_time(node.since_ns)}{known}"
+        since = format_moment(node.since_ns, now_ns)
+        yield from wrap_text(f"drained: {node.node_id} by {node.principal} since {since}{known}", indent="  ")
     more = len(partition.drained_nodes) - _DRAINED_SHOWN
     if more > 0:
-        yield f"  drained: and {more} more nodes"
+        yield f"  drained: and {format_count(more, 'more node')}"
 
 
-def _preemption_lines(partition: PartitionStatus) -> Iterator[str]:
+def _preemption_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
     """Yields what is out of the ordinary: pauses, kinds that only watch, stuck victims, the monitor where it is on."""
     governor = partition.governor
     if governor.shadow:
-        yield f"  governor: {', '.join(governor.shadow)} only watch"
+        yield f"governor: {', '.join(governor.shadow)} only {'watches' if len(governor.shadow) == 1 else 'watch'}"
     for scope in governor.scopes:
         if scope.HasField("paused_until_ns"):
+            until = format_moment(scope.paused_until_ns, now_ns)
             if scope.kind == "interval":
-                until = _format_time(scope.paused_until_ns)
-                yield f"  preemption: {scope.name} held back by the limit of one interval until {until}"
+                yield f"preemption: {scope.name} held back by the limit of one interval until {until}"
                 continue
             where = f"{scope.kind} {scope.name}".strip()
-            taken = f"{scope.victims} victims in {governor.window_ns // 1_000_000_000} s"
-            yield f"  governor: preemption paused in {where} until {_format_time(scope.paused_until_ns)}, {taken}"
+            taken = f"{format_count(scope.victims, 'victim')} in {governor.window_ns // 1_000_000_000} s"
+            yield f"governor: preemption paused in {where} until {until}, {taken}"
     if partition.HasField("monitor"):
         monitor = partition.monitor
-        what = "watches" if monitor.observe_only else f"{monitor.at_risk_allocations} allocations at risk"
-        yield f"  monitor: {monitor.rounds} rounds, {what}"
+        at_risk = format_count(monitor.at_risk_allocations, "allocation")
+        what = "it only watches" if monitor.observe_only else f"{at_risk} at risk"
+        yield f"monitor: {format_count(monitor.rounds, 'round')}, {what}"
     for victim in partition.stuck_victims:
-        yield f"  stuck: {victim.key} of {victim.queue} does not leave {victim.node_id}"
-
-
-def _user_row(user: UserStatus) -> tuple[str, ...]:
-    return (user.user, str(user.application_count), format_quantities(user.used))
+        yield f"stuck: {victim.key} of {victim.queue} does not leave {victim.node_id}"
 
 
 def _queue_row(queue: QueueStatus) -> tuple[str, ...]:

@@ -1,15 +1,139 @@
-"""Rows as text for a terminal."""
+"""Rows as text that fits a terminal. Every table of the command line is laid out here.
+
+A file or a pipe gets every cell in one line, whatever its length. In a terminal a table that is too wide first leaves
+out the columns that its maker can spare, then wraps cells at blanks and shortens long names in the middle, and, where
+even that is not enough, is written as one block of lines for each row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
 
+from kornel.core.cli.text.screen import screen_columns, terminal_strokes
 from kornel.core.service.visible import write_visibly
 
+SHORTEST_NAME: Final = 20
+"""A word of this length or less, as a time or an amount is, is never shortened."""
 
-def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields *rows*, the heading first, in columns as wide as they have to be. Cells are written visibly."""
+_INDENT: Final = "  "
+_GAP: Final = "  "
+
+Rows = Sequence[Sequence[str]]
+
+
+def format_table(rows: Rows, spare: Sequence[str] = (), columns: int | None = None) -> Iterator[str]:
+    """Yields the lines of *rows*, the heading first, with cells written visibly.
+
+    *spare*: headings of columns to leave out, the first one first, where the terminal is too narrow for all of them.
+    *columns*: the width of the terminal; by default that of the one that standard output goes to.
+    """
     rows = [[write_visibly(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    limit = columns or screen_columns()
+    left_out: list[str] = []
+    widths = _fit_widths(rows, limit)
+    for heading in spare:
+        if widths is not None and widths == _full_widths(rows):
+            break
+        if heading in rows[0] and len(rows[0]) > 2:
+            at = rows[0].index(heading)
+            rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+            left_out.append(heading)
+            widths = _fit_widths(rows, limit)
+    if widths is None:
+        assert limit is not None, "without a limit every width fits"
+        yield from _write_blocks(rows, limit)
+    else:
+        for row in rows:
+            yield from _write_row(row, widths)
+    if left_out:
+        yield from wrap_text(f"A wider terminal or --json also shows: {', '.join(left_out)}.", limit, _INDENT)
+
+
+def fit_table(make_rows: Callable[[int], Rows], bars: Sequence[int], spare: Sequence[str] = ()) -> Iterator[str]:
+    """Yields the lines of the table that *make_rows* makes with the longest of the *bars* for which it fits."""
+    limit = screen_columns()
+    for bar in bars:
+        rows = make_rows(bar)
+        if limit is None or sum(_full_widths(rows)) + _blanks_between(rows) <= limit:
+            break
+    yield from format_table(rows, spare)
+
+
+def wrap_text(text: str, columns: int | None = None, indent: str = "") -> list[str]:
+    """Returns *text* in lines that fit the terminal, each behind *indent*; as one line where there is none."""
+    limit = columns or screen_columns()
+    if limit is None:
+        return [indent + text]
+    width = max(limit, len(indent) + 20)
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [
+        indent
+    ]
+
+
+def shorten_name(name: str, length: int) -> str:
+    """Returns *name* in *length* characters: its beginning and its end, by which people tell names apart."""
+    if len(name) <= length:
+        return name
+    mark = terminal_strokes().left_out
+    head = (length - len(mark) + 1) // 2
+    return name[:head] + mark + name[len(name) - (length - len(mark) - head) :]
+
+
+def _full_widths(rows: Rows) -> list[int]:
+    return [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+
+
+def _blanks_between(rows: Rows) -> int:
+    return len(_INDENT) + len(_GAP) * (len(rows[0]) - 1)
+
+
+def _fit_widths(rows: Rows, limit: int | None) -> list[int] | None:
+    """Returns the widths of the columns within *limit*, the widest made narrower first; ``None``: they cannot fit."""
+    widths = _full_widths(rows)
+    if limit is None:
+        return widths
+    words = [max(len(word) for row in rows for word in row[column].split(" ")) for column in range(len(widths))]
+    least = [min(word, SHORTEST_NAME) for word in words]
+    room = limit - _blanks_between(rows)
+    while sum(widths) > room:
+        narrower = [column for column, width in enumerate(widths) if width > least[column]]
+        if not narrower:
+            return None
+        widest = max(narrower, key=lambda column: widths[column])
+        widths[widest] -= 1
+    return widths
+
+
+def _write_row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """Yields the lines of one row: as many as its highest cell has."""
+    cells = [_wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
+    for parts in zip_longest(*cells, fillvalue=""):
+        padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))
+        yield (_INDENT + _GAP.join(padded)).rstrip()
+
+
+def _wrap_cell(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    lines: list[str] = []
+    for word in cell.split(" "):
+        shortened = shorten_name(word, width)
+        if lines and len(lines[-1]) + 1 + len(shortened) <= width:
+            lines[-1] += f" {shortened}"
+        else:
+            lines.append(shortened)
+    return lines
+
+
+def _write_blocks(rows: Rows, limit: int) -> Iterator[str]:
+    """Yields each row as its first cell, and below it the others behind their headings."""
+    heading, *others = rows
+    for row in others:
+        yield _INDENT + shorten_name(row[0], limit - len(_INDENT))
+        pairs = [
+            f"{name} {cell}".strip() for name, cell in zip(heading[1:], row[1:], strict=True) if cell not in ("", "-")
+        ]
+        yield from wrap_text(", ".join(pairs), limit, _INDENT * 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
@@ -41,7 +42,8 @@ def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> 
         guaranteed = queue.guaranteed[t]
         held = project_usage(queue, t)
         if amount > guaranteed:
-            detail = f"{names[t]}: asked {amount}, guaranteed {guaranteed} in {queue.path}"
+            asked, most = format_quantity(names[t], amount), format_quantity(names[t], guaranteed)
+            detail = f"{names[t]}: asked {asked}, guaranteed {most} in {queue.path}"
             return Refusal(Outcome.ASK_EXCEEDS_GUARANTEE, detail)
         under = held < guaranteed if mode is GuaranteeMode.REACH else held + amount <= guaranteed
         if under:
@@ -53,8 +55,8 @@ def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> 
         return Refusal(Outcome.NO_GUARANTEE, f"no guarantee for any asked type from {ask.queue.path} up")
     if spent is not None:
         t, queue = spent
-        detail = (
-            f"{names[t]}: {project_usage(queue, t)} used or claimed of {queue.guaranteed[t]} guaranteed in {queue.path}"
-        )
+        name, all_of_it = names[t], format_quantity(names[t], queue.guaranteed[t])
+        taken = format_quantity(name, project_usage(queue, t))
+        detail = f"{name}: {taken} used or claimed of {all_of_it} guaranteed in {queue.path}"
         return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
     return Entitlement(queues, swaps)

@@ -29,8 +29,8 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     return tuple(
         violation
         for rule in (
-            _check_eligible, _check_law_2, _check_law_3, _check_law_4, _check_law_5, _check_law_6, _check_law_7, _on_node,
-            _check_sufficient, _check_minimal, _node_usable,
+            _check_eligible, _check_law_2, _check_law_3, _check_law_4, _check_law_5, _check_law_6, _check_law_7,
+            _on_node, _check_sufficient, _check_minimal, _node_usable,
         )
         for violation in rule(case)
     )  # fmt: skip

@@ -23,7 +23,14 @@ from kornel.core.preemption.guarantee.predicates import Approval
 from kornel.core.preemption.guarantee.prospects import KnownProspects, Prospects
 from kornel.core.preemption.guarantee.search import Search
 from kornel.core.preemption.guarantee.victim_orders import COSTS
-from kornel.core.preemption.plan import NOBODY_SPARED, PreemptionPlan, PreemptionPredicate, Refusal, Spared
+from kornel.core.preemption.plan import (
+    NOBODY_SPARED,
+    FreedAmounts,
+    PreemptionPlan,
+    PreemptionPredicate,
+    Refusal,
+    Spared,
+)
 from kornel.core.preemption.victim_index import VictimIndex
 
 KIND: Final = "guarantee"
@@ -82,7 +89,7 @@ def plan_preemption(
         node=solution.node,
         victims=tuple(victim[4] for victim in solution.victims),
         fence=fence,
-        needs=needs.described(solution.node, names),
+        needs=FreedAmounts(needs.described(solution.node, names)),
         adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
         extended=extended,
         weighed=search.weighed(),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -187,7 +188,8 @@ def _record_run(
     freed = {t: run.freed.get(t, 0) for t in plan.target}
     named, stopped = state.types.resources, run.stopped
     told = "would be told to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "told to leave"
-    amounts = f"target {dict(named(plan.target))}, freed {dict(named(freed))}, unmet {dict(named(unmet))}"
+    target, got, left = (format_quantities(named(amounts)) for amounts in (plan.target, freed, unmet))
+    amounts = f"target {target}, freed {got}, unmet {left}"
     parts = [f"{amounts}, chosen {len(plan.victims)}, {told} {len(run.records)}"]
     if stopped is not None and stopped.detail:
         parts.append(stopped.detail)

@@ -44,7 +44,7 @@ Test = Callable[[ApplicationSummary], bool]
 
 
 class ApplicationHandlers:
-    """R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix`` and ``since`` (submission, ns)."""
+    """R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix``, ``contains`` and ``since``."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -190,6 +190,9 @@ def _make_test(wishes: Wishes, status: AppState | None) -> Test | None:
     prefix = wishes.query.get("queuePrefix", "").lower()
     if prefix:
         tests.append(lambda summary: summary.queue.startswith(prefix))
+    part = wishes.query.get("contains", "").lower()
+    if part:
+        tests.append(lambda summary: any(part in name.lower() for name in summary[:3]))
     since_ns = unsigned(wishes.query, "since", 0)
     if since_ns:
         tests.append(lambda summary: summary.submitted_ns >= since_ns)

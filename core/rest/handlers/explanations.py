@@ -28,7 +28,8 @@ from kornel.core.telling.encoding.yunikorn.explanations import (
     write_explanation,
 )
 from kornel.core.telling.encoding.yunikorn.preemption_kinds import write_preemption_kinds
-from kornel.core.telling.explain import Named
+from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
+from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 
 MOST_DECISIONS: Final = 1_000
 """Decisions of one answer, whatever a client asks for."""
@@ -44,22 +45,27 @@ class ExplanationHandlers:
     async def explain(self, request: Request) -> ASGIApp:
         """The same answer as ``kornel.v1.ExplainService.Explain``."""
         partition_of(self._runner.reader, request)  # Raises before anything else about the request is looked at.
-        key = read_query(request.scope["query_string"]).get("key", "")
-        if not key:
-            raise RestError(400, "key names an ask, an allocation or an application")
+        query = read_query(request.scope["query_string"])
+        key, node = query.get("key", ""), query.get("node", "")
+        if not key and not node:
+            raise RestError(400, "key names an ask, an allocation or an application, node a node: one of them or both")
         try:
-            found = await self._runner.questions.ask(lambda: self._explain_subject(request, key))
+            found = await self._runner.questions.ask(lambda: self._explain_subject(request, key, node))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
+            if node:
+                raise RestError(404, "There is no such node, or nothing has this key")
             raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
         return json_answer(write_explanation(found))
 
-    def _explain_subject(self, request: Request, key: str) -> Report | None:
+    def _explain_subject(self, request: Request, key: str, node: str) -> Report | AskOnNode | NodeReport | None:
         reader = partition_or_none(self._runner.reader, request)
         if reader is None:
             return None
-        return reader.explain(Named(key))
+        if not node:
+            return reader.explain(Named(key))
+        return reader.explain(NamedOnNode(key, node)) if key else reader.explain(NodeUse(node))
 
     async def kinds(self, request: Request) -> ASGIApp:
         """Who decides about preemption, and how what they decide is to be read."""

@@ -122,7 +122,7 @@ def _users(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
 
 
 def _account_name(account: Account) -> str:
-    return f"{account.kind} {account.name} in {account.queue.path}"
+    return str(account)
 
 
 def _queues(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:

@@ -79,6 +79,8 @@ class BlockerKind(StrEnum):
     """The shim does not want it there."""
     NODE_FULL = "node-full"
     """The node has not enough left."""
+    NODE_NOT_REQUIRED = "node-not-required"
+    """The ask must run on another node; said only of a node that somebody asks about."""
 
 
 PERMANENT = frozenset(

@@ -32,6 +32,7 @@ from kornel.core.telling.applications.application_views import ApplicationSummar
 from kornel.core.telling.configuration import impact
 from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.partitions.partition_status import (
     EngineStatus,
@@ -256,12 +257,32 @@ _encode_application_report: Final = ENCODERS.add(
 )
 
 
-def encode_report(found: Report) -> explain_pb2.ExplainResponse:
+_encode_ask_on_node: Final = ENCODERS.add(AskOnNode, explain_pb2.AskOnNode)
+
+ENCODERS.add(AsksOnNode, explain_pb2.AsksOnNode, {"ask_count": "asks"})
+
+_encode_node_report: Final = ENCODERS.add(
+    NodeReport,
+    explain_pb2.NodeReport,
+    {
+        "drained_by": made(_drained_by, "operator_drain"),
+        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+        "allocation_count": "allocations",
+        "waiting_ask_count": "waiting",
+    },
+)
+
+
+def encode_report(found: Report | AskOnNode | NodeReport) -> explain_pb2.ExplainResponse:
     """Returns the answer that has the one kind of report that *found* is."""
     if isinstance(found, AskReport):
         return explain_pb2.ExplainResponse(ask=_encode_ask_report(found))
     if isinstance(found, ApplicationReport):
         return explain_pb2.ExplainResponse(application=_encode_application_report(found))
+    if isinstance(found, AskOnNode):
+        return explain_pb2.ExplainResponse(ask_on_node=_encode_ask_on_node(found))
+    if isinstance(found, NodeReport):
+        return explain_pb2.ExplainResponse(node=_encode_node_report(found))
     assert isinstance(found, LostWork)
     return explain_pb2.ExplainResponse(lost=_encode_preempted(found.preempted))
 

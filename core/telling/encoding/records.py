@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -39,6 +40,7 @@ Source = str | Made | Itself
 """The origin of a field: a field of the record, which may lead on with a dot to one of a record in it."""
 
 
+@cache
 def fields_of(record: type) -> Mapping[str, Any]:
     """Returns the fields of a class of records and their types."""
     hints = get_type_hints(record)

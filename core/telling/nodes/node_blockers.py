@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
@@ -55,18 +57,23 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
 
 
 def reason(node: Node, ask: Allocation) -> BlockerKind | None:
-    """What keeps *ask* off *node*; ``None``: nothing does."""
+    """Returns the first thing about *node* that keeps *ask* off it; ``None``: nothing does."""
+    return next(reasons(node, ask), None)
+
+
+def reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
+    """Yields everything about *node* that keeps *ask* off it, what waiting helps least against in front."""
     pairs = ask.shape.pairs
-    if not node.could_hold(pairs):
-        return BlockerKind.NODE_TOO_SMALL
+    too_small = not node.could_hold(pairs)
+    if too_small:
+        yield BlockerKind.NODE_TOO_SMALL
     if not node.schedulable:
-        return BlockerKind.NODE_DRAINING
-    if not fits_on(node, ask):
+        yield BlockerKind.NODE_DRAINING
+    if not too_small and not fits_on(node, ask):
         free = node.free
-        return BlockerKind.NODE_RESERVED if all(free[t] >= n for t, n in pairs) else BlockerKind.NODE_FULL
+        yield BlockerKind.NODE_RESERVED if all(free[t] >= n for t, n in pairs) else BlockerKind.NODE_FULL
     if ask.refused is not None and node.node_id in ask.refused:
-        return BlockerKind.NODE_REFUSED
-    return None
+        yield BlockerKind.NODE_REFUSED
 
 
 def fits_on(node: Node, ask: Allocation) -> bool:
@@ -91,16 +98,20 @@ def _too_small_by(node: Node, pairs: Pairs) -> float:
 
 
 def _blocker(state: PartitionState, ask: Allocation, kind: BlockerKind, group: _Group) -> Blocker:
-    node = group.closest
-    assert node is not None, "a group has at least one node"
+    assert group.closest is not None, "a group has at least one node"
+    return blocker_on(state, ask, kind, group.closest, group.distance)._replace(nodes=group.count)
+
+
+def blocker_on(state: PartitionState, ask: Allocation, kind: BlockerKind, node: Node, distance: float) -> Blocker:
+    """Returns *kind*, one of the :func:`reasons` of *node* against *ask*, with its numbers."""
     return Blocker(
         kind,
         Level.NODE,
         node.node_id,
         _detail(kind, node, ask),
         shortages_on(state, node, ask.shape.pairs, empty=kind is BlockerKind.NODE_TOO_SMALL),
-        group.count,
-        group.distance,
+        1,
+        distance,
         permanent=kind in PERMANENT,
     )
 

@@ -25,6 +25,7 @@ from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import position
 from kornel.core.telling.preemption.outlook import ReadingIndex, records
+from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
 from kornel.core.telling.what_if.supposition import (
@@ -106,7 +107,11 @@ def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
         raise refused("the root's max is what its nodes offer, and it guarantees nothing")
     waiting = _waiting(state)
     guaranteed = _changed(state, queue.guaranteed, question.guaranteed)
-    sandbox.set_terms(queue, guaranteed, _changed(state, queue.max, question.max))
+    maximum = _changed(state, queue.max, question.max)
+    problems = SupposedLimits(queue, guaranteed, maximum, state.types.names).problems() if queue.managed else []
+    if problems:
+        raise refused(f"no configuration could say so: {'; '.join(problems)}")
+    sandbox.set_terms(queue, guaranteed, maximum)
     enforced = _enforced(sandbox, queue)
     forecast = _let_all_try(sandbox, waiting)
     return forecast._replace(enforced=enforced)

@@ -26,19 +26,27 @@ class ExplainRequest(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Its partition, as "[rm_id]name" or as bare name. Empty: "default"."""
     name: _builtins.str
-    """Key of an ask or allocation, or ID of an application. Keys come first."""
+    """Key of an ask or allocation, or ID of an application. Keys come first. With a node, an application stands for its
+    first waiting ask.
+    """
+    node_id: _builtins.str
+    """ID of a node: why is the ask not there? Without a name: why is the node used as it is? Empty: the question is not
+    about a node.
+    """
     def __init__(
         self,
         *,
         partition: _builtins.str = ...,
         name: _builtins.str = ...,
+        node_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "node_id", b"node_id", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -46,7 +54,7 @@ Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
 
 @_typing.final
 class ExplainResponse(_message.Message):
-    """One of the three, by what the name stands for. Amounts are in base units (vcore in thousandths of a core, memory in
+    """One of the five, by what was asked. Amounts are in base units (vcore in thousandths of a core, memory in
     bytes), times in nanoseconds since the Unix epoch.
     """
 
@@ -55,6 +63,8 @@ class ExplainResponse(_message.Message):
     ASK_FIELD_NUMBER: _builtins.int
     APPLICATION_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    ASK_ON_NODE_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ask(self) -> Global___AskReport:
         """An ask or allocation."""
@@ -67,22 +77,266 @@ class ExplainResponse(_message.Message):
     def lost(self) -> Global___PreemptedWork:
         """An allocation that was told to leave and is gone."""
 
+    @_builtins.property
+    def ask_on_node(self) -> Global___AskOnNode:
+        """An ask and a node."""
+
+    @_builtins.property
+    def node(self) -> Global___NodeReport:
+        """A node."""
+
     def __init__(
         self,
         *,
         ask: Global___AskReport | None = ...,
         application: Global___ApplicationReport | None = ...,
         lost: Global___PreemptedWork | None = ...,
+        ask_on_node: Global___AskOnNode | None = ...,
+        node: Global___NodeReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["application", b"application", "ask", b"ask", "lost", b"lost", "report", b"report"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["application", b"application", "ask", b"ask", "ask_on_node", b"ask_on_node", "lost", b"lost", "node", b"node", "report", b"report"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application", b"application", "ask", b"ask", "lost", b"lost", "report", b"report"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application", b"application", "ask", b"ask", "ask_on_node", b"ask_on_node", "lost", b"lost", "node", b"node", "report", b"report"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["ask", "application", "lost"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["ask", "application", "lost", "ask_on_node", "node"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
 Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
+
+@_typing.final
+class AskOnNode(_message.Message):
+    """Why an ask is, or is not, on one node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KEY_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    RUNS_ON_FIELD_NUMBER: _builtins.int
+    BLOCKERS_FIELD_NUMBER: _builtins.int
+    ELSEWHERE_FIELD_NUMBER: _builtins.int
+    FIRST_NODE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Its key."""
+    application_id: _builtins.str
+    """Its application."""
+    queue: _builtins.str
+    """Full path of its queue."""
+    state: _builtins.str
+    """As in ExplainAskResponse.state."""
+    node_id: _builtins.str
+    """The node in question."""
+    runs_on: _builtins.str
+    """Where it runs. Empty: it waits."""
+    first_node: _builtins.str
+    """Node that it would get now if nothing else were in its way. Empty: none has room."""
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it asks for or holds."""
+
+    @_builtins.property
+    def blockers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Blocker]:
+        """Everything about the node that keeps the ask off it. None: the node has room for it."""
+
+    @_builtins.property
+    def elsewhere(self) -> _containers.RepeatedCompositeFieldContainer[Global___Blocker]:
+        """What keeps the ask waiting whatever the node, the first in front."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        state: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        runs_on: _builtins.str = ...,
+        blockers: _abc.Iterable[Global___Blocker] | None = ...,
+        elsewhere: _abc.Iterable[Global___Blocker] | None = ...,
+        first_node: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "blockers", b"blockers", "elsewhere", b"elsewhere", "first_node", b"first_node", "key", b"key", "node_id", b"node_id", "queue", b"queue", "resources", b"resources", "runs_on", b"runs_on", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskOnNode: _TypeAlias = AskOnNode  # noqa: Y015
+
+@_typing.final
+class NodeReport(_message.Message):
+    """Why a node is used as it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CapacityEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class AvailableEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    SCHEDULABLE_FIELD_NUMBER: _builtins.int
+    DRAINED_BY_MANAGER_FIELD_NUMBER: _builtins.int
+    DRAINED_BY_FIELD_NUMBER: _builtins.int
+    DRAINED_SINCE_NS_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    AVAILABLE_FIELD_NUMBER: _builtins.int
+    ALLOCATION_COUNT_FIELD_NUMBER: _builtins.int
+    RESERVATIONS_FIELD_NUMBER: _builtins.int
+    LAST_PLACED_NS_FIELD_NUMBER: _builtins.int
+    WAITING_ASK_COUNT_FIELD_NUMBER: _builtins.int
+    VERDICTS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """Its ID."""
+    schedulable: _builtins.bool
+    """Whether it takes new work."""
+    drained_by_manager: _builtins.bool
+    """The RM drains it."""
+    drained_by: _builtins.str
+    """Who else keeps it out of scheduling. Empty: nobody."""
+    drained_since_ns: _builtins.int
+    """Since when."""
+    allocation_count: _builtins.int
+    """Allocations on it."""
+    last_placed_ns: _builtins.int
+    """When the youngest of its allocations was placed. 0: it has none."""
+    waiting_ask_count: _builtins.int
+    """Asks that wait in the partition."""
+    @_builtins.property
+    def capacity(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it has."""
+
+    @_builtins.property
+    def available(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What is left of it."""
+
+    @_builtins.property
+    def reservations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keys of the asks that room is held for there."""
+
+    @_builtins.property
+    def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___AsksOnNode]:
+        """What keeps them off the node, most asks first."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        schedulable: _builtins.bool = ...,
+        drained_by_manager: _builtins.bool = ...,
+        drained_by: _builtins.str = ...,
+        drained_since_ns: _builtins.int = ...,
+        capacity: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        available: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        allocation_count: _builtins.int = ...,
+        reservations: _abc.Iterable[_builtins.str] | None = ...,
+        last_placed_ns: _builtins.int = ...,
+        waiting_ask_count: _builtins.int = ...,
+        verdicts: _abc.Iterable[Global___AsksOnNode] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "available", b"available", "capacity", b"capacity", "drained_by", b"drained_by", "drained_by_manager", b"drained_by_manager", "drained_since_ns", b"drained_since_ns", "last_placed_ns", b"last_placed_ns", "node_id", b"node_id", "reservations", b"reservations", "schedulable", b"schedulable", "verdicts", b"verdicts", "waiting_ask_count", b"waiting_ask_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeReport: _TypeAlias = NodeReport  # noqa: Y015
+
+@_typing.final
+class AsksOnNode(_message.Message):
+    """Waiting asks with the same first obstacle on a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ASK_COUNT_FIELD_NUMBER: _builtins.int
+    EXAMPLE_FIELD_NUMBER: _builtins.int
+    BLOCKER_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """Kind of the obstacle, as in Blocker.kind, or "fits": the node has room for them and nothing else is in their way."""
+    ask_count: _builtins.int
+    """How many."""
+    example: _builtins.str
+    """Key of one of them."""
+    @_builtins.property
+    def blocker(self) -> Global___Blocker:
+        """What is in the way of that one. Not set: nothing."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        ask_count: _builtins.int = ...,
+        example: _builtins.str = ...,
+        blocker: Global___Blocker | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blocker", b"blocker"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_count", b"ask_count", "blocker", b"blocker", "example", b"example", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AsksOnNode: _TypeAlias = AsksOnNode  # noqa: Y015
 
 @_typing.final
 class AskReport(_message.Message):

@@ -34,8 +34,9 @@ class ExplainServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ExplainServiceAsyncStub: ...
     Explain: _grpc.UnaryUnaryMultiCallable[_explain_pb2.ExplainRequest, _explain_pb2.ExplainResponse]
-    """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for. NOT_FOUND for
-    a name that is neither a key nor an application, nor that of a recent victim.
+    """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
+    the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
+    application, nor that of a recent victim, and for a node that is not registered.
     """
     WhatIf: _grpc.UnaryUnaryMultiCallable[_explain_pb2.WhatIfRequest, _explain_pb2.WhatIfResponse]
     """What would be placed where, and who would have to leave, if. INVALID_ARGUMENT for a question that makes no sense
@@ -48,8 +49,9 @@ class ExplainServiceAsyncStub(ExplainServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Explain: _aio.UnaryUnaryMultiCallable[_explain_pb2.ExplainRequest, _explain_pb2.ExplainResponse]  # type: ignore[assignment]
-    """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for. NOT_FOUND for
-    a name that is neither a key nor an application, nor that of a recent victim.
+    """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
+    the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
+    application, nor that of a recent victim, and for a node that is not registered.
     """
     WhatIf: _aio.UnaryUnaryMultiCallable[_explain_pb2.WhatIfRequest, _explain_pb2.WhatIfResponse]  # type: ignore[assignment]
     """What would be placed where, and who would have to leave, if. INVALID_ARGUMENT for a question that makes no sense
@@ -65,8 +67,9 @@ class ExplainServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _explain_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_explain_pb2.ExplainResponse, _abc.Awaitable[_explain_pb2.ExplainResponse]]:
-        """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for. NOT_FOUND for
-        a name that is neither a key nor an application, nor that of a recent victim.
+        """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
+        the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
+        application, nor that of a recent victim, and for a node that is not registered.
         """
 
     @_abc_1.abstractmethod

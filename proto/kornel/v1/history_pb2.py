@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kornel.v1 import configuration_pb2 as kornel_dot_v1_dot_configuration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/history.proto\x12\tkornel.v1\x1a\x1dkornel/v1/configuration.proto\"X\n\x0bHistoryPage\x12\x10\n\x08since_ns\x18\x01 \x01(\x03\x12\x10\n\x08until_ns\x18\x02 \x01(\x03\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"0\n\x0fHistoryRecordId\x12\x0b\n\x03run\x18\x01 \x01(\x03\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"\x9a\x01\n\x1bListPastApplicationsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\t\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\r\n\x05state\x18\x06 \x01(\t\"k\n\x1cListPastApplicationsResponse\x12\x32\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x1c.kornel.v1.ApplicationRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc8\x01\n\x11\x41pplicationRecord\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x04 \x01(\t\x12\r\n\x05queue\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x14\n\x0csubmitted_ns\x18\x08 \x01(\x03\x12\x0f\n\x07message\x18\t \x01(\t\"\xa8\x01\n\x16ListPreemptionsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0f\n\x07outcome\x18\x04 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x05 \x01(\t\x12\r\n\x05queue\x18\x06 \x01(\t\x12\x0f\n\x07node_id\x18\x07 \x01(\t\"d\n\x17ListPreemptionsResponse\x12\x30\n\x0bpreemptions\x18\x01 \x03(\x0b\x32\x1b.kornel.v1.PreemptionRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb4\x02\n\x10PreemptionRecord\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\x03\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12\x0c\n\x04laws\x18\x06 \x03(\x05\x12\x0f\n\x07outcome\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\x12\x1a\n\x12\x66or_allocation_key\x18\t \x01(\t\x12\x1a\n\x12\x66or_application_id\x18\n \x01(\t\x12\x11\n\tfor_queue\x18\x0b \x01(\t\x12\x0f\n\x07node_id\x18\x0c \x01(\t\x12+\n\x06victim\x18\r \x01(\x0b\x32\x1b.kornel.v1.PreemptionVictim\"\xee\x01\n\x10PreemptionVictim\x12\x16\n\x0e\x61llocation_key\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12=\n\tresources\x18\x05 \x03(\x0b\x32*.kornel.v1.PreemptionVictim.ResourcesEntry\x12\x19\n\x11\x61\x64justed_priority\x18\x06 \x01(\x03\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"p\n\x11ListEventsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x0c\n\x04type\x18\x02 \x01(\x05\x12\x11\n\tobject_id\x18\x03 \x01(\t\x12\x14\n\x0creference_id\x18\x04 \x01(\t\"V\n\x12ListEventsResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.kornel.v1.HistoryEvent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9a\x02\n\x0cHistoryEvent\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x0c\n\x04type\x18\x03 \x01(\x05\x12\x0e\n\x06\x63hange\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\x05\x12\x11\n\tobject_id\x18\x06 \x01(\t\x12\x14\n\x0creference_id\x18\x07 \x01(\t\x12\x39\n\tresources\x18\x08 \x03(\x0b\x32&.kornel.v1.HistoryEvent.ResourcesEntry\x12\x0f\n\x07message\x18\t \x01(\t\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"~\n\x19ListConfigurationsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x14\n\x0c\x61pplied_only\x18\x02 \x01(\x08\x12\x13\n\x0bwith_config\x18\x03 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\t\"m\n\x1aListConfigurationsResponse\x12\x36\n\x0e\x63onfigurations\x18\x01 \x03(\x0b\x32\x1e.kornel.v1.ConfigurationRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x7f\n\x13\x43onfigurationRecord\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\x30\n\x07version\x18\x02 \x01(\x0b\x32\x1f.kornel.v1.ConfigurationVersion\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\t\"\x19\n\x17GetHistoryStatusRequest\"\xbb\x02\n\x18GetHistoryStatusResponse\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x10\n\x08\x64\x61tabase\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x18\n\x10problem_since_ns\x18\x04 \x01(\x03\x12\x0b\n\x03run\x18\x05 \x01(\x03\x12\x0e\n\x06stored\x18\x06 \x01(\x03\x12\x11\n\tcommitted\x18\x07 \x01(\x03\x12\x0e\n\x06queued\x18\x08 \x01(\x03\x12\x13\n\x0bspool_bytes\x18\t \x01(\x03\x12\x19\n\x11spool_limit_bytes\x18\n \x01(\x03\x12\x0f\n\x07\x64ropped\x18\x0b \x01(\x03\x12\x0f\n\x07refused\x18\x0c \x01(\x03\x12\x16\n\x0elast_commit_ns\x18\r \x01(\x03\x12\x11\n\tset_aside\x18\x0e \x01(\x03\x12\x14\n\x0cset_aside_in\x18\x0f \x01(\t2\xde\x03\n\x0eHistoryService\x12g\n\x14ListPastApplications\x12&.kornel.v1.ListPastApplicationsRequest\x1a\'.kornel.v1.ListPastApplicationsResponse\x12X\n\x0fListPreemptions\x12!.kornel.v1.ListPreemptionsRequest\x1a\".kornel.v1.ListPreemptionsResponse\x12I\n\nListEvents\x12\x1c.kornel.v1.ListEventsRequest\x1a\x1d.kornel.v1.ListEventsResponse\x12\x61\n\x12ListConfigurations\x12$.kornel.v1.ListConfigurationsRequest\x1a%.kornel.v1.ListConfigurationsResponse\x12[\n\x10GetHistoryStatus\x12\".kornel.v1.GetHistoryStatusRequest\x1a#.kornel.v1.GetHistoryStatusResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/history.proto\x12\tkornel.v1\x1a\x1dkornel/v1/configuration.proto\"X\n\x0bHistoryPage\x12\x10\n\x08since_ns\x18\x01 \x01(\x03\x12\x10\n\x08until_ns\x18\x02 \x01(\x03\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"0\n\x0fHistoryRecordId\x12\x0b\n\x03run\x18\x01 \x01(\x03\x12\x10\n\x08sequence\x18\x02 \x01(\x03\"\x9a\x01\n\x1bListPastApplicationsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\t\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\r\n\x05state\x18\x06 \x01(\t\"k\n\x1cListPastApplicationsResponse\x12\x32\n\x0c\x61pplications\x18\x01 \x03(\x0b\x32\x1c.kornel.v1.ApplicationRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc8\x01\n\x11\x41pplicationRecord\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x04 \x01(\t\x12\r\n\x05queue\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x14\n\x0csubmitted_ns\x18\x08 \x01(\x03\x12\x0f\n\x07message\x18\t \x01(\t\"\xa8\x01\n\x16ListPreemptionsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0f\n\x07outcome\x18\x04 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x05 \x01(\t\x12\r\n\x05queue\x18\x06 \x01(\t\x12\x0f\n\x07node_id\x18\x07 \x01(\t\"d\n\x17ListPreemptionsResponse\x12\x30\n\x0bpreemptions\x18\x01 \x03(\x0b\x32\x1b.kornel.v1.PreemptionRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc6\x02\n\x10PreemptionRecord\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x10\n\x08\x64\x65\x63ision\x18\x04 \x01(\x03\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12\x0c\n\x04laws\x18\x06 \x03(\x05\x12\x0f\n\x07outcome\x18\x07 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x08 \x01(\t\x12\x1a\n\x12\x66or_allocation_key\x18\t \x01(\t\x12\x1a\n\x12\x66or_application_id\x18\n \x01(\t\x12\x11\n\tfor_queue\x18\x0b \x01(\t\x12\x0f\n\x07node_id\x18\x0c \x01(\t\x12+\n\x06victim\x18\r \x01(\x0b\x32\x1b.kornel.v1.PreemptionVictim\x12\x10\n\x08\x66or_user\x18\x0e \x01(\t\"\x8d\x02\n\x10PreemptionVictim\x12\x16\n\x0e\x61llocation_key\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12=\n\tresources\x18\x05 \x03(\x0b\x32*.kornel.v1.PreemptionVictim.ResourcesEntry\x12\x19\n\x11\x61\x64justed_priority\x18\x06 \x01(\x03\x12\x0c\n\x04user\x18\x07 \x01(\t\x12\x0f\n\x07left_ns\x18\x08 \x01(\x03\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"w\n\x15SumPreemptionsRequest\x12\x36\n\x0bpreemptions\x18\x01 \x01(\x0b\x32!.kornel.v1.ListPreemptionsRequest\x12&\n\x02\x62y\x18\x02 \x01(\x0e\x32\x1a.kornel.v1.PreemptionParty\"R\n\x16SumPreemptionsResponse\x12&\n\x04sums\x18\x01 \x03(\x0b\x32\x18.kornel.v1.PreemptionSum\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"\xcd\x01\n\rPreemptionSum\x12\x10\n\x08taken_by\x18\x01 \x01(\t\x12\x12\n\ntaken_from\x18\x02 \x01(\t\x12\x14\n\x0cvictim_count\x18\x03 \x01(\x03\x12\x12\n\nleft_count\x18\x04 \x01(\x03\x12:\n\tresources\x18\x05 \x03(\x0b\x32\'.kornel.v1.PreemptionSum.ResourcesEntry\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"p\n\x11ListEventsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x0c\n\x04type\x18\x02 \x01(\x05\x12\x11\n\tobject_id\x18\x03 \x01(\t\x12\x14\n\x0creference_id\x18\x04 \x01(\t\"V\n\x12ListEventsResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.kornel.v1.HistoryEvent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9a\x02\n\x0cHistoryEvent\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\x12\x0c\n\x04type\x18\x03 \x01(\x05\x12\x0e\n\x06\x63hange\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\x05\x12\x11\n\tobject_id\x18\x06 \x01(\t\x12\x14\n\x0creference_id\x18\x07 \x01(\t\x12\x39\n\tresources\x18\x08 \x03(\x0b\x32&.kornel.v1.HistoryEvent.ResourcesEntry\x12\x0f\n\x07message\x18\t \x01(\t\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"~\n\x19ListConfigurationsRequest\x12$\n\x04page\x18\x01 \x01(\x0b\x32\x16.kornel.v1.HistoryPage\x12\x14\n\x0c\x61pplied_only\x18\x02 \x01(\x08\x12\x13\n\x0bwith_config\x18\x03 \x01(\x08\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\t\"m\n\x1aListConfigurationsResponse\x12\x36\n\x0e\x63onfigurations\x18\x01 \x03(\x0b\x32\x1e.kornel.v1.ConfigurationRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x7f\n\x13\x43onfigurationRecord\x12&\n\x02id\x18\x01 \x01(\x0b\x32\x1a.kornel.v1.HistoryRecordId\x12\x30\n\x07version\x18\x02 \x01(\x0b\x32\x1f.kornel.v1.ConfigurationVersion\x12\x0e\n\x06\x63onfig\x18\x03 \x01(\t\"m\n\x10ListUsageRequest\x12\x10\n\x08since_ns\x18\x01 \x01(\x03\x12\x10\n\x08until_ns\x18\x02 \x01(\x03\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\t\x12\x13\n\x0bpoint_count\x18\x05 \x01(\x05\":\n\x11ListUsageResponse\x12%\n\x06points\x18\x01 \x03(\x0b\x32\x15.kornel.v1.UsagePoint\"\xd4\x03\n\nUsagePoint\x12\r\n\x05\x61t_ns\x18\x01 \x01(\x03\x12\x14\n\x0csample_count\x18\x02 \x01(\x03\x12-\n\x04used\x18\x03 \x03(\x0b\x32\x1f.kornel.v1.UsagePoint.UsedEntry\x12\x33\n\x07pending\x18\x04 \x03(\x0b\x32\".kornel.v1.UsagePoint.PendingEntry\x12\x39\n\nguaranteed\x18\x05 \x03(\x0b\x32%.kornel.v1.UsagePoint.GuaranteedEntry\x12+\n\x03max\x18\x06 \x03(\x0b\x32\x1e.kornel.v1.UsagePoint.MaxEntry\x12\x19\n\x11\x61pplication_count\x18\x07 \x01(\x03\x1a+\n\tUsedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a.\n\x0cPendingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x31\n\x0fGuaranteedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a*\n\x08MaxEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\x19\n\x17GetHistoryStatusRequest\"\xbb\x02\n\x18GetHistoryStatusResponse\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x10\n\x08\x64\x61tabase\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x18\n\x10problem_since_ns\x18\x04 \x01(\x03\x12\x0b\n\x03run\x18\x05 \x01(\x03\x12\x0e\n\x06stored\x18\x06 \x01(\x03\x12\x11\n\tcommitted\x18\x07 \x01(\x03\x12\x0e\n\x06queued\x18\x08 \x01(\x03\x12\x13\n\x0bspool_bytes\x18\t \x01(\x03\x12\x19\n\x11spool_limit_bytes\x18\n \x01(\x03\x12\x0f\n\x07\x64ropped\x18\x0b \x01(\x03\x12\x0f\n\x07refused\x18\x0c \x01(\x03\x12\x16\n\x0elast_commit_ns\x18\r \x01(\x03\x12\x11\n\tset_aside\x18\x0e \x01(\x03\x12\x14\n\x0cset_aside_in\x18\x0f \x01(\t*p\n\x0fPreemptionParty\x12 \n\x1cPREEMPTION_PARTY_UNSPECIFIED\x10\x00\x12\x19\n\x15PREEMPTION_PARTY_USER\x10\x01\x12 \n\x1cPREEMPTION_PARTY_APPLICATION\x10\x02\x32\xfd\x04\n\x0eHistoryService\x12g\n\x14ListPastApplications\x12&.kornel.v1.ListPastApplicationsRequest\x1a\'.kornel.v1.ListPastApplicationsResponse\x12X\n\x0fListPreemptions\x12!.kornel.v1.ListPreemptionsRequest\x1a\".kornel.v1.ListPreemptionsResponse\x12U\n\x0eSumPreemptions\x12 .kornel.v1.SumPreemptionsRequest\x1a!.kornel.v1.SumPreemptionsResponse\x12I\n\nListEvents\x12\x1c.kornel.v1.ListEventsRequest\x1a\x1d.kornel.v1.ListEventsResponse\x12\x61\n\x12ListConfigurations\x12$.kornel.v1.ListConfigurationsRequest\x1a%.kornel.v1.ListConfigurationsResponse\x12\x46\n\tListUsage\x12\x1b.kornel.v1.ListUsageRequest\x1a\x1c.kornel.v1.ListUsageResponse\x12[\n\x10GetHistoryStatus\x12\".kornel.v1.GetHistoryStatusRequest\x1a#.kornel.v1.GetHistoryStatusResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
   _globals['_PREEMPTIONVICTIM_RESOURCESENTRY']._loaded_options = None
   _globals['_PREEMPTIONVICTIM_RESOURCESENTRY']._serialized_options = b'8\001'
+  _globals['_PREEMPTIONSUM_RESOURCESENTRY']._loaded_options = None
+  _globals['_PREEMPTIONSUM_RESOURCESENTRY']._serialized_options = b'8\001'
   _globals['_HISTORYEVENT_RESOURCESENTRY']._loaded_options = None
   _globals['_HISTORYEVENT_RESOURCESENTRY']._serialized_options = b'8\001'
+  _globals['_USAGEPOINT_USEDENTRY']._loaded_options = None
+  _globals['_USAGEPOINT_USEDENTRY']._serialized_options = b'8\001'
+  _globals['_USAGEPOINT_PENDINGENTRY']._loaded_options = None
+  _globals['_USAGEPOINT_PENDINGENTRY']._serialized_options = b'8\001'
+  _globals['_USAGEPOINT_GUARANTEEDENTRY']._loaded_options = None
+  _globals['_USAGEPOINT_GUARANTEEDENTRY']._serialized_options = b'8\001'
+  _globals['_USAGEPOINT_MAXENTRY']._loaded_options = None
+  _globals['_USAGEPOINT_MAXENTRY']._serialized_options = b'8\001'
+  _globals['_PREEMPTIONPARTY']._serialized_start=3807
+  _globals['_PREEMPTIONPARTY']._serialized_end=3919
   _globals['_HISTORYPAGE']._serialized_start=69
   _globals['_HISTORYPAGE']._serialized_end=157
   _globals['_HISTORYRECORDID']._serialized_start=159
@@ -52,29 +64,51 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTPREEMPTIONSRESPONSE']._serialized_start=849
   _globals['_LISTPREEMPTIONSRESPONSE']._serialized_end=949
   _globals['_PREEMPTIONRECORD']._serialized_start=952
-  _globals['_PREEMPTIONRECORD']._serialized_end=1260
-  _globals['_PREEMPTIONVICTIM']._serialized_start=1263
-  _globals['_PREEMPTIONVICTIM']._serialized_end=1501
-  _globals['_PREEMPTIONVICTIM_RESOURCESENTRY']._serialized_start=1453
-  _globals['_PREEMPTIONVICTIM_RESOURCESENTRY']._serialized_end=1501
-  _globals['_LISTEVENTSREQUEST']._serialized_start=1503
-  _globals['_LISTEVENTSREQUEST']._serialized_end=1615
-  _globals['_LISTEVENTSRESPONSE']._serialized_start=1617
-  _globals['_LISTEVENTSRESPONSE']._serialized_end=1703
-  _globals['_HISTORYEVENT']._serialized_start=1706
-  _globals['_HISTORYEVENT']._serialized_end=1988
-  _globals['_HISTORYEVENT_RESOURCESENTRY']._serialized_start=1453
-  _globals['_HISTORYEVENT_RESOURCESENTRY']._serialized_end=1501
-  _globals['_LISTCONFIGURATIONSREQUEST']._serialized_start=1990
-  _globals['_LISTCONFIGURATIONSREQUEST']._serialized_end=2116
-  _globals['_LISTCONFIGURATIONSRESPONSE']._serialized_start=2118
-  _globals['_LISTCONFIGURATIONSRESPONSE']._serialized_end=2227
-  _globals['_CONFIGURATIONRECORD']._serialized_start=2229
-  _globals['_CONFIGURATIONRECORD']._serialized_end=2356
-  _globals['_GETHISTORYSTATUSREQUEST']._serialized_start=2358
-  _globals['_GETHISTORYSTATUSREQUEST']._serialized_end=2383
-  _globals['_GETHISTORYSTATUSRESPONSE']._serialized_start=2386
-  _globals['_GETHISTORYSTATUSRESPONSE']._serialized_end=2701
-  _globals['_HISTORYSERVICE']._serialized_start=2704
-  _globals['_HISTORYSERVICE']._serialized_end=3182
+  _globals['_PREEMPTIONRECORD']._serialized_end=1278
+  _globals['_PREEMPTIONVICTIM']._serialized_start=1281
+  _globals['_PREEMPTIONVICTIM']._serialized_end=1550
+  _globals['_PREEMPTIONVICTIM_RESOURCESENTRY']._serialized_start=1502
+  _globals['_PREEMPTIONVICTIM_RESOURCESENTRY']._serialized_end=1550
+  _globals['_SUMPREEMPTIONSREQUEST']._serialized_start=1552
+  _globals['_SUMPREEMPTIONSREQUEST']._serialized_end=1671
+  _globals['_SUMPREEMPTIONSRESPONSE']._serialized_start=1673
+  _globals['_SUMPREEMPTIONSRESPONSE']._serialized_end=1755
+  _globals['_PREEMPTIONSUM']._serialized_start=1758
+  _globals['_PREEMPTIONSUM']._serialized_end=1963
+  _globals['_PREEMPTIONSUM_RESOURCESENTRY']._serialized_start=1502
+  _globals['_PREEMPTIONSUM_RESOURCESENTRY']._serialized_end=1550
+  _globals['_LISTEVENTSREQUEST']._serialized_start=1965
+  _globals['_LISTEVENTSREQUEST']._serialized_end=2077
+  _globals['_LISTEVENTSRESPONSE']._serialized_start=2079
+  _globals['_LISTEVENTSRESPONSE']._serialized_end=2165
+  _globals['_HISTORYEVENT']._serialized_start=2168
+  _globals['_HISTORYEVENT']._serialized_end=2450
+  _globals['_HISTORYEVENT_RESOURCESENTRY']._serialized_start=1502
+  _globals['_HISTORYEVENT_RESOURCESENTRY']._serialized_end=1550
+  _globals['_LISTCONFIGURATIONSREQUEST']._serialized_start=2452
+  _globals['_LISTCONFIGURATIONSREQUEST']._serialized_end=2578
+  _globals['_LISTCONFIGURATIONSRESPONSE']._serialized_start=2580
+  _globals['_LISTCONFIGURATIONSRESPONSE']._serialized_end=2689
+  _globals['_CONFIGURATIONRECORD']._serialized_start=2691
+  _globals['_CONFIGURATIONRECORD']._serialized_end=2818
+  _globals['_LISTUSAGEREQUEST']._serialized_start=2820
+  _globals['_LISTUSAGEREQUEST']._serialized_end=2929
+  _globals['_LISTUSAGERESPONSE']._serialized_start=2931
+  _globals['_LISTUSAGERESPONSE']._serialized_end=2989
+  _globals['_USAGEPOINT']._serialized_start=2992
+  _globals['_USAGEPOINT']._serialized_end=3460
+  _globals['_USAGEPOINT_USEDENTRY']._serialized_start=3274
+  _globals['_USAGEPOINT_USEDENTRY']._serialized_end=3317
+  _globals['_USAGEPOINT_PENDINGENTRY']._serialized_start=3319
+  _globals['_USAGEPOINT_PENDINGENTRY']._serialized_end=3365
+  _globals['_USAGEPOINT_GUARANTEEDENTRY']._serialized_start=3367
+  _globals['_USAGEPOINT_GUARANTEEDENTRY']._serialized_end=3416
+  _globals['_USAGEPOINT_MAXENTRY']._serialized_start=3418
+  _globals['_USAGEPOINT_MAXENTRY']._serialized_end=3460
+  _globals['_GETHISTORYSTATUSREQUEST']._serialized_start=3462
+  _globals['_GETHISTORYSTATUSREQUEST']._serialized_end=3487
+  _globals['_GETHISTORYSTATUSRESPONSE']._serialized_start=3490
+  _globals['_GETHISTORYSTATUSRESPONSE']._serialized_end=3805
+  _globals['_HISTORYSERVICE']._serialized_start=3922
+  _globals['_HISTORYSERVICE']._serialized_end=4559
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from kornel.v1 import configuration_pb2 as _configuration_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PreemptionParty:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PreemptionPartyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PreemptionParty.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PREEMPTION_PARTY_UNSPECIFIED: _PreemptionParty.ValueType  # 0
+    """Queues."""
+    PREEMPTION_PARTY_USER: _PreemptionParty.ValueType  # 1
+    """Users."""
+    PREEMPTION_PARTY_APPLICATION: _PreemptionParty.ValueType  # 2
+    """Applications."""
+
+class PreemptionParty(_PreemptionParty, metaclass=_PreemptionPartyEnumTypeWrapper):
+    """What gains and loses."""
+
+PREEMPTION_PARTY_UNSPECIFIED: PreemptionParty.ValueType  # 0
+"""Queues."""
+PREEMPTION_PARTY_USER: PreemptionParty.ValueType  # 1
+"""Users."""
+PREEMPTION_PARTY_APPLICATION: PreemptionParty.ValueType  # 2
+"""Applications."""
+Global___PreemptionParty: _TypeAlias = PreemptionParty  # noqa: Y015
 
 @_typing.final
 class HistoryPage(_message.Message):
@@ -302,6 +327,7 @@ class PreemptionRecord(_message.Message):
     FOR_QUEUE_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     VICTIM_FIELD_NUMBER: _builtins.int
+    FOR_USER_FIELD_NUMBER: _builtins.int
     at_ns: _builtins.int
     """When, Unix nanoseconds."""
     partition: _builtins.str
@@ -322,6 +348,8 @@ class PreemptionRecord(_message.Message):
     """Queue of the ask; without an ask, the queue that gave up."""
     node_id: _builtins.str
     """Node that room was made on. Empty: none in particular."""
+    for_user: _builtins.str
+    """User of the application that room was made for. Empty: none in particular, or not known any more."""
     @_builtins.property
     def id(self) -> Global___HistoryRecordId:
         """Names this record."""
@@ -350,10 +378,11 @@ class PreemptionRecord(_message.Message):
         for_queue: _builtins.str = ...,
         node_id: _builtins.str = ...,
         victim: Global___PreemptionVictim | None = ...,
+        for_user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "victim", b"victim"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "decision", b"decision", "detail", b"detail", "for_allocation_key", b"for_allocation_key", "for_application_id", b"for_application_id", "for_queue", b"for_queue", "id", b"id", "kind", b"kind", "laws", b"laws", "node_id", b"node_id", "outcome", b"outcome", "partition", b"partition", "victim", b"victim"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "decision", b"decision", "detail", b"detail", "for_allocation_key", b"for_allocation_key", "for_application_id", b"for_application_id", "for_queue", b"for_queue", "for_user", b"for_user", "id", b"id", "kind", b"kind", "laws", b"laws", "node_id", b"node_id", "outcome", b"outcome", "partition", b"partition", "victim", b"victim"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -391,6 +420,8 @@ class PreemptionVictim(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
     ADJUSTED_PRIORITY_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    LEFT_NS_FIELD_NUMBER: _builtins.int
     allocation_key: _builtins.str
     """Its key."""
     application_id: _builtins.str
@@ -401,6 +432,10 @@ class PreemptionVictim(_message.Message):
     """Where it ran."""
     adjusted_priority: _builtins.int
     """Its priority as the two sides were compared."""
+    user: _builtins.str
+    """User of its application. Empty: not known any more."""
+    left_ns: _builtins.int
+    """When it was gone, by the events of the history. 0: it has not left, or the history keeps no events of that time."""
     @_builtins.property
     def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What it used, in base units."""
@@ -414,14 +449,132 @@ class PreemptionVictim(_message.Message):
         node_id: _builtins.str = ...,
         resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         adjusted_priority: _builtins.int = ...,
+        user: _builtins.str = ...,
+        left_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_priority", b"adjusted_priority", "allocation_key", b"allocation_key", "application_id", b"application_id", "node_id", b"node_id", "queue", b"queue", "resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_priority", b"adjusted_priority", "allocation_key", b"allocation_key", "application_id", b"application_id", "left_ns", b"left_ns", "node_id", b"node_id", "queue", b"queue", "resources", b"resources", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PreemptionVictim: _TypeAlias = PreemptionVictim  # noqa: Y015
+
+@_typing.final
+class SumPreemptionsRequest(_message.Message):
+    """What to add up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    by: Global___PreemptionParty.ValueType
+    """By what. Unspecified: by queue."""
+    @_builtins.property
+    def preemptions(self) -> Global___ListPreemptionsRequest:
+        """Which ones, as for ListPreemptions; an outcome is not looked at."""
+
+    def __init__(
+        self,
+        *,
+        preemptions: Global___ListPreemptionsRequest | None = ...,
+        by: Global___PreemptionParty.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["preemptions", b"preemptions"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "preemptions", b"preemptions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SumPreemptionsRequest: _TypeAlias = SumPreemptionsRequest  # noqa: Y015
+
+@_typing.final
+class SumPreemptionsResponse(_message.Message):
+    """The sums."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMS_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    complete: _builtins.bool
+    """All of them were read. False: the range has more than 100,000 records, and the oldest ones are left out."""
+    @_builtins.property
+    def sums(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionSum]:
+        """Most victims first."""
+
+    def __init__(
+        self,
+        *,
+        sums: _abc.Iterable[Global___PreemptionSum] | None = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "sums", b"sums"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SumPreemptionsResponse: _TypeAlias = SumPreemptionsResponse  # noqa: Y015
+
+@_typing.final
+class PreemptionSum(_message.Message):
+    """What one side took from another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TAKEN_BY_FIELD_NUMBER: _builtins.int
+    TAKEN_FROM_FIELD_NUMBER: _builtins.int
+    VICTIM_COUNT_FIELD_NUMBER: _builtins.int
+    LEFT_COUNT_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    taken_by: _builtins.str
+    """Who gained. Where a queue gave up for its own sake, that queue; by user and application empty then."""
+    taken_from: _builtins.str
+    """Who lost."""
+    victim_count: _builtins.int
+    """Allocations that were told to leave."""
+    left_count: _builtins.int
+    """How many of them have left, by the events of the history."""
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What they held."""
+
+    def __init__(
+        self,
+        *,
+        taken_by: _builtins.str = ...,
+        taken_from: _builtins.str = ...,
+        victim_count: _builtins.int = ...,
+        left_count: _builtins.int = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_count", b"left_count", "resources", b"resources", "taken_by", b"taken_by", "taken_from", b"taken_from", "victim_count", b"victim_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionSum: _TypeAlias = PreemptionSum  # noqa: Y015
 
 @_typing.final
 class ListEventsRequest(_message.Message):
@@ -662,6 +815,202 @@ class ConfigurationRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfigurationRecord: _TypeAlias = ConfigurationRecord  # noqa: Y015
+
+@_typing.final
+class ListUsageRequest(_message.Message):
+    """Whose use to tell about, and when."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    UNTIL_NS_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    POINT_COUNT_FIELD_NUMBER: _builtins.int
+    since_ns: _builtins.int
+    """Not before this time, Unix nanoseconds. 0: from the first sample on."""
+    until_ns: _builtins.int
+    """Before this time, Unix nanoseconds. 0: up to now."""
+    partition: _builtins.str
+    """"[rm_id]name", or the bare name."""
+    queue: _builtins.str
+    """Full path of the queue. Empty: the root."""
+    point_count: _builtins.int
+    """Most points to send, 2000 at most. 0: 300. Samples that lie close together are averaged."""
+    def __init__(
+        self,
+        *,
+        since_ns: _builtins.int = ...,
+        until_ns: _builtins.int = ...,
+        partition: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        point_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "point_count", b"point_count", "queue", b"queue", "since_ns", b"since_ns", "until_ns", b"until_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUsageRequest: _TypeAlias = ListUsageRequest  # noqa: Y015
+
+@_typing.final
+class ListUsageResponse(_message.Message):
+    """How full a queue was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsagePoint]:
+        """The oldest first."""
+
+    def __init__(
+        self,
+        *,
+        points: _abc.Iterable[Global___UsagePoint] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["points", b"points"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015
+
+@_typing.final
+class UsagePoint(_message.Message):
+    """How full a queue was on average for a while. Amounts are in base units."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class UsedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class PendingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class GuaranteedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class MaxEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    AT_NS_FIELD_NUMBER: _builtins.int
+    SAMPLE_COUNT_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    GUARANTEED_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    at_ns: _builtins.int
+    """The time of the first sample, Unix nanoseconds."""
+    sample_count: _builtins.int
+    """How many samples were averaged."""
+    application_count: _builtins.int
+    """Applications that were running, on average."""
+    @_builtins.property
+    def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it used, on average."""
+
+    @_builtins.property
+    def pending(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What was asked for and had no node, on average."""
+
+    @_builtins.property
+    def guaranteed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it was guaranteed at the time of the last sample."""
+
+    @_builtins.property
+    def max(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it might use at most at the time of the last sample; of the root, what the nodes offered."""
+
+    def __init__(
+        self,
+        *,
+        at_ns: _builtins.int = ...,
+        sample_count: _builtins.int = ...,
+        used: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        pending: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        guaranteed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        max: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        application_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "at_ns", b"at_ns", "guaranteed", b"guaranteed", "max", b"max", "pending", b"pending", "sample_count", b"sample_count", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsagePoint: _TypeAlias = UsagePoint  # noqa: Y015
 
 @_typing.final
 class GetHistoryStatusRequest(_message.Message):

@@ -49,6 +49,11 @@ class HistoryServiceStub:
                 request_serializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsResponse.FromString,
                 _registered_method=True)
+        self.SumPreemptions = channel.unary_unary(
+                '/kornel.v1.HistoryService/SumPreemptions',
+                request_serializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsResponse.FromString,
+                _registered_method=True)
         self.ListEvents = channel.unary_unary(
                 '/kornel.v1.HistoryService/ListEvents',
                 request_serializer=kornel_dot_v1_dot_history__pb2.ListEventsRequest.SerializeToString,
@@ -58,6 +63,11 @@ class HistoryServiceStub:
                 '/kornel.v1.HistoryService/ListConfigurations',
                 request_serializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsResponse.FromString,
+                _registered_method=True)
+        self.ListUsage = channel.unary_unary(
+                '/kornel.v1.HistoryService/ListUsage',
+                request_serializer=kornel_dot_v1_dot_history__pb2.ListUsageRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_history__pb2.ListUsageResponse.FromString,
                 _registered_method=True)
         self.GetHistoryStatus = channel.unary_unary(
                 '/kornel.v1.HistoryService/GetHistoryStatus',
@@ -88,6 +98,14 @@ class HistoryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SumPreemptions(self, request, context):
+        """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+        most victims first. The page of the request gives the range alone. At most 1,000 sums.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEvents(self, request, context):
         """The event history.
         """
@@ -97,6 +115,13 @@ class HistoryServiceServicer:
 
     def ListConfigurations(self, request, context):
         """Configurations that came into force or were refused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsage(self, request, context):
+        """How full a queue was, thinned to a number of points.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,6 +147,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     request_deserializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_history__pb2.ListPreemptionsResponse.SerializeToString,
             ),
+            'SumPreemptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.SumPreemptions,
+                    request_deserializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_history__pb2.SumPreemptionsResponse.SerializeToString,
+            ),
             'ListEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEvents,
                     request_deserializer=kornel_dot_v1_dot_history__pb2.ListEventsRequest.FromString,
@@ -131,6 +161,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.ListConfigurations,
                     request_deserializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_history__pb2.ListConfigurationsResponse.SerializeToString,
+            ),
+            'ListUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsage,
+                    request_deserializer=kornel_dot_v1_dot_history__pb2.ListUsageRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_history__pb2.ListUsageResponse.SerializeToString,
             ),
             'GetHistoryStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetHistoryStatus,
@@ -208,6 +243,33 @@ class HistoryService:
             _registered_method=True)
 
     @staticmethod
+    def SumPreemptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.HistoryService/SumPreemptions',
+            kornel_dot_v1_dot_history__pb2.SumPreemptionsRequest.SerializeToString,
+            kornel_dot_v1_dot_history__pb2.SumPreemptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListEvents(request,
             target,
             options=(),
@@ -251,6 +313,33 @@ class HistoryService:
             '/kornel.v1.HistoryService/ListConfigurations',
             kornel_dot_v1_dot_history__pb2.ListConfigurationsRequest.SerializeToString,
             kornel_dot_v1_dot_history__pb2.ListConfigurationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.HistoryService/ListUsage',
+            kornel_dot_v1_dot_history__pb2.ListUsageRequest.SerializeToString,
+            kornel_dot_v1_dot_history__pb2.ListUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,10 +42,16 @@ class HistoryServiceStub:
     """States that applications entered, a record for each."""
     ListPreemptions: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListPreemptionsRequest, _history_pb2.ListPreemptionsResponse]
     """Decisions of preemption, a record for each victim. Attempts that came to nothing are not kept."""
+    SumPreemptions: _grpc.UnaryUnaryMultiCallable[_history_pb2.SumPreemptionsRequest, _history_pb2.SumPreemptionsResponse]
+    """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+    most victims first. The page of the request gives the range alone. At most 1,000 sums.
+    """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListEventsRequest, _history_pb2.ListEventsResponse]
     """The event history."""
     ListConfigurations: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListConfigurationsRequest, _history_pb2.ListConfigurationsResponse]
     """Configurations that came into force or were refused."""
+    ListUsage: _grpc.UnaryUnaryMultiCallable[_history_pb2.ListUsageRequest, _history_pb2.ListUsageResponse]
+    """How full a queue was, thinned to a number of points."""
     GetHistoryStatus: _grpc.UnaryUnaryMultiCallable[_history_pb2.GetHistoryStatusRequest, _history_pb2.GetHistoryStatusResponse]
     """How the history is doing."""
 
@@ -63,10 +69,16 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """States that applications entered, a record for each."""
     ListPreemptions: _aio.UnaryUnaryMultiCallable[_history_pb2.ListPreemptionsRequest, _history_pb2.ListPreemptionsResponse]  # type: ignore[assignment]
     """Decisions of preemption, a record for each victim. Attempts that came to nothing are not kept."""
+    SumPreemptions: _aio.UnaryUnaryMultiCallable[_history_pb2.SumPreemptionsRequest, _history_pb2.SumPreemptionsResponse]  # type: ignore[assignment]
+    """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+    most victims first. The page of the request gives the range alone. At most 1,000 sums.
+    """
     ListEvents: _aio.UnaryUnaryMultiCallable[_history_pb2.ListEventsRequest, _history_pb2.ListEventsResponse]  # type: ignore[assignment]
     """The event history."""
     ListConfigurations: _aio.UnaryUnaryMultiCallable[_history_pb2.ListConfigurationsRequest, _history_pb2.ListConfigurationsResponse]  # type: ignore[assignment]
     """Configurations that came into force or were refused."""
+    ListUsage: _aio.UnaryUnaryMultiCallable[_history_pb2.ListUsageRequest, _history_pb2.ListUsageResponse]  # type: ignore[assignment]
+    """How full a queue was, thinned to a number of points."""
     GetHistoryStatus: _aio.UnaryUnaryMultiCallable[_history_pb2.GetHistoryStatusRequest, _history_pb2.GetHistoryStatusResponse]  # type: ignore[assignment]
     """How the history is doing."""
 
@@ -95,6 +107,16 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Decisions of preemption, a record for each victim. Attempts that came to nothing are not kept."""
 
     @_abc_1.abstractmethod
+    def SumPreemptions(
+        self,
+        request: _history_pb2.SumPreemptionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_pb2.SumPreemptionsResponse, _abc.Awaitable[_history_pb2.SumPreemptionsResponse]]:
+        """Who took how much from whom: the victims that were told to leave, added up by two queues, users or applications,
+        most victims first. The page of the request gives the range alone. At most 1,000 sums.
+        """
+
+    @_abc_1.abstractmethod
     def ListEvents(
         self,
         request: _history_pb2.ListEventsRequest,
@@ -109,6 +131,14 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_history_pb2.ListConfigurationsResponse, _abc.Awaitable[_history_pb2.ListConfigurationsResponse]]:
         """Configurations that came into force or were refused."""
+
+    @_abc_1.abstractmethod
+    def ListUsage(
+        self,
+        request: _history_pb2.ListUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_pb2.ListUsageResponse, _abc.Awaitable[_history_pb2.ListUsageResponse]]:
+        """How full a queue was, thinned to a number of points."""
 
     @_abc_1.abstractmethod
     def GetHistoryStatus(

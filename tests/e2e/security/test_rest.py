@@ -114,6 +114,8 @@ async def test_document_tells_what_each_route_asks_for(tmp_path: Path, ca: Autho
             for method, operation in methods.items():
                 filled = path.format(**dict.fromkeys(NAMES, "x"), state="active")
                 for token, refusal in ((None, 401), (SHIM, 403)):
+                    if token == SHIM and operation["security"] == [{"bearer": ["configure"]}]:
+                        continue  # That is what it may do.
                     answer = await get(site, filled, token, method=method.upper())
                     assert (answer.status_code == refusal) is bool(operation["security"]), (path, token)
                     if operation["security"]:

@@ -14,7 +14,10 @@ from playwright.async_api import Page, Playwright
 
 CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 PICTURES: Final = Path(__file__).parents[3] / "build" / "web"
-VIEWS: Final = ("overview", "queues", "applications", "nodes", "events", "preemption")
+VIEWS: Final = (
+    "overview", "queues", "applications", "nodes", "users",
+    "preemption", "history", "events", "configuration", "what-if",
+)  # fmt: skip
 
 _WATCH_SHIFTS: Final = """
 window.shifts = 0;
@@ -50,6 +53,13 @@ class Visit:
     async def until(self, expression: str) -> None:
         """Return when *expression* holds in the page."""
         await self.page.wait_for_function(expression)
+
+    async def heap_bytes(self) -> int:
+        """Returns what the page's own objects take, once what nobody needs is collected."""
+        session = await self.page.context.new_cdp_session(self.page)
+        await session.send("HeapProfiler.collectGarbage")
+        found = await session.send("Runtime.getHeapUsage")
+        return int(found["usedSize"])
 
     def check(self) -> None:
         """Fails if something went wrong that nobody expected."""

@@ -6,12 +6,14 @@ import gzip
 import re
 from collections.abc import AsyncIterator
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.rest.shim import Cluster, rest_cluster
 
 STATIC = files("kornel.core.web") / "static"
+FOLDER = Path(str(STATIC))
 
 
 @pytest.fixture
@@ -46,8 +48,11 @@ async def test_everything_that_the_page_names_is_there(core: Cluster) -> None:
         assert answer.status_code == 200, path
         assert answer.headers["content-type"].startswith(types[path.rpartition(".")[2]])
         if path.endswith(".js"):
-            wanted += [str(answer.url.join(name).path) for name in re.findall(r'from "(\.[\w./]+)"', answer.text)]
-    assert {"/app/main.js", "/app/views/nodes.js", "/theme.js", "/style/base.css"} <= seen
+            named = re.findall(r'(?:from |import\()"(\.[\w./]+)"', answer.text)
+            wanted += [str(answer.url.join(name).path) for name in named]
+    assert {"/app/main.js", "/app/views/nodes.js", "/theme.js", "/style/base.css", "/vendor/uplot/uPlot.esm.js"} <= seen
+    modules = {f"/app/{path.relative_to(FOLDER / 'app').as_posix()}" for path in (FOLDER / "app").rglob("*.js")}
+    assert modules <= seen, "every module is used"
 
 
 async def test_a_browser_that_has_a_file_is_not_sent_it_again(core: Cluster) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.effects import Effect, PreemptionDecided, Released
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.partition.books import audit
 from tests.preemption_notation import Case, parse
 from tests.scenarios.preemption.test_worked_cases import NOW_NS, SECOND_NS, Stage, configuration
@@ -60,7 +61,7 @@ def test_quota(case: Case, budget: int) -> None:
     assert set(victims) == set(case.enforced.victims)
     assert victims == [effect.key for effect in effects if isinstance(effect, Released)]
     assert decision.outcome == case.enforced.outcome
-    assert f"unmet {case.enforced.unmet}" in decision.detail
+    assert f"unmet {format_quantities(case.enforced.unmet)}" in decision.detail
     assert audit.check(stage.state) == []
     assert stage.state.law_violations == 0
     assert not decided(stage, NOW_NS + 100 * SECOND_NS, budget), "a run is not repeated"

@@ -325,7 +325,7 @@ def test_old_database_gets_bounded_indexes(database: str, tmp_path: Path) -> Non
         reader.close()
     engine = connect(settings.url, PATIENCE_S)
     with engine.connect() as connection:
-        assert connection.execute(sa.text("SELECT version_num FROM history_version")).scalar() == "0003"
+        assert connection.execute(sa.text("SELECT version_num FROM history_version")).scalar() == "0004"
     engine.dispose()
 
 

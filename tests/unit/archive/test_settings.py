@@ -88,7 +88,7 @@ def test_retention_is_the_default_with_changes() -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("nodes=7d", "TABLE one of applications, preemptions, events, configurations"),
+        ("nodes=7d", "TABLE one of applications, preemptions, events, configurations, usage"),
         ("events", "expected TABLE=AGE"),
         ("events=", "is no age"),
         ("events=7", "is no age"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kornel.core.cli.text import quantities as text
+from kornel.core.cli.text import times
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,17 @@ def test_bar(used: int, whole: int, mark: int | None, expected: str) -> None:
     ("seconds", "expected"), [(-1, "0s"), (59, "59s"), (310, "5m10s"), (3660, "1h1m"), (90_000, "1d1h")]
 )
 def test_age(seconds: int, expected: str) -> None:
-    assert text.format_age(seconds * 10**9) == expected
+    assert times.format_age(seconds * 10**9) == expected
+
+
+@pytest.mark.parametrize(
+    ("distance_s", "expected"),
+    [(12, "in 12 s"), (-12, "12 s ago"), (0.4, "now"), (310, "in 5 min 10 s"), (-100_000, "1 d 3 h ago")],
+)
+def test_moments_stand_beside_their_distance(distance_s: float, expected: str) -> None:
+    now_ns = 1_800_000_000 * 10**9
+    found = times.format_moment(now_ns + int(distance_s * 10**9), now_ns)
+    assert found.endswith(f"Z ({expected})")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,7 @@ def named_in_python(text: str) -> Iterable[str]:
                 yield from NAMED.findall(node.value)
 
 
+@cache
 def cases_by_file() -> dict[Path, set[str]]:
     found: dict[Path, set[str]] = {}
     for path in sorted(TESTS.rglob("*")):
@@ -44,9 +46,6 @@ def cases_by_file() -> dict[Path, set[str]]:
     return found
 
 
-BY_FILE: Final = cases_by_file()
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_some_test_plays_it(case: str) -> None:
-    assert any(case in cases for cases in BY_FILE.values())
+    assert any(case in cases for cases in cases_by_file().values())

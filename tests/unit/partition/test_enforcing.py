@@ -60,7 +60,7 @@ def test_tasks_that_end_meanwhile_count_as_freed(stage: Stage) -> None:
     stage.play([f"release k{number} app=Q" for number in (0, 1, 8, 9)])
     answers = stage.play(["cycle"])
     assert told(answers) == ["k2"]
-    assert answers[-1].startswith("enforce root.q FULL: target {'f': 50}, freed {'f': 10}, unmet {}, chosen 5")
+    assert answers[-1].startswith("enforce root.q FULL: target f=50, freed f=10, unmet -, chosen 5")
 
 
 def test_a_guarantee_that_appears_meanwhile_is_kept(stage: Stage) -> None:
@@ -70,7 +70,7 @@ def test_a_guarantee_that_appears_meanwhile_is_kept(stage: Stage) -> None:
     stage.play(["queue root.a guaranteed={f=20}", "update-config"])
     answers = stage.play(["cycle"])
     assert told(answers) == ["k0", "k1"]
-    assert "enforce root.q PARTIAL: target {'f': 50}, freed {'f': 20}, unmet {'f': 30}" in answers[-1]
+    assert "enforce root.q PARTIAL: target f=50, freed f=20, unmet f=30" in answers[-1]
 
 
 def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +148,8 @@ def test_what_is_added_during_a_run_is_not_said_to_be_enforced(stage: Stage) -> 
     begin(stage)
     stage.play(["run late app=Q node=n1 f=30"])
     answers = stage.play(["cycle"])
-    assert answers[-1].startswith("enforce root.q PARTIAL: target {'f': 50}, freed {'f': 50}, unmet {'f': 30}")
-    assert "FULL: target {'f': 30}" in stage.play(["cycles until=10s every=1s"])[-1]
+    assert answers[-1].startswith("enforce root.q PARTIAL: target f=50, freed f=50, unmet f=30")
+    assert "FULL: target f=30" in stage.play(["cycles until=10s every=1s"])[-1]
 
 
 def test_a_stuck_victim_that_leaves_after_all_is_not_replaced(stage: Stage) -> None:

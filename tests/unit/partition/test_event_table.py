@@ -392,7 +392,7 @@ ROWS = [
         "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"above its max: {'f': 3}\"\n"
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer armed"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer moved"\n'
-        "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"FULL: target {'f': 3}, freed {'f': 4}, unmet {}, chosen 1,"
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "FULL: target f=3, freed f=4, unmet -, chosen 1,'
         ' told to leave 1"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer cleared"',
     ),
@@ -404,7 +404,7 @@ ROWS = [
         "QUEUE SET QUEUE_PREEMPTION",
         "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"above its max: {'f': 3}\"\n"
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer armed"\n'
-        "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"NONE: target {'f': 3}, freed {'f': 0}, unmet {'f': 3}, chosen 0,"
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "NONE: target f=3, freed f=0, unmet f=3, chosen 0,'
         " told to leave 0; {'f': 8} is bound to its node\"\n"
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer cleared"',
     ),

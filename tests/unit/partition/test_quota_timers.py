@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
 from tests.scenarios.language import Stage
@@ -87,39 +88,39 @@ def lowered(mode: str) -> Cluster:
 def test_j_t1_the_full_delay_then_the_whole_excess(mode: str) -> None:
     """Lowered at 0, enforced at 600, once."""
     cluster = lowered(mode)
-    assert cluster.enforced() == "@600s FULL: target {'f': 50}"
+    assert cluster.enforced() == "@600s FULL: target f=50"
     assert cluster.due_s is None
 
 
 @pytest.mark.parametrize(
     ("change", "mode", "expected"),
     [
-        pytest.param({"max": "{f=20}"}, "reset", "@900s FULL: target {'f': 60}", id="J-T2 lowered again, reset"),
-        pytest.param({"max": "{f=20}"}, "adjust", "@600s FULL: target {'f': 60}", id="J-T2 lowered again, adjust"),
+        pytest.param({"max": "{f=20}"}, "reset", "@900s FULL: target f=60", id="J-T2 lowered again, reset"),
+        pytest.param({"max": "{f=20}"}, "adjust", "@600s FULL: target f=60", id="J-T2 lowered again, adjust"),
         pytest.param({"max": "{f=85}"}, "reset", None, id="J-T4, T45 raised above usage, reset"),
         pytest.param({"max": "{f=85}"}, "adjust", None, id="J-T4, T45 raised above usage, adjust"),
-        pytest.param({DELAY: "1200"}, "reset", "@1500s FULL: target {'f': 50}", id="J-T5 delay longer, reset"),
-        pytest.param({DELAY: "1200"}, "adjust", "@1200s FULL: target {'f': 50}", id="J-T5 delay longer, adjust"),
-        pytest.param({DELAY: "100"}, "adjust", "@301s FULL: target {'f': 50}", id="start moved into the past, adjust"),
+        pytest.param({DELAY: "1200"}, "reset", "@1500s FULL: target f=50", id="J-T5 delay longer, reset"),
+        pytest.param({DELAY: "1200"}, "adjust", "@1200s FULL: target f=50", id="J-T5 delay longer, adjust"),
+        pytest.param({DELAY: "100"}, "adjust", "@301s FULL: target f=50", id="start moved into the past, adjust"),
         pytest.param({DELAY: "0"}, "reset", None, id="J-T7 delay gone, reset"),
         pytest.param({DELAY: "0"}, "adjust", None, id="J-T7 delay gone, adjust"),
         pytest.param({"max": ""}, "reset", None, id="J-T8, T45 max gone, reset"),
         pytest.param({"max": ""}, "adjust", None, id="J-T8, T45 max gone, adjust"),
         pytest.param(
-            {"application.sort.policy": "fair"}, "reset", "@600s FULL: target {'f': 50}", id="J-T9 unrelated, reset"
+            {"application.sort.policy": "fair"}, "reset", "@600s FULL: target f=50", id="J-T9 unrelated, reset"
         ),
         pytest.param(
-            {"application.sort.policy": "fair"}, "adjust", "@600s FULL: target {'f': 50}", id="J-T9 unrelated, adjust"
+            {"application.sort.policy": "fair"}, "adjust", "@600s FULL: target f=50", id="J-T9 unrelated, adjust"
         ),
         pytest.param({"max": "{f=45}"}, "reset", None, id="J-T17, T45 raised, still over, reset"),
         pytest.param(
-            {"max": "{f=45}"}, "adjust", "@600s FULL: target {'f': 35}", id="J-T17, T45 raised, still over, adjust"
+            {"max": "{f=45}"}, "adjust", "@600s FULL: target f=35", id="J-T17, T45 raised, still over, adjust"
         ),
         pytest.param(
-            {"max": "{f=20}", DELAY: "700"}, "adjust", "@700s FULL: target {'f': 60}", id="T43 both changed, adjust"
+            {"max": "{f=20}", DELAY: "700"}, "adjust", "@700s FULL: target f=60", id="T43 both changed, adjust"
         ),
         pytest.param(
-            {"max": "{f=20}", DELAY: "700"}, "reset", "@1000s FULL: target {'f': 60}", id="T43 both changed, reset"
+            {"max": "{f=20}", DELAY: "700"}, "reset", "@1000s FULL: target f=60", id="T43 both changed, reset"
         ),
     ],
 )
@@ -148,7 +149,7 @@ def test_t44_another_delay_while_unarmed(mode: str, due_s: int | None) -> None:
     cluster = Cluster(mode, {"max": "{f=90}", DELAY: "5"}, used=0)
     cluster.run(80, bound=True)
     cluster.change(0, max="{f=30}")
-    assert cluster.enforced(50) == "@5s NONE: target {'f': 50}"
+    assert cluster.enforced(50) == "@5s NONE: target f=50"
     cluster.change(100, **{DELAY: "10"})
     assert cluster.due_s == due_s
 
@@ -175,7 +176,7 @@ def test_j_t12_a_run_is_not_disturbed(mode: str) -> None:
     assert not [line for line in answers if "release" in line]
     cluster.change(600, max="{f=60}")
     (line,) = [line for line in cluster.stage.play(["cycle at=601s"]) if line.startswith("enforce")]
-    assert "FULL: target {'f': 50}" in line
+    assert "FULL: target f=50" in line
     assert cluster.due_s is None
     cluster.stage.play([f"release k{number:02} app=A type=PREEMPTED_BY_SCHEDULER" for number in range(1, 6)])
     assert cluster.pass_time(3000) == []
@@ -204,7 +205,7 @@ def test_j_t13_a_restart_begins_the_delay_again(mode: str) -> None:
     cluster.pass_time(420)
     cluster.run(40)
     assert cluster.due_s == 1010
-    assert cluster.enforced() == "@1010s FULL: target {'f': 50}"
+    assert cluster.enforced() == "@1010s FULL: target f=50"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -220,7 +221,7 @@ def test_every_kind_of_tightening_arms(mode: str, before: str, after: str, targe
     cluster = Cluster(mode, {"max": before, DELAY: "600"})
     cluster.run(80, "s")
     cluster.change(0, max=after)
-    assert cluster.enforced() == f"@600s FULL: target {target}"
+    assert cluster.enforced() == f"@600s FULL: target {format_quantities(target)}"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -270,5 +271,5 @@ def test_the_decision_tells_numbers_and_is_recorded_once() -> None:
     cluster.change(0, max="{f=30}")
     effects = cluster.stage.engine.cycle(10**9, 1000).effects
     (decision,) = [effect for effect in effects if isinstance(effect, PreemptionDecided)]
-    assert decision.detail == "target {'f': 50}, freed {'f': 50}, unmet {}, chosen 5, told to leave 5"
+    assert decision.detail == "target f=50, freed f=50, unmet -, chosen 5, told to leave 5"
     assert [victim.key for victim in decision.victims] == ["k01", "k02", "k03", "k04", "k05"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook, PreemptionVerdict
@@ -23,7 +24,8 @@ from kornel.core.telling.allocations.explanation import (
 )
 from kornel.core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
 from kornel.core.telling.encoding.records import made
-from kornel.core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TIME_NS, WHOLE, one_of
+from kornel.core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TEXTS, TIME_NS, WHOLE, one_of
+from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
 
 VICTIM: Final = Document(
     "Victim",
@@ -192,6 +194,68 @@ APPLICATION_REPORT: Final = Document(
     },
 )
 
+ASK_ON_NODE: Final = Document(
+    "AskOnNode",
+    AskOnNode,
+    {
+        "allocationKey": always(TEXT, "key"),
+        "applicationID": always(TEXT, "application_id"),
+        "queueName": always(TEXT, "queue"),
+        "state": always(TEXT, "state"),
+        "nodeID": always(TEXT, "node_id"),
+        "resource": if_any(AMOUNTS, "resources"),
+        "runsOn": if_any(TEXT, "runs_on"),
+        "blockers": if_any(listed(BLOCKER), "blockers"),
+        "elsewhere": if_any(listed(BLOCKER), "elsewhere"),
+        "firstNode": if_any(TEXT, "first_node"),
+    },
+    description="Why an ask is, or is not, on one node. elsewhere: what keeps it waiting whatever the node.",
+)
+
+
+def _drained_by(drain: OperatorDrain | None) -> str:
+    return drain.by if drain is not None else ""
+
+
+def _drained_at_ns(drain: OperatorDrain | None) -> int:
+    return drain.at_ns if drain is not None else 0
+
+
+NODE_REPORT: Final = Document(
+    "NodeReport",
+    NodeReport,
+    {
+        "nodeID": always(TEXT, "node_id"),
+        "schedulable": always(FLAG, "schedulable"),
+        "drainedByManager": if_any(FLAG, "drained_by_manager"),
+        "drainedBy": if_any(TEXT, made(_drained_by, "operator_drain")),
+        "drainedSince": if_any(TIME_NS, made(_drained_at_ns, "operator_drain")),
+        "capacity": if_any(AMOUNTS, "capacity"),
+        "available": if_any(AMOUNTS, "available"),
+        "allocations": always(COUNT, "allocations"),
+        "reservations": if_any(TEXTS, "reservations"),
+        "lastPlaced": if_any(TIME_NS, "last_placed_ns"),
+        "waitingAsks": always(COUNT, "waiting"),
+        "verdicts": if_any(
+            listed(
+                Document(
+                    "",
+                    AsksOnNode,
+                    {
+                        "kind": always(TEXT, "kind"),
+                        "asks": always(COUNT, "asks"),
+                        "example": always(TEXT, "example"),
+                        "blocker": if_any(nested(BLOCKER), "blocker"),
+                    },
+                    description="Waiting asks with the same first obstacle; fits: nothing is in their way.",
+                )
+            ),
+            "verdicts",
+        ),
+    },
+    description="Why a node is used as it is: what keeps the asks that wait off it.",
+)
+
 EXPLANATION: Final = Document(
     "Explanation",
     Described,
@@ -199,17 +263,23 @@ EXPLANATION: Final = Document(
         "ask": apart(nested(ASK_REPORT)),
         "application": apart(nested(APPLICATION_REPORT)),
         "lost": apart(nested(PREEMPTED)),
+        "askOnNode": apart(nested(ASK_ON_NODE)),
+        "node": apart(nested(NODE_REPORT)),
     },
-    description="One of the three.",
+    description="One of the five.",
 )
 
 
-def write_explanation(found: Report) -> dict[str, Any]:
+def write_explanation(found: Report | AskOnNode | NodeReport) -> dict[str, Any]:
     """Returns the one kind of report that *found* is, as :data:`EXPLANATION` describes it."""
     if isinstance(found, AskReport):
         return {"ask": ASK_REPORT.write(found)}
     if isinstance(found, ApplicationReport):
         return {"application": APPLICATION_REPORT.write(found)}
+    if isinstance(found, AskOnNode):
+        return {"askOnNode": ASK_ON_NODE.write(found)}
+    if isinstance(found, NodeReport):
+        return {"node": NODE_REPORT.write(found)}
     assert isinstance(found, LostWork)
     return {"lost": PREEMPTED.write(found.preempted)}
 

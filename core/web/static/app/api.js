@@ -26,20 +26,40 @@ class Api extends EventTarget {
     this.#become("wait", "");
   }
 
+  #costs = new WeakMap();
+
   /** The document at a path below /ws/v1. Throws ApiError; status 0: nobody answered. */
   async get(path, signal) {
     return (await this.page(path, signal)).document;
   }
 
+  /** The answer to a call of kornel.v1 such as "ExplainService/WhatIf". Throws as `get`. */
+  async call(name, request = {}, signal = null) {
+    return (await this.page(`calls/${name}`, signal, { method: "POST", type: "application/json", body: JSON.stringify(request) })).document;
+  }
+
+  /** The answer to a text that is sent. Throws as `get`. */
+  async send(path, type, body) {
+    return (await this.page(path, null, { method: "POST", type, body })).document;
+  }
+
+  /** How long the core worked for all that was asked with this signal, in ms. */
+  costOf(signal) {
+    return this.#costs.get(signal) ?? 0;
+  }
+
   /** The document and what its headers say of pages: how many items there are, and where the next page is. */
-  async page(path, signal) {
+  async page(path, signal, { method = "GET", type = "", body = null } = {}) {
     const headers = { Accept: "application/json" };
+    if (type) headers["Content-Type"] = type;
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     const signals = [AbortSignal.timeout(PATIENCE_MS), ...(signal ? [signal] : [])];
     let answer;
     let text;
     try {
       answer = await fetch(path.startsWith("/") ? path : `${BASE}/${path}`, {
+        method,
+        body,
         headers,
         signal: AbortSignal.any(signals),
         cache: "no-store",
@@ -51,9 +71,12 @@ class Api extends EventTarget {
       throw new ApiError(0, "The core does not answer. Trying again.");
     }
     const document = parsed(text);
+    const worked = /core;dur=([\d.]+)/.exec(answer.headers.get("Server-Timing") ?? "");
+    if (signal && worked) this.#costs.set(signal, this.costOf(signal) + Number(worked[1]));
     if (!answer.ok) {
       const message = document?.message ?? `status ${answer.status}`;
-      this.#become({ 401: "refused", 403: "denied" }[answer.status] ?? "live", message);
+      // Who may not change something may still look on.
+      this.#become({ 401: "refused", 403: method === "GET" ? "denied" : "live" }[answer.status] ?? "live", message);
       throw new ApiError(answer.status, message);
     }
     this.#become("live", "");

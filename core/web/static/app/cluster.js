@@ -1,5 +1,6 @@
 // The partitions, asked for all the time: the header and every view need them.
 
+import { address } from "./address.js";
 import { api } from "./api.js";
 import { Poller } from "./poller.js";
 import { typesOf } from "./units.js";
@@ -22,6 +23,11 @@ class Cluster extends EventTarget {
     return this.partitions?.find((one) => one.name === this.name) ?? null;
   }
 
+  /** Resolves when it is known which partitions there are. */
+  async ready() {
+    while (!this.name) await new Promise((settle) => this.addEventListener("change", settle, { once: true }));
+  }
+
   choose(name) {
     if (name === this.name) return;
     this.name = name;
@@ -33,7 +39,9 @@ class Cluster extends EventTarget {
   #take(partitions) {
     this.partitions = partitions;
     const names = partitions.map((one) => one.name);
-    if (!names.includes(this.name)) this.choose(names.includes("default") ? "default" : (names[0] ?? ""));
+    const asked = address.get("partition");
+    if (names.includes(asked)) this.choose(asked);
+    else if (!names.includes(this.name)) this.choose(names.includes("default") ? "default" : (names[0] ?? ""));
     this.#sample();
     this.dispatchEvent(new Event("change"));
   }

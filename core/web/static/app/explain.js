@@ -1,49 +1,14 @@
 // Explanations: why work waits, and who took whose room.
 
-import { api } from "./api.js";
 import { tone } from "./codes.js";
-import { blank, el } from "./dom.js";
+import { el } from "./dom.js";
 import { kinds } from "./kinds.js";
+import { lawText } from "./laws.js";
+import { link } from "./links.js";
 import { meter, setMeter } from "./meter.js";
-import { panel } from "./panel.js";
 import { amount, amounts, clock, count, counted, moment, nameOf, readable, since, words } from "./units.js";
 
 const VICTIMS_SHOWN = 50;
-
-let partition = () => "default";
-
-/** Which partition questions are about. */
-export function explainIn(name) {
-  partition = name;
-}
-
-/** Ask the core about a key and show its answer in the panel. */
-export function explain(key) {
-  return panel.open([el("span", { class: "faint", text: "Explain " }), el("span", { class: "mono", text: key })], async () => {
-    const path = `partition/${encodeURIComponent(partition())}/explain?key=${encodeURIComponent(key)}`;
-    const [found] = await Promise.all([api.get(path), kinds.load()]);
-    if (found.ask) return askReport(found.ask);
-    if (found.application) return applicationReport(found.application);
-    return found.lost ? [lossReport(found.lost)] : [blank("Nothing to show")];
-  });
-}
-
-/** A key that can be asked about. */
-export function keyButton(key, text = key) {
-  if (!key) return el("span", { class: "faint", text: "–" });
-  return el("button", {
-    class: "plain mono cut",
-    type: "button",
-    title: `Explain ${key}`,
-    text,
-    on: {
-      click: (event) => {
-        event.stopPropagation();
-        explain(key);
-      },
-    },
-  });
-}
 
 export function badge(word, kind = tone(word)) {
   return el("span", { class: "badge", "data-tone": kind || null, text: words(word) });
@@ -72,9 +37,9 @@ export function victimTable(victims) {
     el(
       "tr",
       {},
-      el("td", {}, keyButton(victim.allocationKey)),
-      el("td", { title: victim.queueName, text: victim.queueName }),
-      el("td", { title: victim.nodeID, text: victim.nodeID }),
+      el("td", {}, link("ask", victim.allocationKey)),
+      el("td", {}, link("queue", victim.queueName)),
+      el("td", {}, link("node", victim.nodeID)),
       el("td", { class: "number", text: amounts(victim.resource) }),
     ),
   );
@@ -88,14 +53,14 @@ export function victimTable(victims) {
   return el("div", {}, table, more > 0 && el("p", { class: "muted", text: `and ${count(more)} more` }));
 }
 
-function askReport(ask) {
+export function askReport(ask) {
   const waits = ask.state !== "Allocated";
   const parts = [
     facts([
       ["State", badge(ask.state)],
-      ["Application", keyButton(ask.applicationID)],
-      ["Queue", el("span", { class: "mono", text: ask.queueName })],
-      ["Node", ask.nodeID && el("span", { class: "mono", text: ask.nodeID })],
+      ["Application", link("application", ask.applicationID)],
+      ["Queue", link("queue", ask.queueName)],
+      ["Node", ask.nodeID && link("node", ask.nodeID)],
       [waits ? "Asks for" : "Holds", amounts(ask.resource)],
       ["Priority", String(ask.priority)],
       [waits ? "Waiting" : "Since", ask.requestTime ? (waits ? `${since(ask.requestTime)}, since ${clock(ask.requestTime)}` : moment(ask.requestTime)) : ""],
@@ -130,10 +95,16 @@ function blocker(found) {
       found.permanent && el("span", { class: "badge", "data-tone": "bad", text: "waiting does not help" }),
       found.until && el("span", { class: "badge", "data-tone": "accent", text: `until ${clock(found.until)}` }),
     ),
-    (found.name || nodes) && el("div", { class: "mono muted" }, `${nodes ? `${nodes.slice(3)} ` : ""}${found.name}`),
+    (found.name || nodes) && el("div", { class: "muted" }, nodes ? `${nodes.slice(3)} ` : "", blockerName(found)),
     found.detail && el("div", { text: readable(found.detail) }),
     ...(found.shortages ?? []).map(shortage),
   );
+}
+
+/** What is in the way, as a link where it has a page. */
+function blockerName({ level, name }) {
+  const kind = { queue: "queue", node: "node", application: "application" }[level];
+  return kind && name ? link(kind, name) : el("span", { class: "mono", text: name });
 }
 
 function shortage(short) {
@@ -157,10 +128,10 @@ function outlook(found) {
     facts([
       ["Answer", badge(found.verdict)],
       ["Because", readable(found.detail)],
-      ["Blocked by", found.blockedBy],
+      ["Blocked by", found.blockedBy && lawText(found.blockedBy)],
       ["Outcome", found.outcome && words(found.outcome)],
       ["Not before", found.notBefore && clock(found.notBefore)],
-      ["Node", found.nodeID && el("span", { class: "mono", text: found.nodeID })],
+      ["Node", found.nodeID && link("node", found.nodeID)],
     ]),
     found.victims && el("div", { class: "spaced" }, el("h3", { text: "Would have to leave" }), victimTable(found.victims)),
     found.protections &&
@@ -169,7 +140,7 @@ function outlook(found) {
         { class: "spaced" },
         el("h3", { text: "What protects the others" }),
         ...found.protections.map((law) =>
-          el("p", { text: `${law.law}: ${counted(law.allocations, "allocation")} in ${counted(law.queues, "queue")}, such as ${law.example}` }),
+          el("p", {}, lawText(law.law), `: ${counted(law.allocations, "allocation")} in ${counted(law.queues, "queue")}, such as `, link("queue", law.example)),
         ),
       ),
   );
@@ -201,29 +172,22 @@ export function lossReport(lost) {
     facts([
       ["When", `${clock(lost.time)}, ${since(lost.time)} ago`],
       ["Kind", kindMark(lost.kind)],
-      ["For", lost.takenBy ? keyButton(lost.takenBy) : "its queue's sake"],
-      ["Application", lost.takenByApplicationID && keyButton(lost.takenByApplicationID)],
-      ["Queue", lost.takenByQueue && el("span", { class: "mono", text: lost.takenByQueue })],
-      ["Law", lost.law],
+      ["For", lost.takenBy ? link("ask", lost.takenBy) : "its queue's sake"],
+      ["Application", lost.takenByApplicationID && link("application", lost.takenByApplicationID)],
+      ["Queue", lost.takenByQueue && link("queue", lost.takenByQueue)],
+      ["Law", lawText(lost.law)],
       ["Reason", readable(lost.reason)],
       ["Alternatives", lost.alternatives],
       ["It held", amounts(lost.victim.resource)],
-      ["On node", el("span", { class: "mono", text: lost.victim.nodeID })],
-      ["In queue", el("span", { class: "mono", text: lost.victim.queueName })],
+      ["On node", link("node", lost.victim.nodeID)],
+      ["In queue", link("queue", lost.victim.queueName)],
     ]),
   );
 }
 
-function applicationReport(app) {
-  const parts = [
-    facts([
-      ["State", badge(app.state)],
-      ["Queue", el("span", { class: "mono", text: app.queueName })],
-      ["User", app.user],
-      ["Running", `${counted(app.allocations, "allocation")}, ${amounts(app.usedResource) || "nothing"}`],
-      ["Pending", counted(app.pendingAsks, "ask")],
-    ]),
-  ];
+/** Why an application waits: its kinds of asks, each with what is in the way. */
+export function waitingReport(app) {
+  const parts = [];
   for (const group of app.groups ?? []) {
     const head = `${counted(group.size, group.size === 1 ? "ask" : "equal ask")} of ${amounts(group.first.resource)}`;
     parts.push(
@@ -231,32 +195,30 @@ function applicationReport(app) {
         "details",
         { class: "group", open: (app.groups ?? []).length === 1 },
         el("summary", {}, el("strong", { text: head }), el("span", { class: "muted", text: blockerWords(group.first) })),
-        el("div", { class: "group-body" }, facts([["First", keyButton(group.first.allocationKey)]]), ...askReport(group.first).slice(1)),
+        el("div", { class: "group-body" }, facts([["First", link("ask", group.first.allocationKey)]]), ...askReport(group.first).slice(1)),
       ),
     );
   }
   const hidden = app.groupCount - (app.groups ?? []).length;
   if (hidden > 0) parts.push(el("p", { class: "muted", text: `and ${counted(hidden, "more kind")} of asks` }));
   if (!app.pendingAsks) parts.push(el("p", { class: "muted", text: "Nothing of it waits." }));
-  if (app.preempted) {
-    const rows = app.preempted.map((lost) =>
-      el(
-        "tr",
-        {},
-        el("td", { class: "narrow", text: clock(lost.time) }),
-        el("td", {}, keyButton(lost.victim.allocationKey)),
-        el("td", {}, kindMark(lost.kind)),
-        el("td", {}, lost.takenBy ? keyButton(lost.takenBy) : "its queue"),
-      ),
-    );
-    parts.push(
-      section(
-        "Lost to preemption",
-        el("table", {}, el("thead", {}, el("tr", {}, ...["When", "Allocation", "Kind", "For"].map((text) => el("th", { text })))), el("tbody", {}, ...rows)),
-      ),
-    );
-  }
   return parts;
+}
+
+/** What an application lost to preemption, as a table; null: nothing. */
+export function lossTable(lostOnes) {
+  if (!lostOnes?.length) return null;
+  const rows = lostOnes.map((lost) =>
+    el(
+      "tr",
+      {},
+      el("td", { class: "narrow", text: clock(lost.time), title: moment(lost.time) }),
+      el("td", {}, link("ask", lost.victim.allocationKey)),
+      el("td", {}, kindMark(lost.kind)),
+      el("td", {}, lost.takenBy ? link("ask", lost.takenBy) : "its queue"),
+    ),
+  );
+  return el("table", {}, el("thead", {}, el("tr", {}, ...["When", "Allocation", "Kind", "For"].map((text) => el("th", { scope: "col", text })))), el("tbody", {}, ...rows));
 }
 
 function blockerWords(ask) {

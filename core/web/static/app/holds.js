@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { Poller } from "./poller.js";
+import { address } from "./address.js";
 import { count, counted, moment } from "./units.js";
 
 const NAMED = 5;
@@ -17,7 +18,7 @@ function draw(root, { manager, rollback, drainedNodes }) {
   const told = [gone(manager), rolledBack(rollback), drained(drainedNodes)].filter(Boolean);
   root.hidden = !told.length;
   reconcile(
-    root,
+    root.firstElementChild,
     told,
     (one) => one.key,
     () => el("li"),

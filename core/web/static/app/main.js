@@ -1,66 +1,90 @@
 // Puts the page together: views by address, the header, and what keys do everywhere.
 
+import { address } from "./address.js";
 import { api } from "./api.js";
 import { cluster } from "./cluster.js";
-import { el, setText } from "./dom.js";
-import { explain, explainIn } from "./explain.js";
+import { followDetails, refreshDetails } from "./details.js";
+import { blank, el, setText } from "./dom.js";
 import { followHolds } from "./holds.js";
-import { panel } from "./panel.js";
-import { preemptions } from "./tails.js";
-import { ApplicationsView } from "./views/applications.js";
-import { EventsView } from "./views/events.js";
-import { NodesView } from "./views/nodes.js";
-import { OverviewView } from "./views/overview.js";
-import { PreemptionsView } from "./views/preemptions.js";
-import { QueuesView } from "./views/queues.js";
+import { rights } from "./rights.js";
+import { events, preemptions } from "./tails.js";
 
+/** By name: title, the module of the view, and whether it stands in the header. Modules are fetched when they are needed. */
 const VIEWS = {
-  overview: ["Overview", OverviewView],
-  queues: ["Queues", QueuesView],
-  applications: ["Applications", ApplicationsView],
-  nodes: ["Nodes", NodesView],
-  events: ["Events", EventsView],
-  preemption: ["Preemption", PreemptionsView],
+  overview: ["Overview", () => import("./views/overview.js").then((m) => m.OverviewView), true],
+  queues: ["Queues", () => import("./views/queues.js").then((m) => m.QueuesView), true],
+  applications: ["Applications", () => import("./views/applications.js").then((m) => m.ApplicationsView), true],
+  nodes: ["Nodes", () => import("./views/nodes.js").then((m) => m.NodesView), true],
+  users: ["Users", () => import("./views/users.js").then((m) => m.UsersView), true],
+  preemption: ["Preemption", () => import("./views/preemptions.js").then((m) => m.PreemptionsView), true],
+  history: ["History", () => import("./views/history.js").then((m) => m.HistoryView), true],
+  events: ["Events", () => import("./views/events.js").then((m) => m.EventsView), true],
+  configuration: ["Configuration", () => import("./views/configuration.js").then((m) => m.ConfigurationView), true],
+  "what-if": ["What if", () => import("./views/what_if.js").then((m) => m.WhatIfView), true],
+  application: ["Application", () => import("./views/application.js").then((m) => m.ApplicationView), false],
+  search: ["Search", () => import("./views/search.js").then((m) => m.SearchView), false],
+  laws: ["Laws", () => import("./views/laws.js").then((m) => m.LawsView), false],
 };
+const PARENTS = { application: "applications", laws: "preemption" };
 
-const main = document.getElementById("main");
 const byId = (id) => document.getElementById(id);
 const made = new Map();
+const lastOf = new Map();
 let shown = null;
+let showing = "";
 
-for (const [name, [title]] of Object.entries(VIEWS)) {
-  byId("tabs").append(el("a", { href: `#/${name}`, text: title, data: { view: name } }));
+for (const [name, [title, , inHeader]] of Object.entries(VIEWS)) {
+  if (inHeader) byId("tabs").append(el("a", { href: `#/${name}`, text: title, data: { view: name } }));
 }
 
-function route() {
-  const [, name = "", query = ""] = /^#\/([a-z]*)\??(.*)$/.exec(location.hash) ?? [];
-  const wanted = name in VIEWS ? name : "overview";
-  const parameters = new URLSearchParams(query);
-  const [title, Kind] = VIEWS[wanted];
-  if (!made.has(wanted)) made.set(wanted, new Kind());
-  const view = made.get(wanted);
-  if (view !== shown) {
-    if (shown) panel.close();
-    shown?.hide();
-    main.replaceChildren(view.root);
-    shown = view;
-    view.show(parameters);
-    document.title = `${title} · Kornel`;
-    for (const tab of byId("tabs").children) {
-      if (tab.dataset.view === wanted) tab.setAttribute("aria-current", "page");
-      else tab.removeAttribute("aria-current");
-    }
-  } else if (query) {
-    view.show(parameters);
+/** Show the view that the address names. A tab leads back to where its view was left. */
+async function route() {
+  const wanted = address.view in VIEWS ? address.view : "overview";
+  lastOf.set(wanted, location.hash);
+  for (const tab of byId("tabs").children) {
+    const { view } = tab.dataset;
+    if (view === (PARENTS[wanted] ?? wanted)) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+    if (tab.hasAttribute("aria-current")) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+    tab.href = view === wanted ? address.href(view) : withoutDetails(lastOf.get(view) ?? address.href(view));
   }
-  if (parameters.get("explain")) explain(parameters.get("explain"));
+  if (wanted === showing) {
+    made.get(wanted)?.follow?.();
+    return;
+  }
+  showing = wanted;
+  const [title, load] = VIEWS[wanted];
+  document.title = `${title} · Kornel`;
+  if (!made.has(wanted)) {
+    try {
+      const Kind = await load();
+      if (!made.has(wanted)) made.set(wanted, new Kind());
+    } catch (error) {
+      console.error(error);
+      byId("main").replaceChildren(blank("This part of the page could not be fetched", "The core may have been started anew with another version: load the page again."));
+      showing = "";
+      return;
+    }
+  }
+  if (showing !== wanted) return;
+  shown?.hide();
+  shown = made.get(wanted);
+  byId("main").replaceChildren(shown.root);
+  shown.show();
+}
+
+function withoutDetails(hash) {
+  const [path, query = ""] = hash.split("?");
+  const parameters = new URLSearchParams(query);
+  parameters.delete("details");
+  return parameters.size ? `${path}?${parameters}` : path;
 }
 
 function showConnection() {
   const words = { wait: "Connecting", live: "Live", lost: "Reconnecting", refused: "Token needed", denied: "No access" };
-  const link = byId("connection");
-  link.dataset.state = api.state;
-  setText(link.querySelector("span"), words[api.state]);
+  const state = byId("connection");
+  state.dataset.state = api.state;
+  setText(state.querySelector("span"), words[api.state]);
   const notice = byId("notice");
   notice.hidden = api.state === "live" || api.state === "wait";
   notice.dataset.tone = api.state === "lost" ? "bad" : "warn";
@@ -70,14 +94,18 @@ function showConnection() {
       ? "The core does not answer. What you see is the last that was heard; the page goes on by itself."
       : `${api.state === "denied" ? "You may not see this" : "The core wants to know who you are"}: ${api.message}`,
   );
-  if (api.state === "refused" && !byId("token-dialog").open && !dismissed) openTokenDialog();
+  if (api.state === "refused" && !byId("token-dialog").open && !dismissed) openTokenDialog(api.token ? `The core does not take this token: ${api.message}.` : "");
 }
 
 let dismissed = false;
 
-function openTokenDialog() {
+/** `problem`: what is wrong with the token that was given last. */
+function openTokenDialog(problem = "") {
   byId("token-field").value = "";
   byId("token-forget").hidden = !api.token;
+  byId("token-problem").hidden = !problem;
+  setText(byId("token-problem"), problem);
+  byId("token-field").setAttribute("aria-invalid", String(Boolean(problem)));
   byId("token-dialog").showModal();
 }
 
@@ -85,12 +113,15 @@ function useToken(token) {
   api.token = token;
   dismissed = false;
   byId("token-dialog").close();
+  rights.forget();
   cluster.poller.now();
+  for (const tail of [events, preemptions]) tail.poller.wake();
   shown?.hide();
-  shown?.show(new URLSearchParams());
+  shown?.show();
+  refreshDetails();
 }
 
-byId("token-button").addEventListener("click", openTokenDialog);
+byId("token-button").addEventListener("click", () => openTokenDialog());
 byId("token-cancel").addEventListener("click", () => {
   dismissed = true;
   byId("token-dialog").close();
@@ -128,8 +159,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", labelTheme
 
 byId("lookup").addEventListener("submit", (event) => {
   event.preventDefault();
-  const key = byId("lookup-key").value.trim();
-  if (key) explain(key);
+  const text = byId("lookup-key").value.trim();
+  if (text) address.go("search", { text });
+});
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("main").focus();
 });
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, select, textarea, dialog");
@@ -139,7 +174,10 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-byId("partition").addEventListener("change", (event) => cluster.choose(event.target.value));
+byId("partition").addEventListener("change", (event) => {
+  address.set({ partition: event.target.value });
+  cluster.choose(event.target.value);
+});
 cluster.addEventListener("change", () => {
   const names = (cluster.partitions ?? []).map((one) => one.name);
   const box = byId("partition");
@@ -154,10 +192,10 @@ cluster.addEventListener("partition", () => {
   preemptions.restart();
 });
 
-explainIn(() => cluster.name);
 api.addEventListener("state", showConnection);
-window.addEventListener("hashchange", route);
+address.addEventListener("change", route);
 labelTheme();
 cluster.poller.start();
 followHolds(byId("holds"));
+followDetails();
 route();

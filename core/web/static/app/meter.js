@@ -27,9 +27,7 @@ function put(part, value) {
 
 /** The same in words. */
 export function meterWords(type, { used = 0, pending = 0, guaranteed = null, max = null }) {
-  const parts = [`${amount(type, used)} used`];
-  if (max !== null) parts.push(`of at most ${amount(type, max)}`);
-  if (guaranteed) parts.push(`${amount(type, guaranteed)} guaranteed`);
+  const parts = [`${amount(type, used)} used${max === null ? "" : ` of at most ${amount(type, max)}`}${guaranteed ? `${max === null ? " of" : ","} ${amount(type, guaranteed)} guaranteed` : ""}`];
   if (pending) parts.push(`${amount(type, pending)} pending`);
   return parts.join(", ");
 }

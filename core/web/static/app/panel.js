@@ -1,8 +1,10 @@
-// Details at the side. One at a time; Escape closes it and gives the focus back.
+// Details at the side. One at a time; Escape closes them and gives the focus back.
 
 import { blank } from "./dom.js";
 
 class Panel {
+  /** Called when the reader closes it. */
+  onClose = () => {};
   #root = document.getElementById("panel");
   #title = document.getElementById("panel-title");
   #body = document.getElementById("panel-body");
@@ -10,9 +12,9 @@ class Panel {
   #turn = 0;
 
   constructor() {
-    document.getElementById("panel-close").addEventListener("click", () => this.close());
+    document.getElementById("panel-close").addEventListener("click", () => this.onClose());
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !this.#root.hidden && !document.querySelector("dialog[open]")) this.close();
+      if (event.key === "Escape" && !this.#root.hidden && !document.querySelector("dialog[open]")) this.onClose();
     });
   }
 
@@ -28,15 +30,17 @@ class Panel {
     try {
       content = await make();
     } catch (error) {
+      if (error.status === undefined) console.error(error);
       content = [blank("Nothing to show", error.message)];
     }
     if (turn !== this.#turn) return;
     this.#root.removeAttribute("aria-busy");
-    this.#body.replaceChildren(...content);
+    this.#body.replaceChildren(...content.filter(Boolean));
     this.#body.scrollTop = 0;
   }
 
-  close() {
+  hide() {
+    if (this.#root.hidden) return;
     this.#turn += 1;
     this.#root.hidden = true;
     this.#body.replaceChildren();

@@ -1,6 +1,10 @@
-// Asking again and again, politely: never twice at once, not while nobody looks, and less often if answers take long.
+// Asking again and again, politely: never twice at once, not while nobody looks, and less often if answers take long, so
+// that an open page takes at most a hundredth of the core's time.
 
-const SLOWEST_MS = 15_000;
+import { api } from "./api.js";
+
+const SLOWEST_MS = 30_000;
+const PAUSE_PER_WORK = 100;
 
 export class Poller {
   #act;
@@ -8,8 +12,9 @@ export class Poller {
   #timer = 0;
   #stop = null;
   #failures = 0;
+  #paid = 0;
 
-  /** `act(signal)` is awaited; `every` in ms. The pause is at least five times what the answer took. */
+  /** `act(signal)` is awaited; `every` in ms. The pause is at least a hundred times as long as the core worked. */
   constructor(act, every) {
     this.#act = act;
     this.#every = every;
@@ -35,13 +40,18 @@ export class Poller {
     this.#begin();
   }
 
+  /** Ask at once if this poller is at work at all. */
+  wake() {
+    if (this.#stop) this.now();
+  }
+
   #begin() {
     this.#stop = new AbortController();
+    this.#paid = 0;
     this.#run(this.#stop);
   }
 
   async #run(stop) {
-    const began = performance.now();
     try {
       await this.#act(stop.signal);
       this.#failures = 0;
@@ -51,8 +61,9 @@ export class Poller {
       if (error.status === undefined) console.error(error);
     }
     if (stop.signal.aborted) return;
-    const took = performance.now() - began;
-    const pause = Math.max(this.#every, 5 * took) * 2 ** Math.min(this.#failures, 4);
+    const work = api.costOf(stop.signal) - this.#paid;
+    this.#paid = api.costOf(stop.signal);
+    const pause = Math.max(this.#every, PAUSE_PER_WORK * work) * 2 ** Math.min(this.#failures, 4);
     this.#timer = setTimeout(() => (document.hidden ? undefined : this.#run(stop)), Math.min(pause, SLOWEST_MS));
   }
 }

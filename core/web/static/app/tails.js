@@ -52,6 +52,16 @@ class Tail extends EventTarget {
     this.dispatchEvent(new CustomEvent("more", { detail: grown }));
   }
 
+  /** The entry with a number, once it is known what there is; null: there is none. */
+  async find(id) {
+    if (!this.instance) {
+      this.hold();
+      await new Promise((settle) => this.addEventListener("more", settle, { once: true }));
+      this.release();
+    }
+    return this.entries.find((entry) => entry.id === id) ?? null;
+  }
+
   add(oldestFirst, most) {
     if (!oldestFirst.length) return;
     this.entries = [...oldestFirst.reverse(), ...this.entries].slice(0, most);

@@ -46,7 +46,9 @@ export function amounts(map) {
 export const count = (number) => WHOLE.format(number ?? 0);
 
 /** `1 node`, `2 nodes`. */
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (number, noun) => `${count(number)} ${number === 1 ? noun : plural(noun)}`;
+
+export const plural = (noun) => (/[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : /(s|x|ch|sh)$/.test(noun) ? `${noun}es` : `${noun}s`);
 
 export const share = (part, whole) => (whole > 0 ? (part ?? 0) / whole : 0);
 
@@ -82,7 +84,23 @@ export function span(ms) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
+/** Hours and minutes, and the day where it is not today. */
+export function shortMoment(ns) {
+  const text = moment(ns);
+  return text.startsWith(moment(Date.now() * 1e6).slice(0, 10)) ? text.slice(11) : text.slice(5, 16);
+}
+
 export const since = (ns) => span(Date.now() - ns / 1e6);
+
+/** Amounts as the core writes them in its texts: `vcore=1500m memory=4Gi`. */
+const WRITTEN_AMOUNTS = /(?<![\w./=-])[a-z][\w./-]*=\d[\d.]*[a-zA-Z]*(?: [a-z][\w./-]*=\d[\d.]*[a-zA-Z]*)*/g;
+
+function writtenAmount(text) {
+  const [, type, digits, suffix] = /^(.+)=([\d.]+)([a-zA-Z]*)$/.exec(text);
+  if (type === "vcore") return amount("vcore", Number(digits) * (suffix === "m" ? 1 : 1000));
+  if (type === "memory" || type.startsWith("hugepages-")) return `${digits} ${suffix ? `${suffix}B` : "bytes"}${type === "memory" ? "" : ` ${type}`}`;
+  return `${digits}${suffix} ${type}`;
+}
 
 /** A text of the core with the amounts in it as people read them. */
 export function readable(text) {
@@ -90,6 +108,7 @@ export function readable(text) {
     .replaceAll(/'([\w./-]+)': (-?\d+)/g, (_, type, value) => (unitOf(type) ? amount(type, Number(value)) : `${bare(type, Number(value))} ${type}`))
     .replaceAll(/'([\w ./-]+)': \{([^{}]*)\}/g, "$2 ($1)")
     .replaceAll(/Resources\(([^()]*)\)/g, (_, inner) => amounts(Object.fromEntries(inner.split(/,\s*/).map((one) => one.split("=")).map(([type, value]) => [type, Number(value)]))))
+    .replaceAll(WRITTEN_AMOUNTS, (text) => text.split(" ").map(writtenAmount).join(", "))
     .replaceAll(/[{}]/g, "");
 }
 

@@ -49,6 +49,14 @@ export class VirtualList {
     this.draw();
   }
 
+  /** Make all rows anew, because rows are to look otherwise. */
+  renew() {
+    this.space.replaceChildren();
+    this.#rows.clear();
+    this.#spare = [];
+    this.draw();
+  }
+
   select(index) {
     if (!this.items.length) return;
     const place = Math.max(0, Math.min(index, this.items.length - 1));
@@ -89,8 +97,11 @@ export class VirtualList {
       row.hidden = false;
       row.item = this.items[at];
       row.style.transform = `translateY(${at * height}px)`;
-      setAttribute(row, "aria-setsize", this.items.length);
-      setAttribute(row, "aria-posinset", at + 1);
+      if (rowRole === "row") setAttribute(row, "aria-rowindex", at + 1);
+      else {
+        setAttribute(row, "aria-setsize", this.items.length);
+        setAttribute(row, "aria-posinset", at + 1);
+      }
       setAttribute(row, "aria-selected", id === this.selected);
       update(row, row.item, at);
       if (id === this.selected) active = row;
@@ -120,7 +131,7 @@ export class VirtualList {
 
   #click(event) {
     const row = event.target.closest(".row");
-    if (!row) return;
+    if (!row || event.target.closest("a, button")) return;
     this.select(this.items.indexOf(row.item));
     if (!this.options.click?.(event, row.item)) this.options.open(row.item);
   }

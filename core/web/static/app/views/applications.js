@@ -1,148 +1,125 @@
-// Applications, a page at a time.
+// Applications: searched and sorted by the core, which has all of them; the first few hundred are shown.
 
+import { address } from "../address.js";
 import { api } from "../api.js";
 import { cluster, inPartition } from "../cluster.js";
-import { blank, el, reconcile, setAttribute, setText, settled } from "../dom.js";
-import { badge, explain, facts, section } from "../explain.js";
-import { panel } from "../panel.js";
+import { DataTable } from "../data_table.js";
+import { el, setText } from "../dom.js";
+import { badge } from "../explain.js";
+import { link, openDetails, setLink } from "../links.js";
 import { Poller } from "../poller.js";
-import { amounts, count, moment, since } from "../units.js";
+import { amounts, moment, since } from "../units.js";
 
-const PAGE = 50;
-const FIELDS = "applicationID,queueName,applicationState,user,usedResource,pendingResource,submissionTime,finishedTime,rejectedMessage,stateLog,groups";
+const STEP = 200;
+const FIELDS = "applicationID,queueName,applicationState,user,usedResource,pendingResource,submissionTime,finishedTime,rejectedMessage";
 const ACTIVE = ["New", "Accepted", "Running", "Completing", "Failing", "Resuming"];
+/** The fields that the core sorts by. */
+const SORTED_BY = { id: "applicationID", queue: "queueName", user: "user", state: "applicationState", submitted: "submissionTime", ended: "finishedTime", used: "usedResource.vcore", memory: "usedResource.memory", waits: "pendingResource.vcore" };
 
 export class ApplicationsView {
-  #cursors = [""];
-  #next = "";
+  #limit = STEP;
 
   constructor() {
-    const changed = settled(() => this.#first(), 200);
     this.state = el(
       "select",
-      { "aria-label": "State", on: { change: () => this.#first() } },
+      { "aria-label": "State", on: { change: () => address.set({ state: this.state.value === "active" ? "" : this.state.value }) } },
       el("option", { value: "active", text: "All active" }),
       ...ACTIVE.map((state) => el("option", { value: `active/${state}`, text: state })),
       el("option", { value: "completed", text: "Ended" }),
       el("option", { value: "rejected", text: "Rejected" }),
     );
-    this.queue = el("input", { type: "search", placeholder: "Queue, such as root.prod", "aria-label": "Queue path begins with", on: { input: changed } });
-    this.user = el("input", { type: "search", placeholder: "User", "aria-label": "User", on: { input: changed } });
-    this.count = el("span", { class: "count", role: "status" });
-    this.before = el("button", { type: "button", text: "Previous", on: { click: () => this.#turn(-1) } });
-    this.after = el("button", { type: "button", text: "Next", on: { click: () => this.#turn(1) } });
-    this.body = el("tbody", { on: { click: (event) => this.#click(event), keydown: (event) => this.#key(event) } });
-    const heads = ["Application", "Queue", "User", "State", "Used", "Pending", "Submitted"];
-    this.table = el("table", { class: "applications" }, el("caption", { class: "hidden", text: "Applications" }), el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", text })))), this.body);
-    this.none = blank("No applications", "Nothing matches.");
+    this.table = new DataTable({
+      label: "Applications",
+      noun: "application",
+      height: 34,
+      remote: true,
+      keyOf: (app) => `${app.applicationID}/${app.finishedTime ?? ""}`,
+      open: (app) => openDetails("application", app.applicationID),
+      onChange: () => this.#again(),
+      columns: COLUMNS,
+    });
+    this.more = el("button", { type: "button", text: "Show more", on: { click: () => this.#showMore() } });
+    this.within = el("a", { class: "chip", href: "#/applications", hidden: true });
     this.root = el(
       "div",
       { class: "view" },
-      el("div", { class: "tools" }, el("h1", { text: "Applications" }), this.state, this.queue, this.user, el("span", { class: "space" }), this.count, this.before, this.after),
-      el("div", { class: "card sheet" }, el("div", { class: "table-scroll" }, this.table, this.none)),
+      el("div", { class: "tools" }, el("h1", { text: "Applications" }), this.state, ...this.table.tools.slice(0, 1), this.within, el("span", { class: "space" }), ...this.table.tools.slice(1), this.more),
+      el("div", { class: "card sheet" }, this.table.root),
     );
-    this.none.hidden = true;
     this.poller = new Poller((signal) => this.#fetch(signal), 2_000);
-    cluster.addEventListener("partition", () => this.root.isConnected && this.#first());
+    cluster.addEventListener("partition", () => this.root.isConnected && this.#again());
   }
 
-  show(parameters) {
-    if (parameters.has("queue")) {
-      this.queue.value = parameters.get("queue");
-      this.#cursors = [""];
-      this.poller.now();
-    } else this.poller.start();
+  show() {
+    this.follow();
+  }
+
+  follow() {
+    this.state.value = address.get("state") || "active";
+    const queue = address.get("queue");
+    this.within.hidden = !queue;
+    setText(this.within, queue ? `in ${queue} ×` : "");
+    this.within.setAttribute("aria-label", `Only applications in ${queue}: remove this filter`);
+    this.within.href = address.href("applications", { ...Object.fromEntries(address.parameters), queue: "" });
+    const asked = ["state", "queue", "q", "sort", "partition"].map(address.get, address).join("\n");
+    if (asked !== this.asked) this.#limit = STEP;
+    this.asked = asked;
+    this.table.follow();
+    this.poller.now();
   }
 
   hide() {
     this.poller.stop();
   }
 
-  #first() {
-    this.#cursors = [""];
-    this.poller.now();
+  #again() {
+    if (this.root.isConnected) this.follow();
   }
 
-  #turn(step) {
-    if (step > 0) this.#cursors.push(this.#next);
-    else this.#cursors.pop();
-    this.table.parentElement.scrollTop = 0;
+  #showMore() {
+    this.#limit += STEP * 4;
     this.poller.now();
   }
 
   async #fetch(signal) {
-    if (!cluster.name) return this.#draw([], 0);
+    if (!cluster.name) return this.table.show([], { total: 0 });
     const [state, status = ""] = this.state.value.split("/");
-    const query = new URLSearchParams({ summary: "true", limit: PAGE, fields: FIELDS });
+    const query = new URLSearchParams({ summary: "true", limit: this.#limit, fields: FIELDS });
+    const order = this.table.order;
+    const field = SORTED_BY[order.replace(/^-/, "")];
+    if (field) query.set("sort", `${order.startsWith("-") ? "-" : ""}${field}`);
     if (status) query.set("status", status);
-    if (this.queue.value.trim()) query.set("queuePrefix", this.queue.value.trim());
-    if (this.user.value.trim()) query.set("user", this.user.value.trim());
-    if (this.#cursors.at(-1)) query.set("cursor", this.#cursors.at(-1));
+    if (address.get("queue")) query.set("queuePrefix", address.get("queue"));
+    if (this.table.text) query.set("contains", this.table.text);
     const { document, total, next } = await api.page(inPartition(`applications/${state}?${query}`), signal);
-    this.#next = next;
-    this.#draw(document, total);
-  }
-
-  #draw(apps, total) {
-    const first = (this.#cursors.length - 1) * PAGE;
-    setText(this.count, apps.length ? `${count(first + 1)} to ${count(first + apps.length)} of ${count(total)}` : "none");
-    this.before.disabled = this.#cursors.length < 2;
-    this.after.disabled = !this.#next;
-    this.none.hidden = apps.length > 0;
-    this.table.hidden = !apps.length;
-    reconcile(this.body, apps, (app) => `${app.applicationID}/${app.finishedTime ?? ""}`, applicationRow, updateRow);
-  }
-
-  #click(event) {
-    const row = event.target.closest("tr");
-    if (row) openApplication(row.app);
-  }
-
-  #key(event) {
-    const row = event.target.closest("tr");
-    const sibling = { ArrowDown: row?.nextElementSibling, ArrowUp: row?.previousElementSibling }[event.key];
-    if (sibling) sibling.querySelector("button").focus();
-    else return;
-    event.preventDefault();
+    this.more.hidden = !next;
+    this.table.show(document, { total });
   }
 }
 
-function applicationRow(app) {
-  const cell = (name) => el("td", { class: name });
-  const row = el("tr", {}, el("td", {}, el("button", { class: "plain mono cut", type: "button", text: app.applicationID, title: app.applicationID })), cell("mono"), cell(""), cell(""), cell(""), cell("waits"), cell("muted"));
-  return row;
+const COLUMNS = [
+  { key: "id", title: "Application", value: (app) => app.applicationID, draw: drawId, width: "minmax(130px, 1.6fr)" },
+  { key: "queue", title: "Queue", value: (app) => app.queueName, draw: (cell, app) => drawLink(cell, "queue", app.queueName), width: "minmax(110px, 1.4fr)" },
+  { key: "user", title: "User", value: (app) => app.user ?? "", draw: (cell, app) => drawLink(cell, "user", app.user ?? ""), width: "minmax(70px, 0.8fr)", wide: true },
+  { key: "state", title: "State", value: (app) => app.applicationState, draw: drawState, width: "100px" },
+  { key: "used", title: "Used", value: (app) => amounts(app.usedResource), text: (app) => amounts(app.usedResource) || "–", width: "minmax(110px, 1fr)", wide: true },
+  { key: "waits", title: "Pending", value: (app) => amounts(app.pendingResource), text: (app) => amounts(app.pendingResource) || app.rejectedMessage || "–", width: "minmax(110px, 1fr)", wide: true },
+  { key: "submitted", title: "Submitted", value: (app) => (app.submissionTime ? moment(app.submissionTime) : ""), text: (app) => (app.submissionTime ? `${since(app.submissionTime)} ago` : ""), width: "112px", wide: true },
+  { key: "ended", title: "Ended", value: (app) => (app.finishedTime ? moment(app.finishedTime) : ""), text: (app) => (app.finishedTime ? `${since(app.finishedTime)} ago` : "–"), width: "112px", wide: true },
+];
+
+function drawId(cell, app) {
+  drawLink(cell, "application", app.applicationID);
 }
 
-function updateRow(row, app) {
-  row.app = app;
-  const [, queue, user, state, used, pending, submitted] = row.children;
-  setText(queue, app.queueName);
-  setAttribute(queue, "title", app.queueName);
-  setText(user, app.user ?? "");
-  if (row.state !== app.applicationState) {
-    row.state = app.applicationState;
-    state.replaceChildren(badge(app.applicationState));
-  }
-  setText(used, amounts(app.usedResource) || "–");
-  setText(pending, amounts(app.pendingResource) || "–");
-  pending.classList.toggle("faint", !app.pendingResource);
-  setText(submitted, app.submissionTime ? `${since(app.submissionTime)} ago` : "");
-  setAttribute(submitted, "title", app.submissionTime ? moment(app.submissionTime) : null);
+function drawLink(cell, kind, name) {
+  if (!cell.firstChild) cell.append(link(kind, name || " "));
+  cell.firstChild.hidden = !name;
+  setLink(cell.firstChild, kind, name);
 }
 
-/** What the core says of an application, or, when it is gone, what the list knew. */
-function openApplication(app) {
-  if (!app.finishedTime && app.applicationState !== "Rejected") return explain(app.applicationID);
-  return panel.open([el("span", { class: "faint", text: "Application " }), el("span", { class: "mono", text: app.applicationID })], () => [
-    facts([
-      ["State", badge(app.applicationState)],
-      ["Queue", el("span", { class: "mono", text: app.queueName })],
-      ["User", app.user],
-      ["Groups", app.groups?.join(", ")],
-      ["Submitted", app.submissionTime && moment(app.submissionTime)],
-      ["Ended", app.finishedTime && moment(app.finishedTime)],
-      ["Because", app.rejectedMessage],
-    ]),
-    section("States", facts((app.stateLog ?? []).map((entry) => [entry.applicationState, moment(entry.time)]))),
-  ]);
+function drawState(cell, app) {
+  if (cell.dataset.state === app.applicationState) return;
+  cell.dataset.state = app.applicationState;
+  cell.replaceChildren(badge(app.applicationState));
 }

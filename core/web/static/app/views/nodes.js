@@ -1,22 +1,24 @@
 // Nodes as a map: a cell each, darker the fuller. Drawn on one canvas, so that thousands cost nothing.
 
+import { address } from "../address.js";
 import { api } from "../api.js";
 import { cluster, inPartition } from "../cluster.js";
-import { blank, colour, el, freshCanvas, inNextFrame, setAttribute, setText, settled } from "../dom.js";
-import { badge, facts, keyButton, section } from "../explain.js";
-import { meter, meterWords, setMeter } from "../meter.js";
-import { panel } from "../panel.js";
+import { DataTable } from "../data_table.js";
+import { blank, colour, el, freshCanvas, inNextFrame, setAttribute, setText } from "../dom.js";
+import { badge } from "../explain.js";
+import { link, openDetails, setLink } from "../links.js";
+import { meter, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
-import { amounts, count, counted, moment, nameOf, percent, share, typesOf } from "../units.js";
+import { typeChoice, typeChooser } from "../type_choice.js";
+import { amount, bare, count, counted, moment, nameOf, percent, share, typesOf, unitOf } from "../units.js";
 
-const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied";
+const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied,drainedBy,drainedSince";
 const GAP = 2;
 const SMALLEST = 9;
 const LARGEST = 104;
 /** Cells of this size and more have room for a name. */
 const NAMED = 72;
 const STEPS = [0, 0.2, 0.4, 0.6, 0.8, 0.95];
-const SHOWN = 300;
 
 export class NodesView {
   #nodes = null;
@@ -26,10 +28,23 @@ export class NodesView {
   #hover = -1;
 
   constructor() {
-    const again = () => this.#arrange();
-    this.filter = el("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter nodes by name", on: { input: settled(again, 120) } });
-    this.type = el("select", { "aria-label": "Utilisation of", on: { change: again } }, el("option", { value: "", text: "Dominant share" }));
-    this.order = el("select", { "aria-label": "Order", on: { change: again } }, el("option", { value: "name", text: "By name" }), el("option", { value: "full", text: "Fullest first" }), el("option", { value: "free", text: "Emptiest first" }));
+    const chosen = (name, box) => () => address.set({ [name]: box().value });
+    this.table = new DataTable({
+      label: "Nodes",
+      noun: "node",
+      sort: "name",
+      height: 34,
+      keyOf: (node) => node.nodeID,
+      open: (node) => openDetails("node", node.nodeID),
+      describe: nodeWords,
+      columns: nodeColumns([]),
+    });
+    this.filter = this.table.filter;
+    this.type = el("select", { "aria-label": "Utilisation of", on: { change: chosen("of", () => this.type) } }, el("option", { value: "", text: "Dominant share" }));
+    this.order = el("select", { "aria-label": "Order", on: { change: chosen("order", () => this.order) } }, el("option", { value: "", text: "By name" }), el("option", { value: "full", text: "Fullest first" }), el("option", { value: "free", text: "Emptiest first" }));
+    this.which = el("select", { "aria-label": "State", on: { change: chosen("state", () => this.which) } }, el("option", { value: "", text: "All nodes" }), el("option", { value: "open", text: "Open" }), el("option", { value: "closed", text: "Closed" }), el("option", { value: "drained", text: "Drained by operators" }), el("option", { value: "kept", text: "Kept for an ask" }));
+    this.how = el("button", { type: "button", on: { click: () => address.set({ as: address.get("as") === "list" ? "" : "list" }) } });
+    this.types = typeChooser();
     this.count = el("span", { class: "count", role: "status" });
     this.canvas = el("canvas", { "aria-hidden": "true" });
     this.option = el("div", { role: "option", id: "node-active", class: "hidden", "aria-selected": "true" });
@@ -40,8 +55,8 @@ export class NodesView {
     this.root = el(
       "div",
       { class: "view" },
-      el("div", { class: "tools" }, el("h1", { text: "Nodes" }), this.filter, this.type, this.order, this.count, el("span", { class: "space" }), legend()),
-      el("div", { class: "card sheet" }, this.bands, this.map, this.none),
+      el("div", { class: "tools" }, el("h1", { text: "Nodes" }), this.filter, this.which, this.type, this.order, this.types, this.count, el("span", { class: "space" }), this.how, this.table.csv, (this.legend = legend())),
+      el("div", { class: "card sheet" }, this.bands, this.map, this.table.root, this.none),
       this.tip,
     );
     this.none.hidden = true;
@@ -61,7 +76,21 @@ export class NodesView {
   }
 
   show() {
+    this.follow();
     this.poller.start();
+  }
+
+  follow() {
+    const list = address.get("as") === "list";
+    this.list = list;
+    setText(this.how, list ? "Show as map" : "Show as list");
+    this.order.hidden = this.legend.hidden = list;
+    this.types.hidden = !list || typeChoice.all.length < 2;
+    this.order.value = address.get("order");
+    this.which.value = address.get("state");
+    this.type.value = address.get("of");
+    this.table.follow();
+    this.#arrange();
   }
 
   hide() {
@@ -74,22 +103,33 @@ export class NodesView {
     const types = typesOf(...this.#nodes.slice(0, 200).map((node) => node.capacity ?? {}));
     if (types.join() !== [...this.type.options].slice(1).map((option) => option.value).join()) {
       this.type.replaceChildren(this.type.options[0], ...types.map((type) => el("option", { value: type, text: nameOf(type) })));
+      this.type.value = address.get("of");
+      typeChoice.offer(types);
     }
     this.#arrange();
   }
 
   #arrange() {
     if (!this.#nodes) return;
-    const wanted = this.filter.value.trim().toLowerCase();
-    const type = this.type.value;
-    this.#shown = this.#nodes.filter((node) => !wanted || node.nodeID.toLowerCase().includes(wanted));
+    const wanted = address.get("q").toLowerCase();
+    const type = address.get("of");
+    const fits = { open: (node) => node.schedulable, closed: (node) => !node.schedulable, drained: (node) => Boolean(node.drainedBy), kept: (node) => node.isReserved }[address.get("state")];
+    const nodes = fits ? this.#nodes.filter(fits) : this.#nodes;
+    this.#shown = nodes.filter((node) => !wanted || node.nodeID.toLowerCase().includes(wanted));
     for (const node of this.#shown) node.load = load(node, type);
-    const order = { name: (a, b) => compare(a.nodeID, b.nodeID), full: (a, b) => b.load - a.load, free: (a, b) => a.load - b.load }[this.order.value];
-    this.#shown.sort((a, b) => order(a, b) || compare(a.nodeID, b.nodeID));
+    const order = { full: (a, b) => b.load - a.load, free: (a, b) => a.load - b.load }[address.get("order")];
+    if (order) this.#shown.sort((a, b) => order(a, b) || compare(a.nodeID, b.nodeID));
+    else this.#shown.sort((a, b) => compare(a.nodeID, b.nodeID));
     const closed = this.#shown.filter((node) => !node.schedulable).length;
     setText(this.count, `${this.#shown.length === this.#nodes.length ? "" : `${count(this.#shown.length)} of `}${counted(this.#nodes.length, "node")}${closed ? `, ${count(closed)} closed` : ""}`);
     this.none.hidden = this.#shown.length > 0;
-    this.map.hidden = this.bands.hidden = !this.#shown.length;
+    setText(this.none.firstChild, this.#nodes.length ? "No such node" : "No nodes");
+    setText(this.none.lastChild, this.#nodes.length ? "No node is as the filters above say." : "They appear as soon as the resource manager reports them.");
+    this.table.root.hidden = !this.list || !this.#shown.length;
+    this.map.hidden = this.list || !this.#shown.length;
+    this.bands.hidden = !this.#shown.length;
+    this.table.setColumns(nodeColumns(typeChoice.chosen));
+    this.table.show(nodes);
     this.#drawBands();
     this.draw();
   }
@@ -156,6 +196,7 @@ export class NodesView {
   #say() {
     const node = this.#shown[this.#index()];
     setAttribute(this.map, "aria-activedescendant", node ? "node-active" : null);
+    this.option.hidden = !node;
     setText(this.option, node ? nodeWords(node) : "");
   }
 
@@ -200,13 +241,11 @@ export class NodesView {
     if (!node) return;
     this.#active = node.nodeID;
     this.draw();
-    panel.open([el("span", { class: "faint", text: "Node " }), el("span", { class: "mono", text: node.nodeID })], async () =>
-      nodeDetails(await api.get(inPartition(`node/${encodeURIComponent(node.nodeID)}`))),
-    );
+    openDetails("node", node.nodeID);
   }
 }
 
-const compare = (a, b) => a.localeCompare(b, "en", { numeric: true });
+const compare = new Intl.Collator("en", { numeric: true }).compare;
 
 /** How full a node is: of one type, or of the type it has least left of. */
 function load(node, type) {
@@ -280,38 +319,48 @@ function legend() {
   );
 }
 
-function nodeDetails(node) {
-  const types = typesOf(node.capacity);
-  const rows = types.map((type) => {
-    const bar = meter();
-    const used = (node.allocated?.[type] ?? 0) + (node.occupied?.[type] ?? 0);
-    const whole = node.capacity?.[type] ?? 0;
-    setMeter(bar, { used, whole });
-    const words = meterWords(type, { used, max: whole });
-    return el("div", { class: "capacity-row small", role: "group", "aria-label": `${nameOf(type)}: ${words}` }, el("span", { class: "name", text: nameOf(type) }), el("strong", { text: percent(share(used, whole)) }), bar, el("span", { class: "cut", text: words.replace("at most ", "") }));
-  });
-  const work = (node.allocations ?? []).slice(0, SHOWN).map((one) =>
-    el("tr", {}, el("td", {}, keyButton(one.allocationKey)), el("td", {}, keyButton(one.applicationId)), el("td", { class: "number", text: amounts(one.resource) })),
-  );
-  const hidden = (node.allocations ?? []).length - work.length;
-  const foreign = node.foreignAllocations ?? [];
+/** The columns of the list: a bar for each type that the reader has chosen. */
+function nodeColumns(types) {
+  const used = (node, type) => (node.allocated?.[type] ?? 0) + (node.occupied?.[type] ?? 0);
   return [
-    facts([
-      ["State", node.schedulable ? badge("open", "good") : badge("closed", "bad")],
-      ["Drained by", node.drainedBy && `${node.drainedBy}, since ${moment(node.drainedSince)}`],
-      ["Kept for", node.reservations?.join(", ")],
-      ["Host", node.hostName],
-      ["Rack", node.rackName],
-    ]),
-    section("Utilisation", ...rows),
-    section(
-      `${counted((node.allocations ?? []).length, "allocation")}`,
-      work.length
-        ? el("table", {}, el("thead", {}, el("tr", {}, el("th", { text: "Allocation" }), el("th", { text: "Application" }), el("th", { class: "number", text: "Holds" }))), el("tbody", {}, ...work))
-        : el("p", { class: "muted", text: "Nothing runs here." }),
-      hidden > 0 && el("p", { class: "muted", text: `and ${count(hidden)} more` }),
-    ),
-    foreign.length && section("Load of other schedulers", ...foreign.map((one) => el("p", {}, el("span", { class: "mono", text: one.allocationKey }), ` ${amounts(one.resource)}`))),
-    Object.keys(node.attributes).length && section("Attributes", facts(Object.entries(node.attributes).map(([name, value]) => [name, el("span", { class: "mono", text: value })]))),
-  ].filter(Boolean);
+    { key: "name", title: "Node", value: (node) => node.nodeID, draw: drawName, width: "minmax(120px, 1.4fr)" },
+    { key: "state", title: "State", value: stateWords, draw: drawState, width: "minmax(84px, 0.7fr)" },
+    { key: "full", title: "Fullest", value: (node) => node.load ?? 0, text: (node) => percent(node.load ?? 0), number: true, width: "72px" },
+    ...types.map((type) => ({
+      key: type,
+      title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`,
+      value: (node) => share(used(node, type), node.capacity?.[type] ?? 0),
+      draw: (cell, node) => drawUse(cell, type, used(node, type), node.capacity?.[type] ?? 0),
+      number: true,
+      wide: true,
+      width: "minmax(120px, 1fr)",
+    })),
+    { key: "drained", title: "Drained by", value: (node) => node.drainedBy ?? "", text: (node) => (node.drainedBy ? `${node.drainedBy}, ${moment(node.drainedSince)}` : ""), width: "minmax(90px, 1fr)", wide: true },
+  ];
+}
+
+const stateWords = (node) => [node.drainedBy ? "drained" : node.schedulable ? "open" : "closed", node.isReserved && "kept"].filter(Boolean).join(", ");
+
+function drawName(cell, node) {
+  if (!cell.firstChild) cell.append(link("node", node.nodeID));
+  setLink(cell.firstChild, "node", node.nodeID);
+}
+
+function drawState(cell, node) {
+  const text = stateWords(node);
+  if (cell.dataset.state === text) return;
+  cell.dataset.state = text;
+  cell.replaceChildren(badge(text, node.schedulable ? (node.isReserved ? "warn" : "good") : "bad"));
+}
+
+function drawUse(cell, type, used, whole) {
+  if (!cell.bar) {
+    cell.bar = meter();
+    cell.words = el("span", {});
+    cell.replaceChildren(cell.words, cell.bar);
+    cell.classList.add("use");
+  }
+  setMeter(cell.bar, { used, whole });
+  setText(cell.words, `${bare(type, used)} of ${bare(type, whole)}`);
+  setAttribute(cell, "title", `${nameOf(type)}: ${amount(type, used)} of ${amount(type, whole)}`);
 }

@@ -1,5 +1,6 @@
 // The cluster at a glance.
 
+import { address } from "../address.js";
 import { api } from "../api.js";
 import { drawShares } from "../chart.js";
 import { cluster, inPartition } from "../cluster.js";
@@ -9,8 +10,10 @@ import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { events, preemptions } from "../tails.js";
 import { amount, bare, clock, count, counted, nameOf, percent, share, since, typesOf, unitOf } from "../units.js";
-import { eventWords } from "./events.js";
-import { openDecision, outcomeBadge, servedWords, taken, victimWords } from "./preemptions.js";
+import { outcomeBadge, servedWords, taken, victimWords } from "../decisions.js";
+import { eventWords, objectLink } from "../details/event.js";
+import { openDetails } from "../links.js";
+import { typeChoice, typeChooser } from "../type_choice.js";
 
 const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000];
 const LATEST = 7;
@@ -38,7 +41,7 @@ export class OverviewView {
       el(
         "div",
         { class: "column wide" },
-        card("Capacity", "", this.capacity, legend()),
+        card("Capacity", "", this.capacity, el("span", { class: "aside-tools" }, legend(), typeChooser())),
         card("Utilisation", "grows", el("div", { class: "chart" }, this.canvas), this.series),
       ),
       el("div", { class: "column" }, card("Health", "", this.checks), card("Applications", "grows", this.states)),
@@ -58,6 +61,10 @@ export class OverviewView {
     for (const what of ["change", "partition"]) cluster.addEventListener(what, this.draw);
     window.addEventListener("themechange", this.draw);
     new ResizeObserver(this.draw).observe(this.root);
+  }
+
+  follow() {
+    this.draw();
   }
 
   show() {
@@ -94,14 +101,15 @@ export class OverviewView {
     this.#drawCapacity(partition.capacity);
     this.#drawHealth();
     this.#drawStates(partition.applications);
-    const types = Object.keys(cluster.samples.at(-1)?.shares ?? {}).slice(0, 3);
+    typeChoice.offer(typesOf(partition.capacity.capacity));
+    const types = typeChoice.chosen;
     const marks = preemptions.entries.filter(taken).map((one) => one.time / 1e6);
     drawShares(this.canvas, cluster.samples, types, { spanMs: spanOf(cluster.samples), marks });
     reconcile(
       this.series,
       [...types, "preempted"],
       (type) => type,
-      (type) => el("span", {}, el("i", { class: type === "preempted" ? "mark" : `series-${types.indexOf(type) + 1}` }), type === "preempted" ? "preemption" : nameOf(type)),
+      (type) => el("span", {}, el("i", { class: type === "preempted" ? "mark" : `series-${(types.indexOf(type) % 3) + 1}` }), type === "preempted" ? "preemption" : nameOf(type)),
       () => {},
     );
     this.#feed(this.latestDecisions, preemptions.entries, decisionRow, "Nobody was preempted lately.");
@@ -109,9 +117,9 @@ export class OverviewView {
   }
 
   #drawTiles({ totalNodes, applications, totalContainers = 0 }) {
-    const { total, Running = 0, Accepted = 0 } = applications;
+    const { total, Running = 0, Accepted = 0, Rejected = 0 } = applications;
     this.tiles.Nodes.set(count(totalNodes), totalNodes ? "registered" : "none registered");
-    this.tiles.Applications.set(count(Running), `running · ${count(Accepted)} accepted · ${count(total)} in all`);
+    this.tiles.Applications.set(count(Running), `running · ${count(Accepted)} accepted · ${count(total)} in all${Rejected ? ` · ${count(Rejected)} rejected` : ""}`);
     this.tiles.Allocations.set(count(totalContainers), Object.keys(this.#pending).length ? `pending: ${pendingWords(this.#pending)}` : "nothing pending");
     const lost = preemptions.entries.reduce((sum, one) => sum + (taken(one) ? one.victims.length : 0), 0);
     this.tiles.Preempted.set(count(lost), `by ${counted(preemptions.entries.filter(taken).length, "decision")}`);
@@ -123,13 +131,13 @@ export class OverviewView {
   }
 
   #drawCapacity({ capacity = {}, usedCapacity = {} }) {
-    const types = typesOf(capacity).filter((type) => capacity[type] > 0);
+    const types = typeChoice.chosen.filter((type) => capacity[type] > 0);
     reconcile(this.capacity, types, (type) => type, capacityRow, (row, type) => {
       const used = usedCapacity[type] ?? 0;
       const pending = this.#pending[type] ?? 0;
       setMeter(row.bar, { used, pending, whole: capacity[type] });
       setText(row.share, percent(share(used, capacity[type])));
-      setText(row.used, `${bare(type, used)} of ${amount(type, capacity[type])}`);
+      setText(row.used, `${bare(type, used)} of ${amount(type, capacity[type])} used`);
       setText(row.pending, pending ? `${amount(type, pending)} pending` : "nothing pending");
       setAttribute(row, "aria-label", `${nameOf(type)}: ${meterWords(type, { used, pending, max: capacity[type] })}`);
     });
@@ -160,7 +168,7 @@ export class OverviewView {
       this.states,
       found.length ? found : [{ state: "", number: 0 }],
       (one) => one.state,
-      ({ state }) => (state ? el("li", {}, badge(state), el("strong"), meter()) : el("li", { class: "muted", text: "None yet." })),
+      ({ state }) => (state ? el("li", {}, el("a", { href: address.href("applications", { state: stateOf(state) }) }, badge(state)), el("strong"), meter()) : el("li", { class: "muted", text: "None yet." })),
       (row, { state, number }) => {
         if (!state) return;
         setText(row.children[1], count(number));
@@ -185,10 +193,15 @@ function pendingWords(pending) {
   return typesOf(pending).slice(0, 2).map((type) => (unitOf(type) ? amount(type, pending[type]) : `${bare(type, pending[type])} ${type}`)).join(", ");
 }
 
+/** What the list of applications calls a state: active ones by name, the others by how they ended. */
+const stateOf = (state) => (["Completed", "Failed", "Expired"].includes(state) ? "completed" : state === "Rejected" ? "rejected" : `active/${state}`);
+
+const TILE_VIEWS = { Nodes: "nodes", Applications: "applications", Allocations: "queues", Preempted: "preemption", Events: "events" };
+
 function tile(name) {
   const value = el("strong", { text: "–" });
   const note = el("span", { class: "cut", text: " " });
-  const root = el("div", { class: "tile" }, el("span", { class: "name", text: name }), value, note);
+  const root = el("div", { class: "tile" }, TILE_VIEWS[name] ? el("a", { class: "name", href: address.href(TILE_VIEWS[name]), text: name }) : el("span", { class: "name", text: name }), value, note);
   return {
     root,
     set: (text, more) => {
@@ -228,7 +241,7 @@ function decisionRow(one) {
     {},
     el("time", { class: "faint", text: clock(one.time) }),
     kindMark(one.kind),
-    el("button", { class: "plain cut", type: "button", title: `${victimWords(one)} → ${servedWords(one)}`, text: `${victimWords(one)} → ${servedWords(one)}`, on: { click: () => openDecision(one) } }),
+    el("button", { class: "plain cut", type: "button", title: `${victimWords(one)} → ${servedWords(one)}`, text: `${victimWords(one)} → ${servedWords(one)}`, on: { click: () => openDetails("decision", String(one.id)) } }),
     outcomeBadge(one),
   );
 }
@@ -239,6 +252,6 @@ function eventRow(one) {
     { title: since(one.timestampNano) },
     el("time", { class: "faint", text: clock(one.timestampNano) }),
     el("span", { class: "muted", text: eventWords(one) }),
-    el("span", { class: "mono cut", text: [one.objectID, one.referenceID].filter(Boolean).join("  ") }),
+    el("span", { class: "cut" }, objectLink(one), one.referenceID && el("span", { class: "mono muted", text: `  ${one.referenceID}` })),
   );
 }

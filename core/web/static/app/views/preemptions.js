@@ -1,50 +1,67 @@
-// Preemption over time: who had to leave, for whom, by which kind of decision and law, and what came of it.
+// Preemption over time: who had to leave, for whom, by which kind of decision and law, and what came of it. What happens
+// now comes as it happens; what happened before, also before this tab was open, comes from the stored history.
 
-import { blank, colour, el, freshCanvas, inNextFrame, setAttribute, setText, settled } from "../dom.js";
-import { facts, keyButton, section, victimTable } from "../explain.js";
+import { address } from "../address.js";
+import { DataTable } from "../data_table.js";
+import { outcomeBadge, outcomeWord, sumsByQueue, taken, victimWords } from "../decisions.js";
+import { colour, el, freshCanvas, inNextFrame, setAttribute, setText } from "../dom.js";
 import { kinds } from "../kinds.js";
-import { panel } from "../panel.js";
+import { lawText } from "../laws.js";
+import { link, openDetails } from "../links.js";
+import { pastDecisions } from "../past_preemptions.js";
 import { preemptions } from "../tails.js";
-import { clock, count, counted, moment, readable, span, words } from "../units.js";
-import { VirtualList } from "../virtual_list.js";
+import { amounts, clock, count, counted, moment, readable, shortMoment, span, words } from "../units.js";
 
 const LANE = 26;
 const LEFT = 112;
 const AXIS = 20;
 const SHORTEST_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const RANGES_MS = { "1h": HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
+const RANGE_NAMES = { "": "Since the core started", "1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days" };
+const SUMS_SHOWN = 12;
 
 export class PreemptionsView {
   #points = [];
+  #shown = [];
+  #past = null;
+  #asked = "";
 
   constructor() {
-    const again = () => this.#show(0);
-    this.filter = el("input", { type: "search", placeholder: "Filter by any name", "aria-label": "Filter decisions", on: { input: settled(again, 120) } });
-    this.kind = el("select", { "aria-label": "Kind", on: { change: again } }, el("option", { value: "", text: "Every kind" }));
-    const choose = () => this.#choices();
-    kinds.addEventListener("change", choose);
-    choose();
-    this.effect = el("label", { class: "check" }, el("input", { type: "checkbox", on: { change: again } }), "effective only");
-    this.count = el("span", { class: "count" });
+    const choose = (name, box) => () => address.set({ [name]: box().value });
+    this.range = el("select", { "aria-label": "Range", on: { change: choose("range", () => this.range) } }, ...Object.entries(RANGE_NAMES).map(([value, text]) => el("option", { value, text })));
+    this.kind = el("select", { "aria-label": "Kind", on: { change: choose("kind", () => this.kind) } }, el("option", { value: "", text: "Every kind" }));
+    kinds.addEventListener("change", () => this.#choices());
+    this.effect = el("input", { type: "checkbox", on: { change: () => address.set({ effective: this.effect.checked ? "yes" : "" }) } });
+    this.said = el("span", { class: "muted", role: "status" });
     this.canvas = el("canvas", { role: "img", on: { click: (event) => this.#click(event) } });
-    this.head = el("div", { class: "rows-head decision-grid", "aria-hidden": "true" }, ...["Time", "Kind", "Who leaves", "For whom", "Law", "Outcome"].map((text) => el("span", { text })));
-    this.list = new VirtualList({
+    this.table = new DataTable({
       label: "Decisions to preempt, the newest first",
+      noun: "decision",
       height: 48,
-      key: (one) => one.id,
-      create: decisionRow,
-      update: updateRow,
-      open: openDecision,
+      empty: "Nobody was preempted.",
+      keyOf: (one) => one.id,
+      open: (one) => openDetails("decision", String(one.id)),
+      describe: (one) => `${clock(one.time)}, ${words(one.kind)}: ${victimWords(one)} for ${one.allocationKey || one.queueName}, ${outcomeWord(one)}`,
+      columns: COLUMNS,
     });
-    this.none = blank("Nobody was preempted", "Decisions appear here as they are made. The core remembers the last 10,000.");
     this.timeline = el("div", { class: "card timeline" }, this.canvas);
+    this.sums = el("tbody", {});
+    this.sumCard = el(
+      "details",
+      { class: "card sums" },
+      el("summary", {}, el("strong", { text: "Who took from whom" })),
+      el("table", {}, el("thead", {}, el("tr", {}, ...["Took", "From", "Allocations", "Decisions", "Amounts"].map((text, at) => el("th", { scope: "col", class: at === 2 || at === 3 ? "number" : null, text })))), this.sums),
+    );
     this.root = el(
       "div",
       { class: "view" },
-      el("div", { class: "tools" }, el("h1", { text: "Preemption" }), this.filter, this.kind, this.effect, el("span", { class: "space" }), this.count),
+      el("div", { class: "tools" }, el("h1", { text: "Preemption" }), this.table.filter, this.range, this.kind, el("label", { class: "check" }, this.effect, "effective only"), this.said, el("span", { class: "space" }), this.table.count, this.table.csv),
       this.timeline,
-      el("div", { class: "card sheet" }, this.head, this.list.root, this.none),
+      this.sumCard,
+      el("div", { class: "card sheet" }, this.table.root),
     );
-    const more = inNextFrame(() => this.root.isConnected && this.#show(this.grown));
+    const more = inNextFrame(() => this.root.isConnected && !this.#past && this.#show(this.grown));
     preemptions.addEventListener("more", ({ detail }) => {
       this.grown = (this.grown ?? 0) + detail;
       more();
@@ -56,8 +73,19 @@ export class PreemptionsView {
 
   show() {
     preemptions.hold();
-    this.#show(0);
+    this.#asked = "";
+    this.follow();
     this.ticking = setInterval(this.draw, 1_000);
+  }
+
+  follow() {
+    this.#choices();
+    this.range.value = address.get("range");
+    this.effect.checked = Boolean(address.get("effective"));
+    this.table.follow();
+    const range = address.get("range");
+    if (range !== this.#asked) this.#load(range);
+    else this.#show(0);
   }
 
   hide() {
@@ -65,41 +93,81 @@ export class PreemptionsView {
     clearInterval(this.ticking);
   }
 
+  /** Decisions of a range from the stored history; without one, those that the core remembers. */
+  async #load(range) {
+    this.#asked = range;
+    this.#past = null;
+    setText(this.said, "");
+    if (!RANGES_MS[range]) return this.#show(0);
+    setText(this.said, "Reading the history …");
+    try {
+      const now = Date.now();
+      await kinds.load();
+      const { decisions, cut } = await pastDecisions.load((now - RANGES_MS[range]) * 1e6, (now + 1_000) * 1e6);
+      if (range !== this.#asked) return;
+      this.#past = decisions;
+      setText(this.said, cut ? `The newest ${counted(decisions.length, "decision")} of more.` : "");
+    } catch (error) {
+      if (range !== this.#asked) return;
+      this.#past = [];
+      setText(this.said, error.message);
+    }
+    this.#show(0);
+  }
+
   #show(grown) {
-    const wanted = this.filter.value.trim().toLowerCase();
-    const kind = this.kind.value;
-    const effective = this.effect.firstChild.checked;
-    const fits = (one) => (!kind || one.kind === kind) && (!effective || taken(one)) && (!wanted || JSON.stringify(one).toLowerCase().includes(wanted));
-    const items = preemptions.entries.filter(fits);
-    const fresh = preemptions.entries.slice(0, grown).filter(fits).length;
+    const kind = address.get("kind");
+    const effective = address.get("effective");
+    const fits = (one) => (!kind || one.kind === kind) && (!effective || taken(one));
+    const all = this.#past ?? preemptions.entries;
+    const plain = !kind && !effective;
+    const items = plain ? all : all.filter(fits);
+    this.#shown = items;
+    const fresh = this.#past ? 0 : plain ? grown : preemptions.entries.slice(0, grown).filter(fits).length;
     this.grown = 0;
-    this.list.show(items, fresh);
-    this.none.hidden = items.length > 0;
-    this.list.root.hidden = this.head.hidden = !items.length;
-    if (preemptions.problem) setText(this.none.lastChild, preemptions.problem);
-    const victims = items.filter(taken).reduce((sum, one) => sum + one.victims.length, 0);
-    setText(this.count, `${counted(items.length, "decision")}, ${counted(victims, "victim")}`);
+    this.table.show(items, { grown: fresh, problem: this.#past ? "" : preemptions.problem });
+    this.#sum(items.filter(taken));
     this.draw();
+  }
+
+  #sum(decisions) {
+    const pairs = sumsByQueue(decisions);
+    const victims = decisions.reduce((sum, one) => sum + one.victims.length, 0);
+    setText(this.sumCard.firstChild.firstChild, `Who took from whom: ${counted(decisions.length, "decision")}, ${counted(victims, "victim")}`);
+    this.sums.replaceChildren(
+      ...pairs.slice(0, SUMS_SHOWN).map((sum) =>
+        el(
+          "tr",
+          {},
+          el("td", {}, link("queue", sum.taker)),
+          el("td", {}, sum.giver === sum.taker ? el("span", { class: "muted", text: "itself" }) : link("queue", sum.giver)),
+          el("td", { class: "number", text: count(sum.victims) }),
+          el("td", { class: "number", text: count(sum.decisions.size) }),
+          el("td", { text: amounts(sum.resource) }),
+        ),
+      ),
+    );
+    if (!pairs.length) this.sums.replaceChildren(el("tr", {}, el("td", { colspan: 5, class: "muted", text: "Nobody had to leave." })));
+    this.sumCard.hidden = !decisions.length && !this.#past;
   }
 
   /** The kinds to choose from are those that the core has. */
   #choices() {
-    const chosen = this.kind.value;
     const named = kinds.list.map(({ name }) => el("option", { value: name, text: words(name) }));
     this.kind.replaceChildren(this.kind.firstChild, ...named);
-    this.kind.value = chosen;
+    this.kind.value = address.get("kind");
   }
 
   #draw() {
-    const items = this.list.items;
+    const items = this.#shown;
     const lanes = kinds.list.map(({ name }) => name);
     const width = this.timeline.clientWidth - 28;
     if (!this.root.isConnected || width <= LEFT) return;
     const height = lanes.length * LANE + AXIS;
     const paint = freshCanvas(this.canvas, width, height);
     const now = Date.now();
-    const oldest = items.length ? items.at(-1).time / 1e6 : now;
-    const spanMs = Math.max(SHORTEST_MS, (now - oldest) * 1.04);
+    const oldest = items.reduce((least, one) => Math.min(least, one.time / 1e6), now);
+    const spanMs = RANGES_MS[address.get("range")] ?? Math.max(SHORTEST_MS, (now - oldest) * 1.04);
     const x = (ns) => LEFT + ((ns / 1e6 - now + spanMs) / spanMs) * (width - LEFT - 10);
     paint.font = "12px ui-sans-serif, system-ui, sans-serif";
     paint.textBaseline = "middle";
@@ -116,7 +184,7 @@ export class PreemptionsView {
       paint.fillText(words(name), 0, level);
     });
     this.#points = [];
-    for (const one of [...items].reverse()) {
+    for (const one of items) {
       const lane = Math.max(0, lanes.indexOf(one.kind));
       const size = one.victims ? Math.min(10, 3.5 + Math.sqrt(one.victims.length) * 1.5) : 3;
       const at = { x: x(one.time), y: lane * LANE + LANE / 2, size, one };
@@ -154,78 +222,55 @@ export class PreemptionsView {
       .map((point) => ({ point, far: Math.hypot(point.x - event.offsetX, point.y - event.offsetY) - point.size }))
       .sort((a, b) => a.far - b.far)[0];
     if (!near || near.far > 8) return;
-    this.list.select(this.list.items.indexOf(near.point.one));
-    openDecision(near.point.one);
+    openDetails("decision", String(near.point.one.id));
   }
 }
 
-/** Whether somebody really had to leave: notices, shadows and what was withdrawn name victims too. */
-export const taken = (one) => Boolean(one.victims) && kinds.ending(one).leaves;
+const COLUMNS = [
+  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "66px" },
+  { key: "kind", title: "Kind", value: (one) => words(one.kind), draw: drawKind, width: "116px", wide: true },
+  { key: "who", title: "Who leaves", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
+  { key: "whom", title: "For whom", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
+  { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
+  { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
+  { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
+];
 
-export function outcomeBadge(one) {
-  const word = one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome);
-  return el("span", { class: "badge", "data-tone": kinds.ending(one).tone || null, text: word });
+/** Run `fill` once for each row that a cell shows. */
+const once = (cell, one, fill) => {
+  if (cell.shown === one) return;
+  cell.shown = one;
+  cell.replaceChildren(...[fill()].flat());
+};
+
+function drawTime(cell, one) {
+  once(cell, one, () => el("time", { class: "faint", title: moment(one.time), text: shortMoment(one.time) }));
 }
 
-/** Who leaves, in a line. */
-export function victimWords(one) {
-  const victims = one.victims ?? [];
-  if (!victims.length) return "nobody";
-  const queues = [...new Set(victims.map((victim) => victim.queueName))];
-  const first = victims.length === 1 ? victims[0].allocationKey : counted(victims.length, "allocation");
-  return `${first} of ${queues.length === 1 ? queues[0] : counted(queues.length, "queue")}`;
+function drawKind(cell, one) {
+  once(cell, one, () => el("span", { class: "kind", "data-colour": kinds.colour(one.kind), text: words(one.kind) }));
 }
 
-/** For whom, in a line. */
-export function servedWords(one) {
-  return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : "its queue's sake";
+const pair = (first, second) => el("span", { class: "pair" }, el("span", { class: "cut" }, first), el("span", { class: "muted cut", text: second, title: second }));
+
+function drawWho(cell, one) {
+  once(cell, one, () => {
+    const victims = one.victims ?? [];
+    if (!victims.length) return pair("nobody", "");
+    const apps = [...new Set(victims.map((victim) => victim.applicationID))];
+    const queues = [...new Set(victims.map((victim) => victim.queueName))].join(", ");
+    return pair(victims.length === 1 ? link("ask", victims[0].allocationKey) : counted(victims.length, "allocation"), `${apps.length === 1 ? apps[0] : counted(apps.length, "application")} in ${queues}`);
+  });
 }
 
-function decisionRow() {
-  const row = el("div", { class: "decision-grid" });
-  const pair = () => el("span", { class: "pair" }, el("span", { class: "cut" }), el("span", { class: "muted cut" }));
-  row.append(el("time", { class: "faint" }), el("span", { class: "kind" }), pair(), pair(), el("span", { class: "muted clamp" }), el("span", {}));
-  return row;
+function drawWhom(cell, one) {
+  once(cell, one, () => pair(one.allocationKey ? link("ask", one.allocationKey) : "its queue", [one.applicationID, one.queueName && `in ${one.queueName}`, one.nodeID && `on ${one.nodeID}`].filter(Boolean).join(" ")));
 }
 
-function updateRow(row, one) {
-  if (row.shown === one) return;
-  row.shown = one;
-  const [time, kind, who, whom, law, outcome] = row.children;
-  const victims = one.victims ?? [];
-  const apps = [...new Set(victims.map((victim) => victim.applicationID))];
-  setText(time, clock(one.time, { millis: true }));
-  setText(kind, words(one.kind));
-  setAttribute(kind, "data-colour", kinds.colour(one.kind));
-  setText(who.children[0], victims.length ? (victims.length === 1 ? victims[0].allocationKey : counted(victims.length, "allocation")) : "nobody");
-  setText(who.children[1], victims.length ? `${apps.length === 1 ? apps[0] : counted(apps.length, "application")} in ${[...new Set(victims.map((victim) => victim.queueName))].join(", ")}` : "");
-  setText(whom.children[0], one.allocationKey ?? "its queue");
-  setText(whom.children[1], [one.applicationID, one.queueName && `in ${one.queueName}`, one.nodeID && `on ${one.nodeID}`].filter(Boolean).join(" "));
-  setText(law, one.law ?? readable(one.detail));
-  setAttribute(law, "title", one.law ?? readable(one.detail));
-  outcome.replaceChildren(outcomeBadge(one));
-  setAttribute(row, "aria-label", `${clock(one.time)}, ${words(one.kind)}: ${victimWords(one)} for ${servedWords(one)}, ${words(one.outcome)}`);
+function drawLaw(cell, one) {
+  once(cell, one, () => el("span", { class: "muted clamp", title: one.law ?? readable(one.detail) }, lawText(one.law ?? readable(one.detail))));
 }
 
-/** Everything about one decision, in the panel. */
-export function openDecision(one) {
-  const [reason, alternatives] = (one.detail ?? "").split("; weighed: ");
-  return panel.open(
-    [el("span", { class: "faint", text: "Preemption " }), `${words(one.kind)} at ${clock(one.time)}`],
-    () =>
-      [
-        facts([
-          ["Outcome", outcomeBadge(one)],
-          ["When", moment(one.time)],
-          ["For", one.allocationKey ? keyButton(one.allocationKey) : "its queue's sake"],
-          ["Application", one.applicationID && keyButton(one.applicationID)],
-          ["Queue", one.queueName && el("span", { class: "mono", text: one.queueName })],
-          ["Node", one.nodeID && el("span", { class: "mono", text: one.nodeID })],
-          ["Law", one.law],
-          ["Reason", readable(reason)],
-          ["Alternatives", alternatives],
-        ]),
-        one.victims && section(`Who leaves: ${count(one.victims.length)}`, victimTable(one.victims)),
-      ].filter(Boolean),
-  );
+function drawOutcome(cell, one) {
+  once(cell, one, () => outcomeBadge(one));
 }

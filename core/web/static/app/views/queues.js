@@ -1,18 +1,22 @@
 // The queue tree.
 
+import { address } from "../address.js";
 import { api } from "../api.js";
 import { cluster, inPartition } from "../cluster.js";
+import { saveAs, csvLine } from "../csv.js";
 import { blank, el, setAttribute, setText, settled } from "../dom.js";
-import { badge, facts, section } from "../explain.js";
+import { openDetails } from "../links.js";
 import { meter, meterWords, setMeter } from "../meter.js";
-import { panel } from "../panel.js";
 import { Poller } from "../poller.js";
-import { amounts, bare, count, moment, nameOf, typesOf, unitOf } from "../units.js";
+import { typeChoice, typeChooser } from "../type_choice.js";
+import { bare, count, counted, nameOf, typesOf, unitOf } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
-const TYPES_SHOWN = 3;
+const NARROW_PX = 640;
+const ORDERS = { "": "As configured", used: "Most used first", pending: "Most pending first", over: "Furthest above guarantee" };
 const OPEN_AT_FIRST = 60;
 const INDENT_PX = 18;
+const LONGEST_OPEN = 1_500;
 
 export class QueuesView {
   #tree = null;
@@ -20,7 +24,8 @@ export class QueuesView {
   #types = [];
 
   constructor() {
-    this.filter = el("input", { type: "search", placeholder: "Filter by path", "aria-label": "Filter queues by path", on: { input: settled(() => this.#show(), 120) } });
+    this.filter = el("input", { type: "search", placeholder: "Filter by path", "aria-label": "Filter queues by path", on: { input: settled(() => address.set({ q: this.filter.value.trim() }, { replace: true }), 120) } });
+    this.order = el("select", { "aria-label": "Order of queues", on: { change: () => address.set({ sort: this.order.value }) } }, ...Object.entries(ORDERS).map(([value, text]) => el("option", { value, text })));
     this.count = el("span", { class: "count" });
     this.head = el("div", { class: "rows-head queue-grid", "aria-hidden": "true" });
     this.list = new VirtualList({
@@ -31,7 +36,7 @@ export class QueuesView {
       key: (item) => item.queue.queuename,
       create: queueRow,
       update: (row, item) => this.#update(row, item),
-      open: (item) => this.#details(item.queue.queuename),
+      open: (item) => openDetails("queue", item.queue.queuename),
       click: (event, item) => event.target.closest(".twist") && (this.#toggle(item), true),
       key_down: (event, item) => this.#arrow(event, item),
     });
@@ -44,16 +49,21 @@ export class QueuesView {
         { class: "tools" },
         el("h1", { text: "Queues" }),
         this.filter,
+        this.order,
+        typeChooser(),
         el("button", { type: "button", text: "Expand all", on: { click: () => this.#all(true) } }),
         el("button", { type: "button", text: "Collapse all", on: { click: () => this.#all(false) } }),
         this.count,
         el("span", { class: "space" }),
+        el("button", { type: "button", text: "CSV", "aria-label": "Save these queues as CSV", on: { click: () => this.#save() } }),
         legend(),
       ),
-      el("div", { class: "card sheet" }, this.head, this.list.root, this.none),
+      el("div", { class: "card sheet" }, el("div", { class: "sideways" }, el("div", { class: "queue-sheet" }, this.head, this.list.root, this.none))),
     );
     this.none.hidden = true;
     this.poller = new Poller((signal) => this.#fetch(signal), 1_000);
+    typeChoice.addEventListener("change", () => this.root.isConnected && this.#show());
+    new ResizeObserver(() => this.root.isConnected && this.#show()).observe(this.root);
     cluster.addEventListener("partition", () => {
       this.#tree = this.#open = null;
       if (this.root.isConnected) this.poller.now();
@@ -61,7 +71,16 @@ export class QueuesView {
   }
 
   show() {
+    this.follow();
     this.poller.start();
+  }
+
+  follow() {
+    if (document.activeElement !== this.filter) this.filter.value = address.get("q");
+    this.order.value = address.get("sort");
+    const open = address.get("open");
+    this.#open = open ? new Set(open.split(",")) : this.#tree && opened(this.#tree);
+    this.#show();
   }
 
   hide() {
@@ -73,7 +92,7 @@ export class QueuesView {
     if (this.#tree) {
       this.#open ??= opened(this.#tree);
       const { maxResource, allocatedResource, guaranteedResource, pendingResource } = this.#tree;
-      this.#types = typesOf(maxResource ?? {}, allocatedResource ?? {}, guaranteedResource ?? {}, pendingResource ?? {}).slice(0, TYPES_SHOWN);
+      typeChoice.offer(typesOf(maxResource, allocatedResource, guaranteedResource, pendingResource));
     }
     this.#show();
   }
@@ -82,9 +101,11 @@ export class QueuesView {
     this.none.hidden = this.#tree !== null;
     this.list.root.hidden = this.head.hidden = this.#tree === null;
     if (!this.#tree) return;
-    const wanted = this.filter.value.trim().toLowerCase();
+    const wanted = address.get("q").toLowerCase();
     const all = { queues: 0 };
-    const items = flat(this.#tree, wanted ? null : this.#open, wanted, all);
+    const { chosen } = typeChoice;
+    this.#types = this.root.clientWidth && this.root.clientWidth < NARROW_PX ? chosen.slice(0, 1) : chosen;
+    const items = flat(this.#tree, wanted ? null : this.#open, wanted, all, ordering(address.get("sort"), chosen[0]));
     this.root.style.setProperty("--types", Math.max(1, this.#types.length));
     const names = ["Queue", ...this.#types.map((type) => `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`), "Apps"];
     if (this.head.textContent !== names.join("")) this.head.replaceChildren(...names.map((text, place) => el("span", { class: place === names.length - 1 ? "number" : null, text })));
@@ -111,20 +132,37 @@ export class QueuesView {
     setAttribute(row, "aria-posinset", place);
     setAttribute(row, "aria-setsize", siblings);
     setAttribute(row, "aria-expanded", queue.children ? open : null);
-    setAttribute(row, "aria-label", `${name}: ${said.join("; ")}; ${count(queue.runningApps)} applications running`);
+    setAttribute(row, "aria-label", `${name}: ${said.join("; ")}; ${counted(queue.runningApps ?? 0, "application")} running`);
   }
 
   #toggle({ queue }) {
     const path = queue.queuename;
     if (!this.#open.delete(path)) this.#open.add(path);
+    this.#keepOpen();
+  }
+
+  /** The opened queues stand in the address, unless they are those that are open at first, or too many for one. */
+  #keepOpen() {
+    const text = [...this.#open].sort().join();
+    const atFirst = [...opened(this.#tree)].sort().join();
+    if (text.length < LONGEST_OPEN) address.set({ open: text === atFirst ? "" : text }, { replace: true });
     this.#show();
+  }
+
+  #save() {
+    if (!this.#tree) return;
+    const { all } = typeChoice;
+    const fields = { used: "allocatedResource", guaranteed: "guaranteedResource", max: "maxResource", pending: "pendingResource" };
+    const lines = [["queue", "status", "applications", ...all.flatMap((type) => Object.keys(fields).map((name) => `${type} ${name}`))]];
+    for (const { queue } of this.list.items) lines.push([queue.queuename, queue.status, queue.runningApps ?? 0, ...all.flatMap((type) => Object.values(fields).map((field) => queue[field]?.[type] ?? ""))]);
+    saveAs("queues.csv", lines.map(csvLine).join(""));
   }
 
   #all(open) {
     if (!this.#tree) return;
     this.#open = new Set(["root"]);
     if (open) walk(this.#tree, (queue) => queue.children && this.#open.add(queue.queuename));
-    this.#show();
+    this.#keepOpen();
   }
 
   /** As trees do: right opens, then goes in; left closes, then goes out. */
@@ -135,17 +173,10 @@ export class QueuesView {
       if (isOpen) this.list.select(this.list.index + 1);
       else this.#toggle(item);
     } else if (event.key === "ArrowLeft") {
-      if (isOpen && !this.filter.value) this.#toggle(item);
+      if (isOpen && !address.get("q")) this.#toggle(item);
       else this.list.select(this.list.items.findIndex((other) => other.queue.queuename === item.queue.parent));
     }
     return true;
-  }
-
-  #details(path) {
-    panel.open([el("span", { class: "faint", text: "Queue " }), el("span", { class: "mono", text: path })], async () => {
-      const queue = await api.get(inPartition(`queue/${encodeURIComponent(encodeURIComponent(path))}`));
-      return queueDetails(queue);
-    });
   }
 }
 
@@ -163,13 +194,23 @@ function opened(tree) {
   return open;
 }
 
+/** How the children of a queue are compared; null: as they come. */
+function ordering(sort, type) {
+  const value = {
+    used: (queue) => queue.allocatedResource?.[type] ?? 0,
+    pending: (queue) => queue.pendingResource?.[type] ?? 0,
+    over: (queue) => (queue.allocatedResource?.[type] ?? 0) - (queue.guaranteedResource?.[type] ?? 0),
+  }[sort];
+  return value ? (a, b) => value(b) - value(a) : null;
+}
+
 function walk(queue, act) {
   act(queue);
   for (const child of queue.children ?? []) walk(child, act);
 }
 
 /** The rows in sight: all below open queues, or, with a filter, what matches and what leads there. */
-function flat(tree, open, wanted, all) {
+function flat(tree, open, wanted, all, order) {
   const items = [];
   const visit = (queue, level, place, siblings, seen, scale) => {
     all.queues += 1;
@@ -178,7 +219,7 @@ function flat(tree, open, wanted, all) {
     const at = items.length;
     const item = { queue, level, open: isOpen && Boolean(queue.children), place, siblings, match, dim: !match, scale };
     if (seen) items.push(item);
-    const below = queue.children ?? [];
+    const below = order ? [...(queue.children ?? [])].sort(order) : (queue.children ?? []);
     const inner = seen && isOpen ? largest(below) : scale;
     below.forEach((child, number) => visit(child, level + 1, number + 1, below.length, seen && isOpen, inner));
     if (wanted && !match && items.length === at + 1) items.pop();
@@ -244,54 +285,4 @@ function legend() {
     el("span", {}, el("i", { class: "wait" }), "pending"),
     el("span", {}, el("i", { class: "tick" }), "guarantee"),
   );
-}
-
-function queueDetails(queue) {
-  const columns = { Guaranteed: "guaranteedResource", Max: "maxResource", Used: "allocatedResource", Pending: "pendingResource", Leaving: "preemptingResource", Headroom: "headroom" };
-  const types = typesOf(...Object.values(columns).map((field) => queue[field] ?? {}));
-  const rows = Object.entries(columns).map(([name, field]) =>
-    el("tr", {}, el("td", { class: "muted", text: name }), ...types.map((type) => el("td", { class: "number", text: queue[field]?.[type] === undefined ? "–" : bare(type, queue[field][type]) }))),
-  );
-  const head = ["", ...types].map((type) => el("th", { class: type ? "number" : null, text: type ? `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}` : "" }));
-  const yes = (flag) => (flag ? "yes" : "no");
-  return [
-    facts([
-      ["Status", badge(queue.status)],
-      ["Kind", `${queue.isLeaf ? "leaf" : "parent"}, ${queue.isManaged ? "configured" : "made by placement"}`],
-      ["Applications", `${count(queue.runningApps)} running${queue.maxRunningApps ? `, at most ${count(queue.maxRunningApps)}` : ""}`],
-    ]),
-    queue.aboveMax && section(
-      "Above its max",
-      facts([
-        ["By", amounts(queue.aboveMax.resource)],
-        ["Since", queue.aboveMax.since && moment(queue.aboveMax.since)],
-        ["Leaving", queue.aboveMax.leaving && amounts(queue.aboveMax.leaving)],
-        ["Course", queue.aboveMax.course],
-        ["Kept by", (queue.aboveMax.protectedBy ?? []).join("; ")],
-      ]),
-    ),
-    section("Amounts", types.length ? el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)) : el("p", { class: "muted", text: "Nothing is set, used or asked for." })),
-    section(
-      "Preemption",
-      facts([
-        ["Allowed", yes(queue.preemptionEnabled)],
-        ["Fence", yes(queue.isPreemptionFence)],
-        ["Delay", queue.preemptionDelay],
-        ["Max lowered", queue.isQuotaPreemptionRunning ? "being enforced" : ""],
-        ["Quota delay", queue.quotaPreemptionDelay === "0s" ? "" : queue.quotaPreemptionDelay],
-      ]),
-    ),
-    section(
-      "Order",
-      facts([
-        ["Policy", queue.sortingPolicy],
-        ["By priority", yes(queue.prioritySorting)],
-        ["Priority", String(queue.currentPriority)],
-        ["Offset", queue.priorityOffset && String(queue.priorityOffset)],
-        ["Fence", queue.isPriorityFence && "yes"],
-      ]),
-    ),
-    queue.properties && section("Properties", facts(Object.entries(queue.properties).map(([name, value]) => [name, el("span", { class: "mono", text: value })]))),
-    el("p", {}, el("a", { href: `#/applications?queue=${encodeURIComponent(queue.queuename)}`, text: "Applications of this queue" })),
-  ].filter(Boolean);
 }

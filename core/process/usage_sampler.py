@@ -1,0 +1,95 @@
+"""Looks at the use of all queues from time to time, for the stored history.
+
+At most one row a second is stored, however many queues are in use: the more there are, the more rarely they are looked
+at. Between the steps of one look everybody else has a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import orjson
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.archive.records import UsageSample
+from kornel.core.domain.resources import Resources, clamp_int64
+from kornel.core.rest.turns import gather
+from kornel.core.service.clock import SECOND_NS, Clock, Timer
+from kornel.core.telling.queues.queue_views import QueueView
+from kornel.core.telling.reader import PartitionReader
+
+LEAST_PAUSE_NS: Final = 60 * SECOND_NS
+NS_PER_ROW: Final = SECOND_NS
+
+
+class UsageSampler:
+    """``partitions``: those that there are now. ``keep``: takes the rows of one look."""
+
+    def __init__(
+        self,
+        partitions: Callable[[], Iterable[PartitionReader]],
+        keep: Callable[[Sequence[UsageSample]], None],
+        *,
+        clock: Clock,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._partitions = partitions
+        self._keep = keep
+        self._clock = clock
+        self._logger = logger
+        self._timer: Timer | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look a minute from now, and go on."""
+        self._wait(LEAST_PAUSE_NS)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _wait(self, pause_ns: int) -> None:
+        self._timer = self._clock.call_at(self._clock.now_ns() + pause_ns, self._begin)
+
+    def _begin(self) -> None:
+        self._looking = asyncio.create_task(self._look(), name="usage-samples")
+
+    async def _look(self) -> None:
+        rows: list[UsageSample] = []
+        try:
+            now_ns = self._clock.now_ns()
+            for views in list(self._partitions()):
+                found = await gather(views.queues())
+                rows += [_sample_of(views.name, view, now_ns) for view in found if _is_in_use(view)]
+            self._keep(rows)
+        except Exception as error:
+            self._logger.error("the use of queues was not looked at", exc_info=error)
+        self._wait(max(LEAST_PAUSE_NS, len(rows) * NS_PER_ROW))
+
+
+def _is_in_use(view: QueueView) -> bool:
+    return not view.parent or not (view.used.is_zero() and view.pending.is_zero())
+
+
+def _sample_of(partition: str, view: QueueView, now_ns: int) -> UsageSample:
+    return UsageSample(
+        now_ns,
+        partition,
+        view.path,
+        view.running_applications,
+        _write_amounts(view.used),
+        _write_amounts(view.pending),
+        _write_amounts(view.guaranteed),
+        _write_amounts(view.max),
+    )
+
+
+def _write_amounts(amounts: Resources | None) -> str:
+    shown = {} if amounts is None else {name: clamp_int64(amount) for name, amount in amounts.as_dict().items()}
+    return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,244 @@
+"""Calls of ``kornel.v1`` over HTTP: ours, for the web page, which speaks no gRPC.
+
+Each runs the handler that gRPC runs, so limits, errors and what is written into the log are the same. A call that
+changes something is answered to pages of this very core alone; and where nobody is asked who they are, to this machine
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import CommandRefused
+from kornel.core.domain.secrets import HIDDEN
+from kornel.core.rest.access import ADMITTED, Access
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.handlers.configuration import limited_body
+from kornel.core.rest.message_documents import message_document, read_message
+from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
+from kornel.core.security.methods import METHODS
+from kornel.core.service.callers import CALLER, PEER, Permission, principal
+from kornel.core.service.configuring import Configurator
+from kornel.core.service.rpc import Handler
+from kornel.core.service.status_codes import ServiceError, status_of
+from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
+
+MOST_BODY: Final = 4 * 2**20 + 64 * 1024
+"""The most bytes of a request: a configuration of the size that is read, and what is around it."""
+
+_JSON_TYPE: Final = "application/json"
+
+_STATUSES: Final = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.FAILED_PRECONDITION: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
+    grpc.StatusCode.UNAVAILABLE: 503,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCall:
+    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes."""
+
+    service: str
+    method: str
+    summary: str
+    access: Access = Access.READ
+    changes: bool = False
+    long: bool = False
+
+    @property
+    def name(self) -> str:
+        """The service and the method, as they stand in the path."""
+        return f"{self.service}/{self.method}"
+
+
+CALLS: Final = (
+    RemoteCall("ConfigurationService", "ValidateConfiguration", "What is right and wrong with a configuration."),
+    RemoteCall("ConfigurationService", "PreviewConfiguration", "What a configuration would change.", long=True),
+    RemoteCall("ConfigurationService", "GetConfigurationHistory", "The configurations since the core started."),
+    RemoteCall("ConfigurationService", "GetConfiguration", "One of them with its text.", long=True),
+    RemoteCall(
+        "ConfigurationService",
+        "RollbackConfiguration",
+        "Puts an earlier version into force again, or undoes that.",
+        Access.CONFIGURE,
+        changes=True,
+    ),
+    RemoteCall("ExplainService", "WhatIf", "What would be placed where, and who would have to leave, if.", long=True),
+    RemoteCall("AdminService", "DrainNode", "Takes a node out of scheduling.", Access.ADMIN, changes=True),
+    RemoteCall("AdminService", "UndrainNode", "Takes that back.", Access.ADMIN, changes=True),
+    RemoteCall("HistoryService", "ListPastApplications", "States that applications entered.", long=True),
+    RemoteCall("HistoryService", "ListPreemptions", "Decisions to preempt, a record for each victim.", long=True),
+    RemoteCall("HistoryService", "SumPreemptions", "Who took how much from whom."),
+    RemoteCall("HistoryService", "ListUsage", "How full a queue was.", long=True),
+    RemoteCall("HistoryService", "ListEvents", "Events of the stored history.", long=True),
+    RemoteCall("HistoryService", "ListConfigurations", "Configurations of the stored history.", long=True),
+    RemoteCall("HistoryService", "GetHistoryStatus", "How the stored history is doing."),
+    RemoteCall("StatusService", "ExplainUser", "What a user may use and does use, queue by queue."),
+)
+"""The calls in the order of the documentation."""
+
+_FILES: Final = (admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2)
+
+
+class _HttpContext:
+    """What a handler of gRPC asks of its context, over HTTP."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def peer(self) -> str:
+        """Returns the name that gRPC has for the peer."""
+        kind = "ipv6" if ":" in self._host else "ipv4"
+        return f"{kind}:{f'[{self._host}]' if kind == 'ipv6' else self._host}:0"
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", _trailing: object = ()) -> NoReturn:
+        """End the call."""
+        raise _refusal_of(code, details)
+
+
+class CallHandlers:
+    """``handlers``: of gRPC, by service and method. ``local``: HTTP is served to this machine alone."""
+
+    def __init__(
+        self,
+        handlers: Callable[[], Mapping[str, Handler]],
+        configurator: Configurator,
+        *,
+        local: bool,
+    ) -> None:
+        self._handlers = handlers
+        self._configurator = configurator
+        self._local = local
+        described = {service.name: service for file in _FILES for service in file.DESCRIPTOR.services_by_name.values()}
+        self._types = {
+            call.name: tuple(
+                GetMessageClass(kind)
+                for kind in (
+                    described[call.service].methods_by_name[call.method].input_type,
+                    described[call.service].methods_by_name[call.method].output_type,
+                )
+            )
+            for call in CALLS
+        }
+
+    def handler_of(self, call: RemoteCall) -> Callable[[Request], Awaitable[ASGIApp]]:
+        """Returns what answers *call*."""
+
+        async def answer(request: Request) -> ASGIApp:
+            if call.changes:
+                self._check_change(request)
+            return await self._answer_call(request, call)
+
+        return answer
+
+    async def caller(self, request: Request) -> ASGIApp:
+        """Tells who asks, what they may do, and whether they may do it from where they are."""
+        admitted = request.scope.get(ADMITTED)
+        with _Calling(request):
+            name = principal()
+        granted = sorted(map(str, admitted.permissions if admitted is not None else Permission))
+        report = CallerReport(name, granted, admitted is not None, self._find_refusal(request))
+        return json_answer(CALLER_REPORT.write(report))
+
+    async def configure(self, request: Request) -> ASGIApp:
+        """Puts the text of the body into force for the registered manager; its other settings stay as they are."""
+        self._check_change(request)
+        body = await limited_body(request, MOST_BODY, lambda _: None)
+        try:
+            text = body.decode()
+        except UnicodeDecodeError as error:
+            raise RestError(400, f"the text is not UTF-8: {error}") from error
+        if HIDDEN in text:
+            raise RestError(400, f"the text has {HIDDEN} where a secret was: put the secret in its place")
+        with _Calling(request):
+            try:
+                outcome = await self._configurator.update_text(text)
+            except (ServiceError, ConfigError, CommandRefused) as error:
+                status = status_of(error)
+                raise _refusal_of(status.code, status.details) from error
+        answer = configuration_pb2.UpdateConfigurationResponse(
+            changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
+        )
+        return json_answer({**message_document(answer), "warnings": [str(warning) for warning in outcome.warnings]})
+
+    async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
+        request_type, response_type = self._types[call.name]
+        raw = read_message(request_type, await limited_body(request, MOST_BODY, lambda _: None)).SerializeToString()
+        admitted = request.scope.get(ADMITTED)
+        handler = self._handlers()[call.name]
+        assert handler.unary_unary is not None
+        with _Calling(request):
+            if admitted is not None:
+                try:
+                    METHODS[f"/kornel.v1.{call.name}"].met(admitted, raw)
+                except ServiceError as error:
+                    status = status_of(error)
+                    raise _refusal_of(status.code, status.details) from error
+            answer: bytes = await handler.unary_unary(raw, _HttpContext(_host_of(request)))  # type: ignore[arg-type]  # all of it that handlers use
+        message: Message = response_type.FromString(answer)
+        return json_answer(message_document(message))
+
+    def _check_change(self, request: Request) -> None:
+        """Raises 403 or 415 for a change that a page of another origin might have sent, or that comes from afar."""
+        if not request.headers.get("content-type", "").lower().startswith((_JSON_TYPE, "application/x-yaml")):
+            raise RestError(415, "a request that changes something is application/json, or application/x-yaml")
+        refusal = self._find_refusal(request)
+        if refusal:
+            raise RestError(403, refusal)
+
+    def _find_refusal(self, request: Request) -> str:
+        headers = request.headers
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return "a page of another origin may change nothing"
+        origin = headers.get("origin", "")
+        if origin and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            return "a page of another origin may change nothing"
+        if ADMITTED in request.scope:
+            return ""
+        forwarded = [name for name in ("forwarded", "x-forwarded-for", "via") if name in headers]
+        if not self._local or forwarded:
+            return "this core asks nobody who they are, so only this machine may change something; see security"
+        return ""
+
+
+class _Calling:
+    """While it is entered, the caller is whoever sent *request*."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def __enter__(self) -> None:
+        admitted = self._request.scope.get(ADMITTED)
+        self._caller = CALLER.set(admitted) if admitted is not None else None
+        self._peer = PEER.set(_host_of(self._request))
+
+    def __exit__(self, *_: object) -> None:
+        PEER.reset(self._peer)
+        if self._caller is not None:
+            CALLER.reset(self._caller)
+
+
+def _host_of(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _refusal_of(code: grpc.StatusCode, details: str) -> RestError:
+    status = _STATUSES.get(code, 500)
+    return RestError(status, details, [("Retry-After", "1")] if status == 503 else ())

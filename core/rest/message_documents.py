@@ -1,0 +1,71 @@
+"""Messages of ``kornel.v1`` as JSON, with the names that REST has: ``allocationKey`` for ``allocation_key``.
+
+Unlike the JSON that protobuf defines, numbers of 64 bits are numbers, as everywhere in this interface, and a choice is
+its word in lower case: ``KIND_ADDED`` is ``added``. A field that is not set is there with its empty value, unless it is
+a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from kornel.core.rest.errors import RestError
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_DEEPEST = 10
+"""Messages within one another; none of ours goes as deep."""
+
+
+def read_message(message_type: type[MessageT], body: bytes) -> MessageT:
+    """Returns the message that the JSON in *body* describes; an empty body is an empty message. Raises 400."""
+    try:
+        text = body.decode()
+        return json_format.Parse(text or "{}", message_type(), max_recursion_depth=_DEEPEST)
+    except (json_format.Error, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise RestError(400, f"the body is not the JSON of this request: {_first_line(error)}") from error
+
+
+def message_document(message: Message) -> dict[str, Any]:
+    """Returns *message* as a document."""
+    return {
+        field.json_name: _field_document(message, field)
+        for field in message.DESCRIPTOR.fields
+        if field.is_repeated or not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _field_document(message: Message, field: Any) -> Any:
+    value = getattr(message, field.name)
+    write = _value_writer(field)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        write = _value_writer(field.message_type.fields_by_name["value"])
+        return {str(key): write(value[key]) for key in sorted(value)}
+    return [write(item) for item in value] if field.is_repeated else write(value)
+
+
+def _value_writer(field: FieldDescriptor) -> Callable[[Any], Any]:
+    if field.message_type is not None:
+        return message_document
+    if field.enum_type is not None:
+        words = _enum_words(field.enum_type)
+        return lambda number: words.get(number, str(number))
+    return lambda value: value
+
+
+def _enum_words(enum: EnumDescriptor) -> dict[int, str]:
+    """Returns the word of each number: its name without what all names begin with. None for the number 0."""
+    names = {value.number: value.name for value in enum.values}
+    zero = names.get(0, "")
+    prefix = zero.removesuffix("UNSPECIFIED") if zero.endswith("UNSPECIFIED") else ""
+    words = {number: name.removeprefix(prefix).lower().replace("_", "-") for number, name in names.items()}
+    return {**words, 0: ""} if prefix else words
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,63 @@
+"""Search for everything whose name has a text in it, in any case: applications, asks, allocations, nodes, queues,
+users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from kornel.core.partition.state import PartitionState
+
+_STEP: Final = 512
+"""Names that are looked at between two moments to let others have a turn."""
+
+
+class FoundName(NamedTuple):
+    """One thing that was found. ``kind``: application, ended, ask, allocation, node, queue or user.
+
+    ``place``: the queue of an application, the application of an ask, and so on; ``state``: in a word, may be empty.
+    """
+
+    kind: str
+    name: str
+    place: str = ""
+    state: str = ""
+
+
+def search_names(state: PartitionState, text: str, now_ns: int) -> Iterator[FoundName | None]:
+    """Yields everything that has *text* in its name, kind by kind, the newest ended applications first.
+
+    ``None``: a moment to let others have a turn.
+    """
+    wanted = text.lower()
+    for number, found in enumerate(_all_names(state, now_ns)):
+        if wanted in found.name.lower():
+            yield found
+        if not number % _STEP:
+            yield None
+
+
+def _all_names(state: PartitionState, now_ns: int) -> Iterator[FoundName]:
+    """Yields all names. What is added or removed between two of them is found, or not: nothing is copied twice."""
+    users: dict[str, None] = {}
+    for application in list(state.applications.values()):
+        users[application.user] = None
+        yield FoundName("application", application.application_id, application.queue.path, str(application.state))
+    for ended in (*reversed(state.past.finished(now_ns)), *reversed(state.past.rejected(now_ns))):
+        users[ended.user] = None
+        yield FoundName("ended", ended.spec.application_id, ended.queue, str(ended.state))
+    for path in list(state.queues):
+        yield FoundName("queue", path)
+    for node_id, node in list(state.nodes.items()):
+        yield FoundName("node", node_id, "", "" if node.schedulable else "closed")
+    yield from (FoundName("user", user) for user in users if user)
+    yield from _request_names(state)
+
+
+def _request_names(state: PartitionState) -> Iterable[FoundName]:
+    for request in list(state.requests.values()):
+        owner = request.application.application_id
+        if request.node is None:
+            yield FoundName("ask", request.spec.key, owner)
+        else:
+            yield FoundName("allocation", request.spec.key, owner, request.node.node_id)

@@ -1,0 +1,174 @@
+"""Why an ask is not on a node, and why a node is not used more than it is: plain values for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import finding
+from kornel.core.partition.scheduling.reserving import missing_share
+from kornel.core.partition.state import PartitionState
+from kornel.core.telling.allocations.blockers import blockers
+from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
+from kornel.core.telling.nodes.node_blockers import blocker_on, reasons
+
+MOST_EXPLAINED: Final = 10
+"""Kinds of asks that a node has room for and of each of which the first obstacle is looked for."""
+
+FITS: Final = "fits"
+"""The verdict on asks that a node has room for and that nothing else keeps back."""
+
+
+class AskOnNode(NamedTuple):
+    """Why an ask is, or is not, on one node.
+
+    runs_on     where it runs; empty: it waits
+    blockers    everything about the node that keeps the ask off it; none: it has room
+    elsewhere   what keeps the ask waiting whatever the node, the first in front
+    first_node  the node that it would get now; empty: none
+    """
+
+    key: str
+    application_id: str
+    queue: str
+    state: str
+    node_id: str
+    resources: Resources
+    runs_on: str
+    blockers: tuple[Blocker, ...]
+    elsewhere: tuple[Blocker, ...]
+    first_node: str
+
+
+class AsksOnNode(NamedTuple):
+    """Waiting asks on which a node has the same verdict: the first thing in their way, or that they fit.
+
+    kind  of the obstacle, or ``fits``
+    """
+
+    kind: str
+    asks: int
+    example: str
+    blocker: Blocker | None
+
+
+class NodeReport(NamedTuple):
+    """Why a node is used as it is.
+
+    reservations    keys of the asks that room is held for
+    last_placed_ns  when the youngest of its allocations was placed; 0: it has none
+    waiting         asks that wait in the partition
+    verdicts        what keeps them off the node, most asks first
+    """
+
+    node_id: str
+    schedulable: bool
+    drained_by_manager: bool
+    operator_drain: OperatorDrain | None
+    capacity: Resources
+    available: Resources
+    allocations: int
+    reservations: tuple[str, ...]
+    last_placed_ns: int
+    waiting: int
+    verdicts: tuple[AsksOnNode, ...]
+
+
+def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, standing: str) -> AskOnNode:
+    """Tells what keeps *ask*, which stands as *standing* says, off *node*. Cost: linear in nodes."""
+    runs_on = ask.node.node_id if ask.node is not None else ""
+    on_node = tuple(_blockers_on(state, node, ask)) if runs_on != node.node_id else ()
+    elsewhere: tuple[Blocker, ...] = ()
+    first_node = ""
+    if ask.pending:
+        found, _ = blockers(state, ask)
+        elsewhere = tuple(blocker for blocker in found if blocker.level is not Level.NODE)
+        first_node = _first_node(state, ask)
+    return AskOnNode(
+        ask.spec.key,
+        ask.application.application_id,
+        ask.queue.path,
+        standing,
+        node.node_id,
+        ask.shape.resources,
+        runs_on,
+        on_node,
+        elsewhere,
+        first_node,
+    )
+
+
+def explain_node(state: PartitionState, node: Node) -> NodeReport:
+    """Tells what keeps waiting asks off *node*. Cost: linear in waiting asks, and in nodes for some kinds of asks."""
+    resources = state.types.resources
+    waiting = 0
+    verdicts: dict[str, AsksOnNode] = {}
+    for asks in _alike(state).values():
+        waiting += len(asks)
+        blocker = _first_obstacle(state, node, asks[0], len(verdicts) < MOST_EXPLAINED)
+        kind = FITS if blocker is None else str(blocker.kind)
+        known = verdicts.get(kind)
+        if known is None:
+            verdicts[kind] = AsksOnNode(kind, len(asks), asks[0].spec.key, blocker)
+        else:
+            verdicts[kind] = known._replace(asks=known.asks + len(asks))
+    return NodeReport(
+        node.node_id,
+        node.schedulable,
+        node.drained_by_shim,
+        node.operator_drain,
+        resources(node.capacity),
+        resources(node.free),
+        len(node.allocations),
+        tuple(sorted(node.reservations)),
+        max((placed.bound_ns for placed in node.allocations.values()), default=0),
+        waiting,
+        tuple(sorted(verdicts.values(), key=lambda verdict: (-verdict.asks, verdict.kind))),
+    )
+
+
+def _alike(state: PartitionState) -> dict[tuple[object, ...], list[Allocation]]:
+    """Groups the waiting asks that no node tells apart, those of one application."""
+    found: dict[tuple[object, ...], list[Allocation]] = {}
+    for application in state.applications.values():
+        for ask in application.asks.values():
+            if ask.pending:
+                alone = ask.spec.key if ask.reservation is not None or ask.refused is not None else ""
+                alike = (application.application_id, ask.shape, ask.spec.required_node, alone)
+                found.setdefault(alike, []).append(ask)
+    return found
+
+
+def _first_obstacle(state: PartitionState, node: Node, ask: Allocation, look_elsewhere: bool) -> Blocker | None:
+    """Returns what keeps *ask* off *node* first, else, if *look_elsewhere*, what keeps it waiting on every node."""
+    on_node = next(_blockers_on(state, node, ask), None)
+    if on_node is not None or not look_elsewhere:
+        return on_node
+    found, _ = blockers(state, ask)
+    return next((blocker for blocker in found if blocker.level is not Level.NODE), None)
+
+
+def _blockers_on(state: PartitionState, node: Node, ask: Allocation) -> Iterator[Blocker]:
+    """Yields everything about *node* that keeps *ask* off it."""
+    required = ask.spec.required_node
+    if required and required != node.node_id:
+        detail = f"it must run on {required}"
+        yield Blocker(BlockerKind.NODE_NOT_REQUIRED, Level.NODE, node.node_id, detail, (), 1, permanent=True)
+        return
+    for kind in reasons(node, ask):
+        if kind is BlockerKind.NODE_DRAINING and required:
+            continue  # An ask that must run there is placed on a draining node too.
+        yield blocker_on(state, ask, kind, node, missing_share(node, ask.shape.pairs))
+
+
+def _first_node(state: PartitionState, ask: Allocation) -> str:
+    """Returns the node that *ask* would be given now, whatever limits keep it back; empty: none has room."""
+    if ask.spec.required_node:
+        node = state.nodes.get(ask.spec.required_node)
+        return node.node_id if node is not None and node.fits(ask.shape.pairs) else ""
+    node = next(finding.acceptable_nodes(state, ask), None)
+    return node.node_id if node is not None else ""

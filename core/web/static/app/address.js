@@ -1,0 +1,56 @@
+// The address of what is shown: a view, its parameters, and the details at the side. It is the only place where what the
+// reader has chosen is kept, so every choice can be sent to somebody else, and Back goes back.
+
+const FORM = /^#\/([a-z-]*)\??(.*)$/;
+
+/** Emits `change` whenever the address is another one, by a link, by Back or by `set`. */
+class Address extends EventTarget {
+  view = "";
+  parameters = new URLSearchParams();
+
+  constructor() {
+    super();
+    this.#read();
+    window.addEventListener("hashchange", () => {
+      this.#read();
+      this.dispatchEvent(new Event("change"));
+    });
+  }
+
+  /** The value of a parameter; empty: it is not given. */
+  get(name) {
+    return this.parameters.get(name) ?? "";
+  }
+
+  /** The address of a view. Empty values are left out; the partition that is looked at goes along. */
+  href(view, parameters = {}) {
+    const partition = this.get("partition");
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries({ partition, ...parameters })) if (value) query.set(name, value);
+    const text = query.toString();
+    return `#/${view}${text ? `?${text}` : ""}`;
+  }
+
+  /** Go to another view, so that Back leads here. */
+  go(view, parameters = {}) {
+    location.hash = this.href(view, parameters);
+  }
+
+  /** Change parameters of this view; empty ones go. `replace`: Back does not lead to what was before, as while typing. */
+  set(changes, { replace = false } = {}) {
+    const wanted = this.href(this.view, { ...Object.fromEntries(this.parameters), ...changes });
+    if (wanted === (location.hash || "#/")) return;
+    if (replace) history.replaceState(null, "", wanted);
+    else history.pushState(null, "", wanted);
+    this.#read();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #read() {
+    const [, view = "", query = ""] = FORM.exec(location.hash) ?? [];
+    this.view = view;
+    this.parameters = new URLSearchParams(query);
+  }
+}
+
+export const address = new Address();

@@ -1,0 +1,44 @@
+// Decisions to preempt in words: who leaves, for whom, and what came of it.
+
+import { el } from "./dom.js";
+import { kinds } from "./kinds.js";
+import { counted, words } from "./units.js";
+
+/** Whether somebody really had to leave: notices, shadows and what was withdrawn name victims too. */
+export const taken = (one) => Boolean(one.victims) && kinds.ending(one).leaves;
+
+export const outcomeWord = (one) => (one.outcome === "TRIGGERED" ? "Preempted" : words(one.outcome));
+
+export function outcomeBadge(one) {
+  return el("span", { class: "badge", "data-tone": kinds.ending(one).tone || null, text: outcomeWord(one) });
+}
+
+/** Who leaves, in a line. */
+export function victimWords(one) {
+  const victims = one.victims ?? [];
+  if (!victims.length) return "nobody";
+  const queues = [...new Set(victims.map((victim) => victim.queueName))];
+  const first = victims.length === 1 ? victims[0].allocationKey : counted(victims.length, "allocation");
+  return `${first} of ${queues.length === 1 ? queues[0] : counted(queues.length, "queue")}`;
+}
+
+/** For whom, in a line. */
+export function servedWords(one) {
+  return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : `the sake of ${one.queueName || "its queue"}`;
+}
+
+/** Who took how much from whom: pairs of queues, those with most victims first. */
+export function sumsByQueue(decisions) {
+  const pairs = new Map();
+  for (const one of decisions) {
+    for (const victim of one.victims ?? []) {
+      const pair = `${one.queueName ?? ""}\n${victim.queueName}`;
+      const sum = pairs.get(pair) ?? { taker: one.queueName ?? "", giver: victim.queueName, victims: 0, decisions: new Set(), resource: {} };
+      sum.victims += 1;
+      sum.decisions.add(one.id);
+      for (const [type, value] of Object.entries(victim.resource ?? {})) sum.resource[type] = (sum.resource[type] ?? 0) + value;
+      pairs.set(pair, sum);
+    }
+  }
+  return [...pairs.values()].sort((a, b) => b.victims - a.victims);
+}

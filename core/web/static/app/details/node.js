@@ -1,0 +1,81 @@
+// A node: how full it is, what runs there, and taking it out of scheduling.
+
+import { address } from "../address.js";
+import { api } from "../api.js";
+import { inPartition } from "../cluster.js";
+import { el } from "../dom.js";
+import { DataTable } from "../data_table.js";
+import { refreshDetails } from "../details.js";
+import { badge, facts, section } from "../explain.js";
+import { link, openDetails, setLink } from "../links.js";
+import { meter, meterWords, setMeter } from "../meter.js";
+import { rights } from "../rights.js";
+import { changeButton } from "../changes.js";
+import { amounts, moment, nameOf, percent, share, since, typesOf } from "../units.js";
+
+export async function node(name) {
+  const [found] = await Promise.all([api.get(inPartition(`node/${encodeURIComponent(name)}`)), rights.load()]);
+  const types = typesOf(found.capacity);
+  const rows = types.map((type) => {
+    const bar = meter();
+    const used = (found.allocated?.[type] ?? 0) + (found.occupied?.[type] ?? 0);
+    const whole = found.capacity?.[type] ?? 0;
+    setMeter(bar, { used, whole });
+    const said = meterWords(type, { used, max: whole });
+    return el("div", { class: "capacity-row small", role: "group", "aria-label": `${nameOf(type)}: ${said}` }, el("span", { class: "name cut", text: nameOf(type), title: type }), el("strong", { text: percent(share(used, whole)) }), bar, el("span", { class: "cut", text: said.replace("at most ", "") }));
+  });
+  const foreign = found.foreignAllocations ?? [];
+  return [
+    facts([
+      ["State", found.schedulable ? badge("open", "good") : badge("closed", "bad")],
+      ["Drained by", found.drainedBy && `${found.drainedBy}, since ${moment(found.drainedSince)}`],
+      ["Kept for", found.reservations?.length && el("span", {}, ...found.reservations.flatMap((key, at) => [at ? ", " : "", link("ask", key)]))],
+      ["Host", found.hostName],
+      ["Rack", found.rackName],
+    ]),
+    drainButton(name, Boolean(found.drainedBy)),
+    section("Utilisation", ...rows),
+    section("Allocations", allocationTable(found.allocations ?? [])),
+    foreign.length > 0 && section("Load of other schedulers", ...foreign.map((one) => el("p", {}, el("span", { class: "mono", text: one.allocationKey }), ` ${amounts(one.resource)}`))),
+    Object.keys(found.attributes ?? {}).length > 0 && section("Attributes", facts(Object.entries(found.attributes).map(([key, value]) => [key, el("span", { class: "mono", text: value })]))),
+    el("p", {}, el("a", { href: address.href("what-if", { suppose: "node", node: name }), text: "What if this node was lost?" })),
+  ];
+}
+
+function drainButton(name, drained) {
+  return changeButton({
+    text: drained ? "Undrain" : "Drain",
+    permission: "administer",
+    question: drained
+      ? `Node ${name} takes work again, unless its resource manager has closed it.`
+      : `Node ${name} takes no new work until somebody undrains it. What runs there stays.`,
+    act: () => api.call(`AdminService/${drained ? "UndrainNode" : "DrainNode"}`, { nodeId: name, partition: address.get("partition") }),
+    done: refreshDetails,
+  });
+}
+
+function allocationTable(allocations) {
+  const table = new DataTable({
+    name: "on",
+    label: "Allocations on this node",
+    noun: "allocation",
+    sort: "since",
+    keyOf: (one) => one.allocationKey,
+    open: (one) => openDetails("ask", one.allocationKey),
+    columns: [
+      { key: "allocation", title: "Allocation", value: (one) => one.allocationKey, draw: (cell, one) => inLink(cell, "ask", one.allocationKey), width: "minmax(120px, 1.6fr)" },
+      { key: "application", title: "Application", value: (one) => one.applicationId, draw: (cell, one) => inLink(cell, "application", one.applicationId), width: "minmax(80px, 1fr)", wide: true },
+      { key: "holds", title: "Holds", value: (one) => amounts(one.resource), width: "minmax(96px, 1.2fr)" },
+      { key: "since", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? `${since(one.allocationTime)} ago` : ""), number: true, width: "92px" },
+    ],
+  });
+  table.show(allocations);
+  table.root.style.setProperty("--rows", Math.min(allocations.length, 12));
+  table.root.classList.add("within");
+  return el("div", {}, el("div", { class: "tools" }, ...table.tools), table.root);
+}
+
+function inLink(cell, kind, name) {
+  if (!cell.firstChild) cell.append(link(kind, name || " "));
+  setLink(cell.firstChild, kind, name);
+}

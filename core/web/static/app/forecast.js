@@ -1,0 +1,84 @@
+// What a what-if and a preview of a configuration tell, in words.
+
+import { el } from "./dom.js";
+import { badge, facts, section, victimTable } from "./explain.js";
+import { lawText } from "./laws.js";
+import { link } from "./links.js";
+import { amount, amounts, clock, count, counted, nameOf, readable, span, words } from "./units.js";
+
+const SHOWN = 50;
+
+const victimsOf = (found) => found.victims.map((one) => ({ allocationKey: one.key, queueName: one.queue, nodeID: one.nodeId, resource: one.resources }));
+
+/** A table of some rows, and how many more there are. */
+function shortTable(heads, rows, numbers = []) {
+  const left = rows.length - SHOWN;
+  const head = el("tr", {}, ...heads.map((text, at) => el("th", { scope: "col", class: numbers.includes(at) ? "number" : null, text })));
+  const body = rows.slice(0, SHOWN).map((cells) => el("tr", {}, ...cells.map((cell, at) => el("td", { class: numbers.includes(at) ? "number" : "wraps" }, cell ?? "–"))));
+  return el("div", { class: "table-scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)), left > 0 && el("p", { class: "muted", text: `and ${count(left)} more` }));
+}
+
+/** The answer to a what-if: the verdict first, then who is placed, who has to leave, and who waits. */
+export function forecastReport(found) {
+  const victims = [...found.preemptions, ...found.enforcements].reduce((sum, one) => sum + one.victims.length, 0);
+  const waiting = found.waiting.reduce((sum, one) => sum + one.askCount, 0);
+  const verdict = [
+    found.placed.length ? `${counted(found.placed.length, "ask")} would be placed at once` : "nothing would be placed at once",
+    victims ? `${counted(victims, "allocation")} would have to leave` : "nobody would have to leave",
+    waiting ? `${counted(waiting, "ask")} would wait` : "",
+  ].filter(Boolean);
+  const sentence = verdict.join(", ");
+  return [
+    el("p", { class: "verdict", text: `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.` }),
+    ...found.notes.map((note) => el("p", { class: "muted", text: note })),
+    !found.complete && el("p", { class: "muted", text: "There was more to look at than one answer may take: this is the beginning." }),
+    found.position > 0 && el("p", { text: `It would be number ${count(found.position)} in line.` }),
+    found.displaced.length > 0 && section(`Would have to be placed anew: ${counted(found.displaced.length, "allocation")}`, el("p", {}, ...found.displaced.slice(0, SHOWN).flatMap((key, at) => [at ? ", " : "", link("ask", key)]))),
+    found.enforcements.length > 0 &&
+      section(
+        "Queues that would hold more than their max",
+        ...found.enforcements.map((one) =>
+          el(
+            "div",
+            { class: "group-body" },
+            facts([
+              ["Queue", link("queue", one.queue)],
+              ["Above by", amounts(one.excess)],
+              ["Not before", one.notBeforeNs === undefined ? "never: nothing enforces it" : clock(one.notBeforeNs)],
+              ["Would stay above by", amounts(one.unmet)],
+            ]),
+            one.victims.length > 0 && victimTable(victimsOf(one)),
+          ),
+        ),
+      ),
+    found.preemptions.length > 0 &&
+      section(
+        "Who would have to leave, and for whom",
+        ...found.preemptions.slice(0, SHOWN).map((one) =>
+          el("div", { class: "group-body" }, facts([["For", link("ask", one.key)], ["Queue", link("queue", one.queue)], ["On node", link("node", one.nodeId)], ["Kind", words(one.kind)], ["Not before", one.notBeforeNs ? clock(one.notBeforeNs) : ""]]), victimTable(victimsOf(one))),
+        ),
+      ),
+    found.placed.length > 0 && section("Would be placed", shortTable(["Ask", "Application", "Queue", "Node"], found.placed.map((one) => [named(one.key), named(one.applicationId, "application"), link("queue", one.queue), link("node", one.nodeId)]))),
+    found.waiting.length > 0 && section("Would wait", shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], found.waiting.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), readable(one.reason), lawText(readable(one.preemption))]), [2])),
+  ].filter(Boolean);
+}
+
+/** What is only supposed cannot be looked up. */
+const named = (key, kind = "ask") => (!key || key.startsWith("what-if") ? el("span", { class: "mono", text: key || "–" }) : link(kind, key));
+
+/** What a configuration would change on the running core. */
+export function impactReport(found) {
+  if (found.refusals.length) return [el("p", { class: "verdict bad", text: "It would not be applied:" }), el("ul", { class: "bullets" }, ...found.refusals.map((text) => el("li", { text })))];
+  if (!found.changed) return [el("p", { class: "verdict", text: "It says what is in force already." })];
+  const losers = [...found.enforcements.map((one) => one.path), ...found.queues.filter((one) => ["removed", "drained"].includes(one.kind)).map((one) => one.path)];
+  const settings = (list) => el("span", {}, ...list.flatMap(({ name, before, after }, at) => [at ? "; " : "", el("span", { class: "muted", text: `${name} ` }), before && el("del", { text: before }), " ", el("ins", { text: after || "not set" })]).filter(Boolean));
+  return [
+    el("p", { class: "verdict", text: `${counted(found.queues.length, "queue")} would change${losers.length ? `; ${counted(new Set(losers).size, "queue")} would lose` : "; nobody would lose anything"}.` }),
+    found.partitions.length > 0 && section("Partitions", shortTable(["Partition", "What", "Applications"], found.partitions.map((one) => [one.name, one.added ? "would be made" : one.removed ? "would go, with everything in it" : settings(one.settings), count(one.applicationCount)]), [2])),
+    found.queues.length > 0 && section("Queues", shortTable(["Queue", "What", "Settings", "Applications"], found.queues.map((one) => [one.kind === "added" ? el("span", { class: "mono", text: one.path }) : link("queue", one.path), badge(one.kind, { removed: "bad", drained: "warn", added: "good" }[one.kind]), settings(one.settings), count(one.applicationCount)]), [3])),
+    found.enforcements.length > 0 && section("Who would leave, and when", shortTable(["Queue", "Gives back", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), one.delayNs ? `${span(one.delayNs / 1e6)} after it is in force` : "at once"]))),
+    found.quotaExcesses.length > 0 && section("Queues above their max", shortTable(["Queue", "Type", "Uses", "Would be allowed", ""], found.quotaExcesses.map((one) => [link("queue", one.path), nameOf(one.type), amount(one.type, one.used), amount(one.type, one.max), one.already ? "is now, too" : ""]), [2, 3])),
+    found.limitExcesses.length > 0 && section("Users and groups above their limit", shortTable(["Who", "Queue", "Type", "Uses", "Would be allowed"], found.limitExcesses.map((one) => [link(one.kind, one.name), link("queue", one.path), one.type ? nameOf(one.type) : "applications", one.type ? amount(one.type, one.used) : count(one.used), one.type ? amount(one.type, one.limit) : count(one.limit)]), [3, 4])),
+    found.unplacedApplications.length > 0 && section("Applications that would be turned away if they came anew", shortTable(["Application", "Queue", "Because"], found.unplacedApplications.map((one) => [link("application", one.applicationId), link("queue", one.queue), one.reason]))),
+  ].filter(Boolean);
+}

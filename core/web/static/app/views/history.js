@@ -1,0 +1,208 @@
+// How full queues were, how long work waited and what was preempted, over hours and weeks: from the stored history, so it is
+// there after a reload and a restart. A part that is marked with the pointer is looked at closely; its range stands in the
+// address.
+
+import { address } from "../address.js";
+import { api } from "../api.js";
+import { cluster } from "../cluster.js";
+import { el, setText } from "../dom.js";
+import { link } from "../links.js";
+import { timeChart } from "../time_chart.js";
+import { typeChoice, typeChooser } from "../type_choice.js";
+import { amounts, bare, count, counted, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
+
+const HOUR_MS = 3_600_000;
+const RANGES_MS = { "1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
+const RANGE_NAMES = { "1h": "Last hour", "6h": "Last 6 hours", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days" };
+const USUAL = "24h";
+const POINTS = 400;
+const BARS = 60;
+const PAGE = 1_000;
+const MOST_RECORDS = 10_000;
+
+export class HistoryView {
+  #turn = 0;
+  #charts = [];
+
+  constructor() {
+    this.queue = el("input", { type: "search", placeholder: "Queue: root", "aria-label": "Queue", list: "history-queues", on: { change: () => address.set({ queue: this.queue.value.trim() }) } });
+    this.range = el("select", { "aria-label": "Range", on: { change: () => address.set({ range: this.range.value === USUAL ? "" : this.range.value, from: "", to: "" }) } }, ...Object.entries(RANGE_NAMES).map(([value, text]) => el("option", { value, text })), el("option", { value: "own", text: "As marked", disabled: true }));
+    this.said = el("span", { class: "muted", role: "status" });
+    this.charts = el("div", { class: "charts" });
+    this.sums = el("tbody", {});
+    this.by = el("select", { "aria-label": "Sums by", on: { change: () => address.set({ by: this.by.value }) } }, el("option", { value: "", text: "By queue" }), el("option", { value: "user", text: "By user" }), el("option", { value: "application", text: "By application" }));
+    this.root = el(
+      "div",
+      { class: "view scrolls" },
+      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
+      this.charts,
+      el(
+        "section",
+        { class: "card", "aria-label": "Who took from whom" },
+        el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, el("span", { class: "space" }), (this.all = el("a", { text: "Every decision" }))),
+        el("div", { class: "table-scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["Took", "From", "Victims", "Left", "Amounts"].map((text, at) => el("th", { scope: "col", class: at === 2 || at === 3 ? "number" : null, text })))), this.sums)),
+      ),
+    );
+    typeChoice.addEventListener("change", () => this.root.isConnected && this.#drawUsage());
+    window.addEventListener("themechange", () => this.root.isConnected && this.#draw());
+    cluster.addEventListener("partition", () => this.root.isConnected && this.follow());
+  }
+
+  show() {
+    this.follow();
+  }
+
+  hide() {
+    this.#turn += 1;
+    for (const chart of this.#charts) chart.destroy();
+    this.#charts = [];
+  }
+
+  follow() {
+    const own = address.get("from") && address.get("to");
+    this.queue.value = address.get("queue");
+    this.range.value = own ? "own" : address.get("range") || USUAL;
+    this.by.value = address.get("by");
+    this.out.hidden = !own;
+    this.all.href = address.href("preemption", { range: { "6h": "24h" }[address.get("range")] ?? (address.get("range") || USUAL), q: address.get("queue") });
+    if (cluster.name) this.#load();
+  }
+
+  async #load() {
+    const turn = (this.#turn += 1);
+    const now = Date.now();
+    const until = Number(address.get("to")) || now;
+    const since = Number(address.get("from")) || now - (RANGES_MS[address.get("range")] ?? RANGES_MS[USUAL]);
+    const times = { sinceNs: ns(since), untilNs: ns(until) };
+    const queue = address.get("queue");
+    setText(this.said, "Reading the history …");
+    try {
+      const { enabled } = await api.call("HistoryService/GetHistoryStatus");
+      if (!enabled) throw new Error("This core keeps no history: it was started with --history off, or could not begin one.");
+      const [usage, waits, sums] = await Promise.all([
+        api.call("HistoryService/ListUsage", { ...times, partition: cluster.name, queue, pointCount: POINTS }),
+        everyRecord("HistoryService/ListPastApplications", "applications", { partition: cluster.name, queue: queue === "root" ? "" : queue, state: "Running" }, times),
+        this.#loadSums(times, queue),
+      ]);
+      const preempted = await everyRecord("HistoryService/ListPreemptions", "preemptions", { partition: cluster.name, queue: queue === "root" ? "" : queue }, times);
+      if (turn !== this.#turn) return;
+      this.found = { since, until, queue: queue || "root", usage: usage.points, waits, preempted };
+      setText(this.said, `${shortMoment(since * 1e6)} to ${shortMoment(until * 1e6)}`);
+      typeChoice.offer(typesOf(cluster.partition?.capacity?.capacity, ...usage.points.slice(-3).flatMap((point) => [point.used, point.max])));
+      await this.#draw();
+      this.#drawSums(sums);
+    } catch (error) {
+      if (turn === this.#turn) setText(this.said, error.message);
+    }
+  }
+
+  async #loadSums(times, queue) {
+    const by = { user: "PREEMPTION_PARTY_USER", application: "PREEMPTION_PARTY_APPLICATION" }[address.get("by")];
+    return api.call("HistoryService/SumPreemptions", { ...(by ? { by } : {}), preemptions: { page: times, partition: cluster.name, queue: queue === "root" ? "" : queue } });
+  }
+
+  async #draw() {
+    if (!this.found) return;
+    const turn = this.#turn;
+    for (const chart of this.#charts) chart.destroy();
+    this.#charts = [];
+    const { since, until, waits, preempted } = this.found;
+    const width = Math.max(1, (until - since) / BARS);
+    const bucket = (atMs) => Math.min(BARS - 1, Math.max(0, Math.floor((atMs - since) / width)));
+    const at = Array.from({ length: BARS }, (_, place) => (since + (place + 0.5) * width) / 1000);
+    const mean = Array.from({ length: BARS }, () => ({ sum: 0, number: 0, most: 0 }));
+    for (const one of waits) {
+      if (!one.submittedNs) continue;
+      const seconds = Math.max(0, (one.atNs - one.submittedNs) / 1e9);
+      const place = mean[bucket(one.atNs / 1e6)];
+      place.sum += seconds;
+      place.number += 1;
+      place.most = Math.max(place.most, seconds);
+    }
+    const victims = new Array(BARS).fill(0);
+    for (const one of preempted) if (one.victim && one.outcome === "TRIGGERED") victims[bucket(one.atNs / 1e6)] += 1;
+    const lost = victims.reduce((sum, one) => sum + one, 0);
+    const cards = [
+      (this.usageCard = chartCard("Use", "wide")),
+      chartCard(`Waiting until an application ran: ${counted(waits.length, "application")}`),
+      chartCard(`Preempted: ${counted(lost, "allocation")}`),
+    ];
+    this.charts.replaceChildren(...cards);
+    const zoom = (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) });
+    const range = [since / 1000, until / 1000];
+    const made = await Promise.all([
+      timeChart(cards[1].lastChild, { range, zoom, label: "Waiting time", x: at, series: [{ label: "mean", colour: "--series-1", values: mean.map((one) => (one.number ? one.sum / one.number : null)), points: true }, { label: "longest", colour: "--series-3", values: mean.map((one) => (one.number ? one.most : null)), points: true }], format: (seconds) => (seconds < 10 ? `${Math.round(seconds * 10) / 10} s` : span(seconds * 1000)) }),
+      timeChart(cards[2].lastChild, { range, zoom, label: "Preempted allocations", x: at, series: [{ label: "victims", colour: "--over", values: victims, bars: true }], format: count }),
+    ]);
+    if (turn !== this.#turn) return made.forEach((chart) => chart.destroy());
+    this.#charts = made;
+    await this.#drawUsage();
+  }
+
+  async #drawUsage() {
+    if (!this.found || !this.usageCard) return;
+    const turn = this.#turn;
+    const { since, until, usage, queue } = this.found;
+    const types = typeChoice.chosen;
+    // A share of the max where there is one, so that types with different units have one scale.
+    const share = (point, field, type) => {
+      const whole = point.max[type] ?? cluster.partition?.capacity?.capacity?.[type] ?? 0;
+      return whole ? (100 * (point[field][type] ?? 0)) / whole : null;
+    };
+    const series = types.flatMap((type, place) => [
+      { label: `${nameOf(type)} used`, colour: `--series-${(place % 3) + 1}`, values: usage.map((point) => share(point, "used", type)) },
+      { label: `${nameOf(type)} used and pending`, colour: `--series-${(place % 3) + 1}`, dash: true, values: usage.map((point) => share({ both: sum(point.used, point.pending), max: point.max }, "both", type)) },
+    ]);
+    const last = usage.at(-1);
+    const words = last ? types.map((type) => `${nameOf(type)} ${bare(type, last.used[type] ?? 0)}${last.max[type] === undefined ? "" : ` of ${bare(type, last.max[type])}`} ${unitOf(type)}`.trim()).join(", ") : "no samples in this range; one is taken every minute";
+    setText(this.usageCard.firstChild.firstChild, `How full ${queue} was, in percent`);
+    setText(this.usageCard.firstChild.lastChild, last ? `at the end: ${words}` : words);
+    this.usage?.destroy();
+    const chart = await timeChart(this.usageCard.lastChild, { range: [since / 1000, until / 1000], zoom: (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) }), label: `Use of ${queue}: ${words}`, x: usage.map((point) => point.atNs / 1e9), series, format: (value) => `${Math.round(value)} %`, height: 240 });
+    if (turn !== this.#turn) return chart.destroy();
+    this.usage = chart;
+    this.#charts.push(chart);
+  }
+
+  #drawSums({ sums }) {
+    const kind = address.get("by") || "queue";
+    const who = (name) => (name ? link(kind, name) : el("span", { class: "muted", text: "not known" }));
+    const itself = () => el("span", { class: "muted", text: "itself" });
+    const rows = sums.map((one) =>
+      el(
+        "tr",
+        {},
+        el("td", {}, who(one.takenBy)),
+        el("td", {}, one.takenBy === one.takenFrom ? itself() : who(one.takenFrom)),
+        el("td", { class: "number", text: count(one.victimCount) }),
+        el("td", { class: "number", text: count(one.leftCount) }),
+        el("td", { text: amounts(one.resources) }),
+      ),
+    );
+    this.sums.replaceChildren(...(rows.length ? rows : [el("tr", {}, el("td", { colspan: 5, class: "muted", text: "Nobody was preempted in this range." }))]));
+  }
+}
+
+const ns = (ms) => `${Math.round(ms)}000000`;
+
+function sum(...maps) {
+  const total = {};
+  for (const map of maps) for (const [type, value] of Object.entries(map)) total[type] = (total[type] ?? 0) + value;
+  return total;
+}
+
+/** All records of a range, up to a bound. */
+async function everyRecord(call, field, request, times) {
+  const records = [];
+  let pageToken = "";
+  do {
+    const answer = await api.call(call, { ...request, page: { ...times, pageSize: PAGE, pageToken } });
+    records.push(...answer[field]);
+    pageToken = answer.nextPageToken;
+  } while (pageToken && records.length < MOST_RECORDS);
+  return records;
+}
+
+function chartCard(title, size = "") {
+  return el("section", { class: `card ${size}`, "aria-label": title }, el("header", {}, el("h2", { text: title }), el("span", { class: "muted" })), el("div", { class: "body plot" }));
+}

@@ -1,0 +1,218 @@
+"""Calls of kornel.v1 in JSON: what they answer, whom they refuse, and what is recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kornel.core.security.static_tokens import digest_of, new_token
+from tests.e2e.harness import CONFIG
+from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
+from tests.e2e.security.site import Authority, secured
+
+CALLS = f"{PREFIX}/calls"
+OTHER = CONFIG + "          - name: b\n"
+DRAIN = f"{CALLS}/AdminService/DrainNode"
+
+
+async def call(cluster: Cluster, name: str, status: int = 200, **request: Any) -> Any:
+    answer = await cluster.http.post(f"{CALLS}/{name}", json=request)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def test_a_configuration_is_checked_previewed_applied_and_rolled_back(fresh: Cluster) -> None:
+    await fresh.register()
+    judged = await call(fresh, "ConfigurationService/ValidateConfiguration", config="partitions: [{name: 7, wrong: 1}]")
+    assert not judged["valid"]
+    assert {problem["severity"] for problem in judged["problems"]} == {"error"}
+    assert judged["problems"][0]["line"] == 1
+    preview = await call(fresh, "ConfigurationService/PreviewConfiguration", config=OTHER)
+    assert [(queue["path"], queue["kind"]) for queue in preview["queues"]] == [("root.b", "added")]
+    applied = await fresh.http.post(
+        f"{PREFIX}/configuration", content=OTHER, headers={"Content-Type": "application/x-yaml"}
+    )
+    assert applied.json()["changed"] is True
+    assert applied.json()["version"] == 2
+    versions = (await call(fresh, "ConfigurationService/GetConfigurationHistory"))["versions"]
+    assert [(one["number"], one["origin"], one["inForce"]) for one in versions] == [
+        (1, "registration", False),
+        (2, "update", True),
+    ]
+    assert versions[1]["principal"] == "anonymous@127.0.0.1"
+    assert (await call(fresh, "ConfigurationService/GetConfiguration", version=2))["config"] == OTHER
+    back = await call(fresh, "ConfigurationService/RollbackConfiguration", version=1)
+    assert back["holds"] is True
+    holds = await fresh.get(f"{PREFIX}/scheduler/holds")
+    assert holds["rollback"]["by"] == "anonymous@127.0.0.1"
+
+
+async def test_a_text_keeps_the_other_settings_of_the_manager(fresh: Cluster) -> None:
+    await fresh.register(log_level="WARN")
+    await fresh.http.post(f"{PREFIX}/configuration", content=OTHER, headers={"Content-Type": "application/x-yaml"})
+    shown = await fresh.get(f"{PREFIX}/config", Accept="application/json")
+    assert shown["Extra"] == {"log.level": "WARN"}
+
+
+async def test_a_text_with_a_hidden_secret_is_refused(fresh: Cluster) -> None:
+    await fresh.register()
+    text = OTHER + "            properties: {my.password: '[hidden]'}\n"
+    answer = await fresh.http.post(
+        f"{PREFIX}/configuration", content=text, headers={"Content-Type": "application/x-yaml"}
+    )
+    assert answer.status_code == 400
+    assert "[hidden]" in answer.json()["message"]
+
+
+async def test_a_node_is_drained_in_the_name_of_who_asks(fresh: Cluster) -> None:
+    await fresh.register()
+    await fresh.node("n1", vcore=4)
+    answer = await call(fresh, "AdminService/DrainNode", nodeId="n1")
+    assert (answer["changed"], answer["principal"]) == (True, "anonymous@127.0.0.1")
+    assert (await fresh.get(f"{P}/node/n1"))["drainedBy"] == "anonymous@127.0.0.1"
+    assert (await call(fresh, "AdminService/UndrainNode", nodeId="n1"))["schedulable"] is True
+
+
+async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
+    await fresh.register()
+    await fresh.node("n1", vcore=4)
+    answer = await call(fresh, "ExplainService/WhatIf", ask={"queue": "root.a", "resources": {"vcore": 3}, "count": 2})
+    assert [one["nodeId"] for one in answer["placed"]] == ["n1"]
+    assert len(answer["waiting"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "status", "message"),
+    [
+        ("AdminService/DrainNode", {"nodeId": "nope"}, 404, "no node 'nope'"),
+        ("AdminService/DrainNode", {"node": 1}, 400, "not the JSON of this request"),
+        ("ConfigurationService/RollbackConfiguration", {"undo": True}, 409, "no rollback holds"),
+        ("HistoryService/ListPreemptions", {}, 409, "keeps no history"),
+        ("ExplainService/WhatIf", {}, 400, "nothing is supposed"),
+    ],
+)
+async def test_errors_are_those_of_the_calls(
+    fresh: Cluster, name: str, request_: dict[str, Any], status: int, message: str
+) -> None:
+    await fresh.register()
+    assert message in (await call(fresh, name, status, **request_))["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "application/json", "Origin": "http://evil.example"}, 403),
+        ({"Content-Type": "application/json", "Origin": "null"}, 403),
+        ({"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Content-Type": "application/json", "Sec-Fetch-Site": "same-site"}, 403),
+        ({"Content-Type": "application/json", "X-Forwarded-For": "10.0.0.1"}, 403),
+    ],
+)
+async def test_no_page_of_another_origin_changes_anything(headers: dict[str, str], status: int) -> None:
+    """Neither a form that a browser sends without asking, nor a page that may read all answers."""
+    async with rest_cluster(rest_origins=("*",)) as cluster:
+        await cluster.register()
+        await cluster.node("n1", vcore=4)
+        answer = await cluster.http.post(DRAIN, content=b'{"nodeId": "n1"}', headers=headers)
+        assert answer.status_code == status
+        assert (await cluster.http.get(f"{PREFIX}/scheduler/holds")).json()["drainedNodes"] == []
+
+
+async def test_from_afar_nothing_is_changed_where_nobody_is_asked_who_they_are() -> None:
+    async with rest_cluster() as cluster:
+        assert await cluster.get(f"{PREFIX}/caller") == {
+            "name": "anonymous@127.0.0.1",
+            "permissions": ["administer", "configure", "preempt", "read", "test-clock"],
+            "guarded": False,
+            "refusal": "",
+        }
+    async with rest_cluster(rest_address="0.0.0.0:0") as cluster:
+        port = cluster.core.server.rest_address.rpartition(":")[2]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            assert (await http.get(f"{PREFIX}/clusters")).status_code == 200
+            assert "only this machine" in (await http.get(f"{PREFIX}/caller")).json()["refusal"]
+            assert (await http.post(DRAIN, json={"nodeId": "n1"})).status_code == 403
+
+
+async def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
+    """Who may read may not drain; who administers is recorded by name."""
+    tokens = {"reader": new_token(), "admin": new_token()}
+    stored = [{"name": name, "sha256": digest_of(known)} for name, known in tokens.items()]
+    (tmp_path / "tokens.yaml").write_text(json.dumps({"tokens": stored}))
+    rules = '[{who: ["token:reader"], permissions: [read]}, {who: ["token:admin"], permissions: [read, administer]}]'
+    authority = Authority(tmp_path)
+    policy = f"tokens: tokens.yaml\nrules: {rules}\n"
+    server = authority.issue("core", file="server")
+    async with (
+        secured(tmp_path, ca=authority.file, server=server, policy=policy, rest_address="127.0.0.1:0") as site,
+        httpx.AsyncClient(base_url=f"https://{site.server.rest_address}", verify=False) as http,  # noqa: S501
+    ):
+        reader, admin = ({"Authorization": f"Bearer {tokens[name]}"} for name in ("reader", "admin"))
+        assert (await http.post(DRAIN, json={"nodeId": "n1"})).status_code == 401
+        assert (await http.post(DRAIN, json={"nodeId": "n1"}, headers=reader)).status_code == 403
+        found = await http.post(DRAIN, json={"nodeId": "n1"}, headers=admin)
+        assert (found.status_code, found.json()["message"]) == (
+            409,
+            "no resource manager is registered, so there are no nodes",
+        )
+        caller = (await http.get(f"{PREFIX}/caller", headers=admin)).json()
+        assert caller == {
+            "name": "token:admin",
+            "permissions": ["administer", "read"],
+            "guarded": True,
+            "refusal": "",
+        }
+
+
+async def test_names_are_found_by_any_part_in_any_case(fresh: Cluster) -> None:
+    await fresh.register()
+    await fresh.node("Worker-7", vcore=4)
+    await fresh.run_and_finish("Nightly-Work", "k-done")
+    await fresh.submit("app-work", queue="root.a", user="worker")
+    await fresh.ask("work-1", "app-work", vcore=1)
+    await fresh.ask("work-2", "app-work", vcore=9)
+    found = (await fresh.get(f"{P}/search?text=WORK"))["found"]
+    assert {(one["kind"], one["name"]) for one in found} == {
+        ("application", "app-work"),
+        ("ended", "Nightly-Work"),
+        ("node", "Worker-7"),
+        ("user", "worker"),
+        ("allocation", "work-1"),
+        ("ask", "work-2"),
+    }
+    assert {one["name"]: one.get("place") for one in found}["app-work"] == "root.a"
+    few = await fresh.get(f"{P}/search?text=ro&limit=1")
+    assert few["more"] == ["queue"]
+    await fresh.refused(f"{P}/search?text=", 400)
+
+
+async def test_applications_are_found_by_part_of_id_queue_or_user(fresh: Cluster) -> None:
+    await fresh.register()
+    await fresh.submit("one", queue="root.a", user="ann")
+    await fresh.submit("two", queue="root.a", user="Bob")
+    for text, ids in {"ON": ["one"], "bo": ["two"], "OT.A": ["one", "two"], "zz": []}.items():
+        found = await fresh.get(f"{P}/applications/active?contains={text}")
+        assert [one["applicationID"] for one in found] == ids
+
+
+async def test_the_queue_of_an_application_is_known_before_it_comes(fresh: Cluster) -> None:
+    await fresh.register()
+    assert await fresh.get(f"{P}/placement?user=ann&queue=root.a") == {
+        "queue": "root.a",
+        "exists": True,
+        "above": "root.a",
+    }
+    nowhere = await fresh.get(f"{P}/placement?user=ann&queue=root.nope")
+    await fresh.submit("app", queue="root.nope")
+    ends = await fresh.get(f"{P}/applications/rejected")
+    landed = await fresh.get(f"{P}/applications/active")
+    assert nowhere.get("queue", "") == (landed[0]["queueName"] if landed else "")
+    if ends:
+        assert nowhere["outcomes"][0] in ends[0]["rejectedMessage"]
+    await fresh.refused(f"{P}/placement?user=no%20user!", 400)

@@ -1,0 +1,112 @@
+"""Everybody can use the page: axe-core finds nothing in both themes, wide and narrow; long names and many types fit."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Playwright, expect
+
+from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.web.browser import VIEWS, Visit, visit
+
+pytestmark = pytest.mark.timeout(300)
+
+SEEN = (
+    *VIEWS,
+    "queues?details=queue:root.batch",
+    "application?id=nightly",
+    "nodes?as=list&details=node:node-1",
+    "users?details=user:shim-mock",
+    "what-if?suppose=quota&queue=root.batch&max=vcore%3D4&asked=yes",
+    "search?text=shop",
+    "laws",
+)
+
+
+def axe_script() -> str:
+    found = find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        pytest.skip("the package axe-playwright-python is not installed")
+    return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 1024)])
+async def test_axe_finds_nothing(playwright: Playwright, demo: str, theme: str, width: int) -> None:
+    script = axe_script()
+    async with visit(playwright, demo, theme=theme) as shown:
+        await shown.page.set_viewport_size({"width": width, "height": 860})
+        for address in SEEN:
+            await shown.page.goto(f"{demo}#/{address}")
+            await shown.page.locator("#main > .view").wait_for()
+            await shown.until("!document.querySelector('[aria-busy=true]')")
+            await shown.ask(script)
+            found: dict[str, Any] = await shown.ask("axe.run(document, {resultTypes: ['violations']})")
+            told = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
+            assert told == [], address
+
+
+async def fits(shown: Visit) -> None:
+    """Fails if the page is wider than its window, or something that can be used lies beside it."""
+    assert await shown.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    beside = """[...document.querySelectorAll("#main button, #main input, #main select, .bar button, .bar input")]
+        .filter((one) => one.checkVisibility() && !one.closest(".sideways, .amounts, .table-scroll"))
+        .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 || one.getBoundingClientRect().left < -1)
+        .map((one) => one.outerHTML)"""
+    assert await shown.ask(beside) == []
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1600])
+async def test_everything_fits_the_window(playwright: Playwright, demo: str, width: int) -> None:
+    async with visit(playwright, demo) as shown:
+        await shown.page.set_viewport_size({"width": width, "height": 844})
+        for address in SEEN:
+            await shown.page.goto(f"{demo}#/{address}")
+            await shown.page.locator("#main > .view").wait_for()
+            await fits(shown)
+            await shown.picture(f"{address.partition('?')[0]}-{width}")
+
+
+async def test_names_of_250_characters_and_forty_types_can_be_read(playwright: Playwright) -> None:
+    long = "n" * 200 + "-" + "m" * 49
+    types = {f"example.com/device-{at}": at + 1 for at in range(38)}
+    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+        await cluster.register()
+        await cluster.node(long, vcore=4_000, memory=2**33, **types)
+        await cluster.submit(long, queue="root.a")
+        await cluster.ask(f"k{long}", long, vcore=1_000, memory=2**30, **types)
+        page = shown.page
+        await page.set_viewport_size({"width": 390, "height": 844})
+        for address in ("applications", f"application?id={long}", "nodes?as=list", "queues", "overview", "events"):
+            await page.goto(f"{shown.url}#/{address}")
+            await page.locator("#main > .view").wait_for()
+            await fits(shown)
+        await page.set_viewport_size({"width": 1440, "height": 860})
+        await shown.view("queues")
+        await expect(page.locator(".chooser summary")).to_have_text("Types: 3 of 40")
+        await page.get_by_role("treeitem", name="root").first.click()
+        table = page.get_by_role("group", name="Amounts").get_by_role("table")
+        await expect(table.get_by_role("rowheader")).to_have_count(40)
+        await expect(page.locator("#panel")).not_to_contain_text("-2147483648")
+        await page.locator(".chooser summary").click()
+        for name in ("CPU", "Memory"):
+            await page.get_by_role("checkbox", name=name, exact=True).uncheck()
+        await page.get_by_role("checkbox", name="example.com/device-7", exact=True).check()
+        await expect(page.locator(".queue-grid.rows-head")).to_contain_text("example.com/device-7")
+        await shown.picture("queues-many-types-light")
+        await page.reload()
+        await expect(page.locator(".queue-grid.rows-head")).to_contain_text("example.com/device-7")
+        shown.check()
+
+
+async def test_the_skip_link_leads_to_the_content(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, f"{demo}#/nodes") as shown:
+        await shown.page.locator("#main > .view").wait_for()
+        await shown.page.keyboard.press("Tab")
+        await expect(shown.page.locator("#skip")).to_be_focused()
+        await shown.page.keyboard.press("Enter")
+        await expect(shown.page.locator("#main")).to_be_focused()
+        assert shown.page.url.endswith("#/nodes")
+        await expect(shown.page.get_by_role("heading", level=1)).to_have_text("Nodes")

@@ -1,0 +1,95 @@
+"""Everything that is shown has an address: what was chosen, what is opened, and the way back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Playwright, expect
+
+from tests.e2e.web.browser import visit
+
+pytestmark = pytest.mark.timeout(180)
+
+
+async def test_back_goes_back_through_details_and_links(playwright: Playwright, demo: str) -> None:
+    """From a queue to its applications, to an allocation, to its node; and back the same way."""
+    async with visit(playwright, demo) as shown:
+        page, panel = shown.page, shown.page.locator("#panel")
+        await shown.view("queues")
+        await page.get_by_role("treeitem", name="prod").click()
+        await expect(panel).to_contain_text("root.prod")
+        await expect(page).to_have_url(re.compile("details=queue%3Aroot.prod"))
+        await panel.get_by_role("link", name="Applications of this queue").click()
+        await page.get_by_role("grid", name="Applications").get_by_role("link", name="shop").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("shop")
+        await expect(panel).to_be_hidden()
+        grid = page.get_by_role("grid", name="Allocations")
+        await grid.get_by_role("link", name="shop-server-3").click()
+        await expect(panel).to_contain_text("Allocated")
+        await panel.get_by_role("link", name=re.compile("^node-")).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Nodes")
+        await expect(panel).to_contain_text("Utilisation")
+        await page.go_back()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("shop")
+        await expect(panel).to_contain_text("shop-server-3")
+        await page.go_back()
+        await expect(panel).to_be_hidden()
+        await page.go_back()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Applications")
+        await expect(page.get_by_role("link", name="Only applications in root.prod")).to_be_visible()
+        await page.go_back()
+        await expect(panel).to_contain_text("root.prod")
+        shown.check()
+
+
+async def test_an_address_shows_the_same_to_somebody_else(playwright: Playwright, demo: str) -> None:
+    """Filter, order, opened queues, types and details are there when the address is opened anew."""
+    async with visit(playwright, demo) as shown:
+        page = shown.page
+        await shown.view("queues")
+        await page.get_by_role("button", name="Collapse all").click()
+        await page.locator(".chooser summary").click()
+        await page.get_by_role("checkbox", name="CPU").uncheck()
+        await page.get_by_label("Order of queues").select_option("pending")
+        await page.get_by_role("treeitem", name="root").click()
+        await expect(page).to_have_url(re.compile("details="))
+        address = page.url
+    async with visit(playwright, address) as shown:
+        await expect(shown.page.get_by_role("treeitem")).to_have_count(3)
+        await expect(shown.page.locator("#panel")).to_contain_text("Amounts")
+        await expect(shown.page.get_by_label("Order of queues")).to_have_value("pending")
+        await expect(shown.page.locator(".queue-grid.rows-head")).not_to_contain_text("CPU")
+    async with visit(playwright, f"{demo}#/events?about=3&q=node-1&sort=number") as shown:
+        rows = shown.page.get_by_role("grid", name="Events").get_by_role("row")
+        await expect(rows.first).to_contain_text("node-1")
+        numbers = [
+            int(text) for text in await shown.page.locator(".row.data-grid > :first-child").all_inner_texts() if text
+        ]
+        assert numbers == sorted(numbers)
+        assert numbers
+        await shown.page.get_by_label("Sort by Number").click()
+        await expect(shown.page).to_have_url(re.compile("sort=-number"))
+        shown.check()
+
+
+async def test_the_key_of_an_explanation_still_is_an_address(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, f"{demo}#/overview?explain=shop-server-1") as shown:
+        await expect(shown.page.locator("#panel")).to_contain_text("root.prod")
+        await shown.page.keyboard.press("Escape")
+        await expect(shown.page.locator("#panel")).to_be_hidden()
+        assert "explain" not in shown.page.url
+        shown.check()
+
+
+async def test_a_list_is_saved_as_it_is_shown(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, f"{demo}#/nodes?as=list&sort=-name&q=node-") as shown:
+        await expect(shown.page.get_by_role("grid", name="Nodes").get_by_role("row")).to_have_count(4)
+        async with shown.page.expect_download() as saved:
+            await shown.page.get_by_role("button", name="Save these nodes as CSV").click()
+        download = await saved.value
+        lines = (await download.path()).read_text().splitlines()
+        assert download.suggested_filename == "nodes.csv"
+        assert lines[0].startswith("Node,State,Fullest")
+        assert [line.partition(",")[0] for line in lines[1:]] == ["node-3", "node-2", "node-1", "node-0"]
+        shown.check()
