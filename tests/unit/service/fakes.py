@@ -42,7 +42,7 @@ class FakeEngine:
     """Accepts everything and places asks in order of arrival, *budget* per cycle, once it is told so by ``placing``."""
 
     rm_id: str = ""
-    checksum_of: str = ""
+    checksum: str = ""
     configuration: Configuration | None = None
     manager: RegisteredManager | None = None
     extra_config: dict[str, str] = field(default_factory=dict)
