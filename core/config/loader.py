@@ -245,7 +245,8 @@ def _guaranteed_of(amounts: Amounts | None) -> Mapping[str, int] | None:
 
 
 def _max_of(amounts: Amounts | None) -> Mapping[str, int] | None:
-    """Returns a maximum of 0 stays: the type is not available (B14). An empty mapping limits nothing."""
+    """Returns the max that is written. One of 0 stays: the type is not available (B14). An empty mapping limits
+    nothing."""
     return MappingProxyType(dict(amounts.values)) if amounts is not None and amounts.values else None
 
 

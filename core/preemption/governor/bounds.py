@@ -68,7 +68,7 @@ class Past(Protocol):
         ...
 
     def lost(self, scope: Scope, t: int) -> int:
-        """Returns the resource-seconds of type *t* that *scope* lost with them."""
+        """Returns the resource-seconds of type *t* that *scope* lost with its victims."""
         ...
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
@@ -103,7 +103,8 @@ class Limits:
 
 
 class Denial(NamedTuple):
-    """Not now. ``retry_ns``: before then the same plan is denied again; ``None``: for ever, as things are."""
+    """The reason why victims may not leave now. ``retry_ns``: before then the same plan is denied again; ``None``: for
+    ever, as things are."""
 
     outcome: Outcome
     scope: Scope

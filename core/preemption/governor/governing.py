@@ -160,7 +160,7 @@ def charge_victims(
 def charge_together(
     state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
 ) -> bool:
-    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Whether they may.
+    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether.
 
     Said to nobody if not: each group has to be asked about by itself then.
     """
@@ -229,7 +229,7 @@ def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int
 
 
 def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
-    """Preemption pauses in a scope from now on: one event for each pause."""
+    """Say, once for each pause, that preemption pauses in a scope from now on."""
     paused = state.governor.paused
     if paused.get(denial.scope, now_ns) > now_ns:
         return

@@ -139,7 +139,8 @@ class ChangeWatch:
         return changes
 
     def _grown(self, changed: Iterable[Node], fell: set[Queue]) -> list[Queue]:
-        """Queues that hold more than at some moment since the last look: something of theirs arrived on a node.
+        """Returns the queues that hold more than at some moment since the last look: something of theirs arrived on a
+        node.
 
         That is to be found on a node that changed, or has left again, and then its leaf is among those that *fell*.
         """

@@ -127,10 +127,10 @@ class Prospects:
         self.roomy: dict[Node, None] = {}
         """The nodes that hold the ask as they are, or will once those leaving have left."""
         self._hopeless: dict[Node, str] = {}
-        """All others, and why."""
+        """The nodes that are out of the question, each with the reason."""
 
     def refresh(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
-        """Take note of what changed, for *most* nodes at a time. Whether all is up to date.
+        """Take note of what changed, for *most* nodes at a time. Returns whether all is known.
 
         *leaves*: those the laws of this attempt leave anything of.
         """
@@ -164,7 +164,7 @@ class Prospects:
         self._stale[node] = None
 
     def verdicts(self) -> Counter[str]:
-        """Returns how many nodes are out of the question for what."""
+        """Returns how many nodes are out of the question, by reason."""
         found = Counter(self._hopeless.values())
         found["has room"] += len(self.roomy)
         return found

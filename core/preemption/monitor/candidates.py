@@ -11,7 +11,7 @@ from kornel.core.preemption.monitor.figures import QueueFigures
 from kornel.core.preemption.victim_index import reluctance_of
 
 Lack = dict[int, int]
-"""By type, what is missing."""
+"""The amounts that are missing, by type."""
 Needs = list[tuple[QueueFigures, Lack]]
 """The amounts that have to be freed inside queues that are full."""
 

@@ -241,9 +241,8 @@ def _take_due(
 
 def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]]:
     """Sort *due* in pieces so that the places of a node are together, in their order: what is held there is worked out
-    less often.
-
-    As they are where victims of one node make room on another, or an ask gives up what it has reserved elsewhere.
+    less often. They keep their order where victims of one node make room on another, or an ask gives up what it has
+    reserved elsewhere.
     """
     by_node: dict[Node, list[DuePlace]] = {}
     for looked_at, place in enumerate(due, 1):

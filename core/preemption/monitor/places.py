@@ -122,7 +122,7 @@ class Planner:
                 yield LOOKS_PER_TRY * len(places)
 
     def spare_originators(self, leaf: QueueFigures, originators: Iterable[Allocation]) -> None:
-        """Of *originators*, all there are in *leaf*, so much stays as its reserve for them (E.5)."""
+        """Spare *originators*, which are all there are in *leaf*, as far as its reserve for them goes (E.5)."""
         spare: Amounts = {}
         for victim in originators:
             for t, amount in victim.shape.pairs:

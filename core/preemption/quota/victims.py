@@ -159,7 +159,8 @@ class Choice:
         yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
 
     def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
+        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields after every piece of
+        work."""
         lacking = self.lacking()
         looked = 0
         for victim in victims:
@@ -177,7 +178,7 @@ class Choice:
         """Phase 2: take the least important tasks of all leaves that bring what is lacking closer, until nothing is.
 
         Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
-        age and key would let one of several equal leaves lose everything. Yields as above.
+        age and key would let one of several equal leaves lose everything. Yields after every piece of work.
         """
         lacking = self.lacking()
         turns = self._turns
@@ -213,7 +214,7 @@ class Choice:
                     del lacking[t]
 
     def replace(self, victims: Sequence[Allocation]) -> Iterator[int]:
-        """Choose *victims*, who may all go, and nobody else. Yields as above."""
+        """Choose *victims*, who may all go, and nobody else. Yields after every piece of work."""
         self.victims = {}
         self.freed = dict.fromkeys(self.wanted, 0)
         self._turns = Turns(self.wanted, self._shares)
@@ -230,7 +231,8 @@ class Choice:
         return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
 
     def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields as above.
+        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields after every
+        piece of work.
 
         Of equally important ones that of the leaf which has given most beyond its share is handed back.
         """

@@ -35,7 +35,7 @@ def must_run_there(reservation: Reservation) -> bool:
 
 
 def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
-    """Have the least important tasks leave the node so that the ask fits. Whether any were asked to.
+    """Have the least important tasks leave the node so that the ask fits. Returns whether any do.
 
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
     """
