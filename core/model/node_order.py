@@ -141,6 +141,7 @@ class NodeOrder:
             if room > bound[t]:
                 bound[t] = room
         if group.refused:
+            # What no node of the group could hold, this one perhaps can.
             group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:

@@ -181,6 +181,7 @@ class Search:
             if victims is None:
                 blocked[site.node] = site
             else:
+                # Candidates come in order, so that those still to come can only make this node's solution worse.
                 site.solved = True
                 blocked.pop(site.node, None)
                 best = self._better(best, Solution.of(site.node, victims))
