@@ -49,14 +49,14 @@ docs: $(STAMP) ## build the documentation as a site, in build/site
 # Half of the tests wait for processes and timers most of the time, so there are more workers than cores.
 SPREAD := -n $(WORKERS) --dist loadscope
 
-test: $(STAMP) ## run the test suite: about five minutes (TESTS=path for a part of it, on one worker)
+test: $(STAMP) ## run the test suite: about five minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
 	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))
 
 long: $(STAMP) ## run what takes long (all examples of properties, kills, the wheel), then what measures the machine
 	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
 	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance
 
-hostile: $(STAMP) ## attack served cores, and judge what that costs them: about ten minutes
+hostile: $(STAMP) ## attack served cores, and judge what that costs them: about seven minutes
 	$(BIN)/python -m pytest $(OPTIONS) tests/hostile
 
 siege: $(STAMP) ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute

@@ -29,6 +29,7 @@ from kornel.conformance.shim.stage import Patience
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, unusable
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.visible import write_visibly
+from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
@@ -37,6 +38,7 @@ EXIT_UNREACHABLE: Final = 3
 CONNECT_TIMEOUT_S: Final = 10.0
 
 app = typer.Typer(
+    cls=VisibleCommands,
     name="kornel-conformance",
     help="The contract of si.v1 as runnable cases: judges a core by its address, or a shim by its command."
     "\n\nExit status: 0 conforms, 1 does not, 2 wrong usage, 3 the core cannot be reached or the shim not be started.",

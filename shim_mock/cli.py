@@ -21,6 +21,7 @@ from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of
 from kornel.shim_client.credentials import NO_CREDENTIALS
 from kornel.shim_client.visible import write_visibly
+from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.documents import InputError
 from kornel.shim_mock.generate import generate_trace
@@ -49,6 +50,7 @@ class DemoKind(StrEnum):
 
 
 app = typer.Typer(
+    cls=VisibleCommands,
     name="kornel-shim-mock",
     help="A simulated cluster behind a shim: plays scenarios and traces against a core and judges what the core does."
     "\n\nExit status: 0 every expectation met, 1 one was not, 2 bad input, 3 the core cannot be used.",

@@ -17,6 +17,7 @@ from tests.distribution import pytest_xdist_make_scheduler
 from tests.examples import BRIEF, LONG, SHRINK
 from tests.history_databases import database, postgres, postgres_server
 from tests.missing_programs import pytest_terminal_summary
+from tests.prepared import pytest_unconfigure
 from tests.selection import pytest_collection_modifyitems, pytest_ignore_collect
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_ignore_collect",
     "pytest_terminal_summary",
+    "pytest_unconfigure",
     "pytest_xdist_make_scheduler",
 ]
 

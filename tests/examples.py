@@ -11,11 +11,11 @@ from hypothesis import settings
 BRIEF: Final = "brief"
 LONG: Final = "long"
 SHRINK: Final = "shrink"
-PART: Final = 5
+PART: Final = 10
 
 
 def scale_examples(whole: int) -> int:
-    """Returns the number of examples for a property: *whole*, or a fifth of it where time is short."""
+    """Returns the number of examples for a property: *whole*, or a tenth of it where time is short."""
     return max(2, whole // PART) if settings.get_current_profile_name() == BRIEF else whole
 
 

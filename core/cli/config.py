@@ -35,23 +35,32 @@ OtherName = Annotated[str, typer.Argument(metavar="[OTHER]", help="Another versi
 
 
 @config_app.command("check")
-def check(file: File, as_json: AsJson = False) -> None:
-    """Check a queue configuration. Exits 0 without problems, 1 with warnings only, 2 with errors."""
+def check(
+    file: File,
+    yunikorn: Annotated[
+        bool, typer.Option("--yunikorn", help="Warn too of what means something else to Apache YuniKorn.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a queue configuration.
+
+    Exits 0 without problems, 1 with warnings only, 2 with errors.
+    """
     # Reading configurations takes longer to import than all the other commands together.
-    from kornel.core.cli.configuration_file import check_json, check_text, read_file  # noqa: PLC0415
+    from kornel.core.cli.configuration_file import check_json, check_text, choose_warnings, read_file  # noqa: PLC0415
     from kornel.core.config.derived import derived_guarantees  # noqa: PLC0415
 
     text = read_file(file)
     if as_json:
-        raise typer.Exit(check_json(text))
+        raise typer.Exit(check_json(text, yunikorn=yunikorn))
     if not text:
         echo_line(f"{file}: empty, so the built-in default holds")
         return
-    configuration = check_text(file, text)
+    configuration = check_text(file, text, yunikorn=yunikorn)
     echo_line(f"{file}: checksum {configuration.checksum}")
     for line in derived_guarantees(configuration):
         echo_line(f"{file}: derived for the monitor: {line}")
-    if configuration.warnings:
+    if choose_warnings(configuration.warnings, yunikorn=yunikorn):
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,22 +27,33 @@ def read_file(path: Path) -> str:
         raise typer.Exit(EXIT_BAD_INPUT) from error
 
 
-def check_text(path: Path, text: str, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
-    """Print every problem of *text* and return its configuration. Exits if there is none, or none that works here."""
+def choose_warnings(warnings: Sequence[Problem], *, yunikorn: bool) -> tuple[Problem, ...]:
+    """Returns those of *warnings* that are wanted: what only concerns YuniKorn is for those who ask for it."""
+    return tuple(warning for warning in warnings if yunikorn or "YuniKorn" not in warning.message)
+
+
+def check_text(
+    path: Path,
+    text: str,
+    unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    yunikorn: bool = False,
+) -> Configuration:
+    """Print the problems of *text* and return its configuration. Exits if there is none, or none that works here."""
     try:
         configuration = load(text, unavailable_resolvers=unavailable_resolvers)
     except ConfigError as error:
         _print_problems(path, error.problems)
         raise typer.Exit(EXIT_BAD_INPUT) from error
-    _print_problems(path, configuration.warnings)
+    _print_problems(path, choose_warnings(configuration.warnings, yunikorn=yunikorn))
     return configuration
 
 
-def check_json(text: str) -> int:
+def check_json(text: str, *, yunikorn: bool) -> int:
     """Print the judgement as ``ValidateConfigurationResponse`` and return the exit status."""
     problems: tuple[Problem, ...]
     try:
-        problems, valid = load(text).warnings, True
+        problems, valid = choose_warnings(load(text).warnings, yunikorn=yunikorn), True
     except ConfigError as error:
         problems, valid = error.problems, False
     found = [encode_problem(problem) for problem in problems]

@@ -5,6 +5,7 @@ ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import typer
@@ -65,7 +66,7 @@ def _leave_out_repeats(
     stored: Sequence[history_pb2.ConfigurationRecord],
 ) -> Iterator[history_pb2.ConfigurationRecord]:
     """Yields the records that are not the same as the one that came before, which stands behind them."""
-    for each, before in zip(stored, [*stored[1:], None], strict=True):
+    for each, before in zip_longest(stored, stored[1:]):
         said = (each.version.checksum, each.version.applied, each.version.reason)
         if before is None or said != (before.version.checksum, before.version.applied, before.version.reason):
             yield each

@@ -144,6 +144,11 @@ def _find_obstacles(
         except client.CoreUnreachable:
             continue  # It has ended meanwhile.
         blockers = report.groups[0].first.blockers if report.groups else []
-        if blockers:
-            obstacles[application_id] = describe_blocker(blockers[0])
+        # That the shim is gone concerns all of them alike, and `kornel status` says so.
+        own = [blocker for blocker in blockers if blocker.level != "manager"] or list(blockers)
+        if own and own[0].level == "node":
+            # Of reasons on nodes the one that most of them have tells most.
+            own.sort(key=lambda blocker: -blocker.node_count)
+        if own:
+            obstacles[application_id] = describe_blocker(own[0])
     return obstacles

@@ -190,6 +190,17 @@ def serve(
             " resource manager's connection, a quarter of all others together.",
         ),
     ] = 128,
+    keep_freed_mb: Annotated[
+        int,
+        typer.Option(
+            "--keep-freed-mb",
+            metavar="MIB",
+            min=0,
+            max=32,
+            help="Freed memory that the C library may keep in each of its two arenas; 0: as much, and in as many, as"
+            " it likes. Environment variables of glibc (MALLOC_...) win.",
+        ),
+    ] = 1,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain; serve with TLS.")
     ] = None,
@@ -261,6 +272,7 @@ def serve(
             max_connections=max_connections,
             max_calls=max_calls,
             max_ahead_mib=max_ahead_mb,
+            keep_freed_mib=keep_freed_mb,
             tls_certificate=tls_cert,
             tls_key=tls_key,
             tls_client_ca=tls_client_ca,

@@ -14,6 +14,7 @@ from kornel.core.cli.terminal import print_error
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS
 from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
+from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
 from kornel.core.process.server import AddressTooOpen, AddressUnavailable, OriginUnusable, ServerSettings
 from kornel.core.process.version import core_version
@@ -54,6 +55,7 @@ class ServeOptions:
     max_connections: int
     max_calls: int
     max_ahead_mib: int
+    keep_freed_mib: int
     tls_certificate: Path | None
     tls_key: Path | None
     tls_client_ca: Path | None
@@ -64,6 +66,7 @@ class ServeOptions:
 
 def serve_core(options: ServeOptions) -> None:
     """Run a core until it is asked to end. Raises :class:`typer.Exit` with a status other than 0 after a failure."""
+    bound_kept_memory(options.keep_freed_mib << 20)
     levels = LevelSwitch(options.log_level)
     logger = build_logger(options.log_format, levels)
     try:

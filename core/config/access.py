@@ -12,8 +12,24 @@ from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.names import is_group_name, is_user_name
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]+")
+_GROUP_WORDS: Final = re.compile(
+    r"(?i)(^|[-_.])(admins|administrators|developers|devs|everyone|group|groups|operators|ops|staff|sudo|team|teams|users"
+    r"|wheel)$"
+)
 _UPSTREAM_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_.@-]*[$]?", re.ASCII)
 _UPSTREAM_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_-]*", re.ASCII)
+
+
+def parse_administrators(field: Field) -> AccessList:
+    """Reads an access list as :func:`parse_access` does, and warns of a user that was surely meant as a group."""
+    access = parse_access(field)
+    if not access.groups and len(access.users) == 1 and _GROUP_WORDS.search(access.users[0]):
+        name = shorten_text(access.users[0])
+        field.warning(
+            f"{name} is the name of a user here, since no blank stands before it: groups come behind a blank",
+            f'" {access.users[0]}" for the group',
+        )
+    return access
 
 
 def parse_access(field: Field) -> AccessList:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kornel.core.config import properties
-from kornel.core.config.access import parse_access
+from kornel.core.config.access import parse_access, parse_administrators
 from kornel.core.config.fields import Field
 from kornel.core.config.governor import read_governor
 from kornel.core.config.kind_sections import SECTIONS, read_sections
@@ -21,6 +21,7 @@ from kornel.core.config.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
 from kornel.core.preemption.guarantee.victim_orders import COSTS
+from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
@@ -35,7 +36,6 @@ _PREEMPTION_KEYS: Final = (
     "governor", "victim",
 )  # fmt: skip
 _RESOLVERS: Final = ("os", "ldap", "test")
-_LIKELY_MEANT: Final = {"cpu": "vcore", "cpus": "vcore", "vcores": "vcore", "mem": "memory"}
 
 
 @dataclass(slots=True)
@@ -222,7 +222,7 @@ class _Reader:
             property_fields={key: found for key, (_, found) in own.items()},
             own_delay_only=own_delay_only,
             submit_acl=parse_access(keys["submitacl"]),
-            admin_acl=parse_access(keys["adminacl"]),
+            admin_acl=parse_administrators(keys["adminacl"]),
             template=self.template(keys["childtemplate"]),
             limits=self.limits(keys["limits"]),
             limits_field=keys["limits"],
@@ -344,7 +344,7 @@ class _Reader:
         cycle = keys["cycle"].mapping(("interval_ms", "limit", "batch"))
         defaults = PreemptionConfig()
         policies = _read_policies(keys["policies"])
-        enforced = keys["quotapreemptionenabled"].boolean()
+        enforced = keys[QUOTA.keys.switch].boolean()
         sections = read_sections(keys)
         limit = cycle["limit"].number(defaults.cycle_limit, most=1)
         for kind in KINDS:
@@ -361,7 +361,7 @@ class _Reader:
             cycle["limit"].warning("nobody preempts for a guarantee while the limit is 0")
         return PreemptionConfig(
             enabled=keys["enabled"].boolean(default=True),
-            quota_enabled=enforced and "quota" in policies,
+            quota_enabled=enforced and QUOTA.name in policies,
             guarantee_mode=GuaranteeMode(keys["guaranteemode"].choice(GuaranteeMode, GuaranteeMode.REACH)),
             coexist=keys["coexist"].boolean(),
             policies=policies,
@@ -403,8 +403,6 @@ def _read_amounts(at: Field) -> Amounts | None:
             amounts.complete = False
             continue
         amounts.fields[name] = found
-        if name in _LIKELY_MEANT:
-            found.warning(f"resource type {name!r} has no special meaning", f"{_LIKELY_MEANT[name]}, if that is meant")
     return amounts
 
 

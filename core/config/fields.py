@@ -141,7 +141,7 @@ class Field:
         return {key: (found.text(), found) for key, found in self.entries().items()}
 
     def boolean(self, default: bool = False) -> bool:
-        """Returns the value, *default* when absent. Quoted text is no bool."""
+        """Returns the truth value, *default* when absent. Quoted text is none."""
         if not self.given:
             return default
         if isinstance(self.node, ScalarNode) and self.node.plain:

@@ -34,7 +34,7 @@ def read_governor(at: Field) -> GovernorSettings:
 
 
 def _read_bounds(at: Field) -> Mapping[str, VictimBound]:
-    """By kind, what is written, and the default of the kind where nothing is."""
+    """Returns, by kind, what is written, and the default of the kind where nothing is."""
     bounded = {kind.name: kind.keys for kind in KINDS if kind.keys.bound is not None}
     found: dict[str, VictimBound] = {}
     for name, entry in at.mapping(bounded).items():

@@ -23,6 +23,7 @@ from kornel.core.config.declared import (
 from kornel.core.config.default import DEFAULT_CONFIGURATION
 from kornel.core.config.fields import Field
 from kornel.core.config.idle_keys import warn_of_idle_keys
+from kornel.core.config.likely_mistakes import warn_of_likely_mistakes
 from kornel.core.config.limit_rules import check_limits
 from kornel.core.config.model import (
     ChildTemplate,
@@ -117,6 +118,7 @@ def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolver
         check_priorities(root)
         check_rules(partition.rules, root)
         warn_of_idle_keys(partition, root)
+        warn_of_likely_mistakes(root)
         warn_of_differences(partition, root)
     log.raise_if_errors()
     partitions = tuple(_make_partition(partition, root) for partition, root in trees)

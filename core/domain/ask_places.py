@@ -8,6 +8,9 @@ a node, and waits for that. An ask that is to get the place of a placeholder is 
 Between two places an ask is nowhere, never for longer than one command or slice lasts: its amounts are booked then, and
 others may be woken before it waits again.
 
+An allocation that is asked to leave, as a victim or as a placeholder, is in a place of its own until it has left. That
+an ask has preempted (``Allocation.triggered``) is no place: what it claims goes with it wherever it is.
+
 Rules: scheduling.md 6 to 10.
 """
 
@@ -20,7 +23,7 @@ from typing import Final
 
 
 class AskPlace(IntEnum):
-    """Where an ask is."""
+    """The places where an ask can be."""
 
     NOWHERE = 0
     """The ask is new, or between two other places."""
@@ -37,13 +40,17 @@ class AskPlace(IntEnum):
     REPLACING = 6
     """The ask takes the place of a placeholder, which was asked to leave, once the shim confirms."""
     PLACED = 7
-    """The ask is an allocation."""
-    GONE = 8
+    """The ask is an allocation, and nobody has asked for its end."""
+    PREEMPTED = 8
+    """The allocation is a victim: it was asked to leave, and stays booked until its exit is confirmed."""
+    RELEASED = 9
+    """The placeholder was asked to leave, for the ask that takes its place or because it waited too long."""
+    GONE = 10
     """The ask was withdrawn or has ended, and its key is free."""
 
 
 class WaitsFor(StrEnum):
-    """What a group of equal asks lacks while it is parked: only that wakes it."""
+    """The things that a group of equal asks can lack while it is parked: only that wakes it."""
 
     QUOTA = "quota"
     """Room under the max of a queue."""
@@ -60,7 +67,7 @@ class WaitsFor(StrEnum):
 
 
 class AskMove(IntEnum):
-    """What moves an ask from one place to the next."""
+    """The moves of an ask from one place to the next."""
 
     WAIT = 0
     """The ask is put with its equals."""
@@ -83,13 +90,17 @@ class AskMove(IntEnum):
     DISAGREE = 9
     """The shim does not want it where it is held, or is asked no more."""
     FORGIVE = 10
-    """What the shim refused is forgotten, or another node has room."""
+    """The nodes that the shim refused are forgotten, or another node has room."""
     UNDO = 11
     """The placeholder of the ask, or the node it was to run on, is gone before the shim confirmed."""
     RETURN = 12
     """The shim could not start it: it is an ask again."""
     END = 13
     """The ask is withdrawn, released, or ends with its node or application."""
+    PREEMPT = 14
+    """The allocation is chosen as a victim, and the shim is asked to end it."""
+    RELEASE = 15
+    """The shim is asked to end the placeholder, but not for preemption."""
 
 
 MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
@@ -131,7 +142,11 @@ MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
             AskPlace.WAITING: AskPlace.GONE,
             AskPlace.POOLED: AskPlace.GONE,
             AskPlace.PLACED: AskPlace.GONE,
+            AskPlace.PREEMPTED: AskPlace.GONE,
+            AskPlace.RELEASED: AskPlace.GONE,
         },
+        AskMove.PREEMPT: {AskPlace.PLACED: AskPlace.PREEMPTED},
+        AskMove.RELEASE: {AskPlace.PLACED: AskPlace.RELEASED},
     }
 )
 """By move, where it leads from each place; it applies to no other."""

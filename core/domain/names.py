@@ -72,7 +72,8 @@ def is_group_name(name: str) -> bool:
 
 
 def looks_like_regex(text: str) -> bool:
-    """Returns a dot alone is not enough; a user name that ends in ``$`` counts."""
+    """Tells whether the text is meant as a regular expression. A dot alone is not enough; a user name that ends in
+    ``$`` counts."""
     return not _REGEX_CHARACTERS.isdisjoint(text)
 
 

@@ -165,14 +165,16 @@ def fits(limit: Resources | None, small: Resources | None) -> bool:
 
 
 def fits_undefined_unlimited(limit: Resources | None, small: Resources | None) -> bool:
-    """As :func:`fits`, but a type the limit lacks is unlimited. (Queue and user headroom, configuration.)"""
+    """Tells what :func:`fits` does, but a type the limit lacks is unlimited. (Queue and user headroom,
+    configuration.)"""
     if limit is None:
         return True
     return all(amount <= max(0, limit[name]) for name, amount in _or_empty(small).items() if name in limit)
 
 
 def fits_actual(limit: Resources | None, small: Resources | None) -> bool:
-    """As :func:`fits_undefined_unlimited`, but a negative limit is used as it is. (Preemption arithmetic.)"""
+    """Tells what :func:`fits_undefined_unlimited` does, but a negative limit is used as it is. (Preemption
+    arithmetic.)"""
     if limit is None:
         return True
     return all(amount <= limit[name] for name, amount in _or_empty(small).items() if name in limit)
@@ -186,7 +188,7 @@ def equals(left: Resources | None, right: Resources | None) -> bool:
 
 
 def equals_or_empty(left: Resources | None, right: Resources | None) -> bool:
-    """As :func:`equals`, but ``None``, empty and all-zero are the same."""
+    """Tells what :func:`equals` does, but ``None``, empty and all-zero are the same."""
     return equals(_or_empty(left), _or_empty(right))
 
 

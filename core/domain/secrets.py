@@ -36,7 +36,8 @@ _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]*)?
 
 _SIGNS: Final = ("krn_", "bearer ", "://", "password=", "passwd=", "pwd=", "secret=", "token=", "key=")
 _SIGNS_OF_BLOCKS: Final = ("private key-----", "eyj")
-"""In lower case: a text without any of them has no secret values. Looking for them is a tenth of the work."""
+"""The words, in lower case, without any of which a text has no secret values. Looking for them is a tenth of the work.
+"""
 
 _COLON: Final = re.compile(r":[ \t]+|(?<=[\"']):|:(?=[\r\n])|:\Z")
 _QUOTED: Final = re.compile(r"'[^']*(?:''[^']*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"", re.DOTALL)

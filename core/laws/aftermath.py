@@ -6,18 +6,18 @@ here the outcome is judged, from the two states and the plan alone. That looks a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.plan import Plan, PreemptionPlan
 
 
 class Before(NamedTuple):
-    """What is remembered of a state: who is on the way out, and by queue the net and claimed amounts by type index."""
+    """The memory of a state: who is on the way out, and by queue the net and claimed amounts by type index."""
 
     marked: dict[str, None]
     net: dict[Queue, list[int]]
@@ -25,7 +25,7 @@ class Before(NamedTuple):
 
 
 def remember(view: PartitionView) -> Before:
-    """The state before a plan is applied to *view*."""
+    """Returns the state before a plan is applied to *view*."""
     queues = list(_queues(view.root))
     return Before(
         {allocation.key: None for allocation in _marked(view)},
@@ -34,15 +34,21 @@ def remember(view: PartitionView) -> Before:
     )
 
 
-def check_applied(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> tuple[Violation, ...]:
-    """Every law that *plan*, now applied, turns out to have broken, and everything else that changed with it."""
+def check_applied(before: Before, plan: Plan, after: PartitionView, laws: Collection[int]) -> tuple[Violation, ...]:
+    """Returns every law that *plan*, now applied, turns out to have broken, and everything else that changed with it.
+
+    *laws*: the numbers of those that bind its kind. Where no. 2 is not among them, shares and maxima do not count.
+    """
+    shares_count = 2 in laws
     return (
-        *_nobody_else(before, plan, after), *_amounts(before, plan), *_law_2(before, plan, after),
-        *_room(before, plan, after),
-    )  # fmt: skip
+        *_nobody_else(before, plan, after),
+        *_amounts(before, plan),
+        *(_law_2(before, plan, after) if shares_count else ()),
+        *_room(before, plan, after, shares_count=shares_count),
+    )
 
 
-def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+def _nobody_else(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
     chosen = {victim.key: None for victim in plan.victims}
     marked = {allocation.key: None for allocation in _marked(after)}
     for key in [key for key in marked if key not in before.marked and key not in chosen]:
@@ -53,8 +59,8 @@ def _nobody_else(before: Before, plan: PreemptionPlan | QuotaPlan, after: Partit
         yield Violation(Law.APPLIED, f"{key} was on its way out and is no more")
 
 
-def _amounts(before: Before, plan: PreemptionPlan | QuotaPlan) -> Iterator[Violation]:
-    """Every queue is charged with its victims, and the queues of the ask with what it claims."""
+def _amounts(before: Before, plan: Plan) -> Iterator[Violation]:
+    """Yields queues that are not charged with their victims, and queues of the ask without what it claims."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
         for queue in path_of(victim.queue):
@@ -75,12 +81,10 @@ def _amounts(before: Before, plan: PreemptionPlan | QuotaPlan) -> Iterator[Viola
                 yield Violation(Law.APPLIED, f"{queue.path} claims {queue.claimed[t]} of type {t}, not {claimed}")
 
 
-def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
-    """No queue is taken below its guarantee, nor further below; above the ask what it claims makes up for it."""
+def _law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
+    """Yields queues taken below their guarantee, or further below; above the ask what it claims makes up for it."""
     above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
-        if plan.kind == "required-node":
-            return
         above = path_of(plan.ask.queue)
     for queue, net in before.net.items():
         for t, least in queue.guaranteed.items():
@@ -92,7 +96,7 @@ def _law_2(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionVie
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _room(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView) -> Iterator[Violation]:
+def _room(before: Before, plan: Plan, after: PartitionView, *, shares_count: bool) -> Iterator[Violation]:
     """Once everybody marked has left, the ask fits its node beside all other claims there, and every max on its path.
 
     A queue that was above its max may stay so, if it is no fuller than it was. Who must run on the node comes first.
@@ -112,7 +116,7 @@ def _room(before: Before, plan: PreemptionPlan | QuotaPlan, after: PartitionView
     for t, amount in ask.shape.pairs:
         if node.free[t] + leaving.get(t, 0) - claimed.get(t, 0) < amount:
             yield Violation(Law.SUFFICIENT, f"{node.node_id} will have too little of type {t} for {ask.key}")
-        for queue in path_of(ask.queue)[:-1] if plan.kind != "required-node" else ():
+        for queue in path_of(ask.queue)[:-1] if shares_count else ():
             most = queue.max.get(t)
             had = before.net[queue][t] + before.claimed[queue][t]
             if most is not None and net_of(queue, t) + queue.claimed[t] > max(most, had):

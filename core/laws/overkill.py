@@ -38,7 +38,7 @@ class Need:
 
 
 def check(needs: Sequence[Need], victims: Sequence[Allocation]) -> Iterator[Violation]:
-    """Every victim that could be left out, and every need that is met by more than it takes."""
+    """Yields every victim that could be left out, and every need that is met by more than it takes."""
     real = [need for need in needs if need.amount > 0]
     needed: dict[str, list[Need]] = {v.key: [n for n in real if n.depends_on(v.key)] for v in victims}
     for victim in victims:

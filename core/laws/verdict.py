@@ -9,7 +9,7 @@ from kornel.core.model.queues import Queue
 
 
 class Law(StrEnum):
-    """What a plan can break: the laws, then the invariants of A.1 that they leave open."""
+    """The rules that a plan can break: the laws, then the invariants of A.1 that they leave open."""
 
     OPT_OUT_LAST = "law 1"
     """Somebody unwilling goes although somebody less unwilling would do (exhaustive check only)."""
@@ -46,17 +46,17 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A law broken, and the numbers that show it."""
+    """A broken law, and the numbers that show it."""
 
     law: Law
     detail: str
 
 
 def path_of(queue: Queue) -> tuple[Queue, ...]:
-    """*queue* and its ancestors, root last."""
+    """Returns *queue* and its ancestors, root last."""
     return queue.lineage()
 
 
 def net_of(queue: Queue, t: int) -> int:
-    """Used once the victims in flight are gone."""
+    """Returns what is used once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]

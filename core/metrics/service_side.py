@@ -12,6 +12,7 @@ from kornel.core.metrics.sources import HistoryGauges, Sources
 from kornel.core.service.admission import Refusal
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.connections import Cause
+from kornel.core.service.own_memory import count_native
 
 
 def families(sources: Sources) -> Iterable[Metric]:
@@ -23,6 +24,7 @@ def families(sources: Sources) -> Iterable[Metric]:
     yield from _events(sources)
     yield from _configuration_metrics(sources)
     yield from _health(sources)
+    yield from _memory()
     history = sources.history()
     if history is not None:
         yield from _history(history, sources.clock)
@@ -210,6 +212,17 @@ def _health(sources: Sources) -> Iterable[Metric]:
         {(str(n), check.name): int(check.succeeded) for n, check in enumerate(report.checks)},
     )
     yield gauge("kornel_health_checked_timestamp_seconds", "When that was.", _on_the_wall(report.at_ns, sources.clock))
+
+
+def _memory() -> Iterable[Metric]:
+    native = count_native()
+    if native is not None:
+        yield gauges(
+            "kornel_native_memory_bytes",
+            "Address space of the C library, most of it of gRPC: used, and freed, be it kept or given back.",
+            ["state"],
+            {"used": native.used_bytes, "free": native.free_bytes},
+        )
 
 
 def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:

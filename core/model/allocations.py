@@ -30,7 +30,16 @@ NONE_STUCK: Final[dict[str, str]] = {}
 """Shared by all asks without; never changed."""
 
 _NOWHERE: Final = AskPlace.NOWHERE
-"""Names a member once: reading it from its class costs as much as a call, and every ask begins there."""
+"""Names a member once, as those below: reading it from its class costs as much as a call, and every ask is asked."""
+_WAITING: Final = AskPlace.WAITING
+_POOLED: Final = AskPlace.POOLED
+_HELD: Final = AskPlace.HELD
+_REFUSED: Final = AskPlace.REFUSED
+_REPLACING: Final = AskPlace.REPLACING
+_PREEMPTED: Final = AskPlace.PREEMPTED
+_RELEASED: Final = AskPlace.RELEASED
+LEAVING: Final = (_PREEMPTED, _RELEASED)
+"""The places of allocations that were asked to leave."""
 
 _NOT_DUE: Final[dict[Allocation, None]] = {}
 """Shared by all groups of which no ask is; never changed."""
@@ -111,8 +120,8 @@ class _Extra(Generic[V]):
 class Allocation:
     """A request of an application: pending (an *ask*) while ``node`` is ``None``, an *allocation* afterwards.
 
-    In between is a real ask that takes the place of a placeholder, until the shim confirms that it left: ``replaces``
-    is set, ``node`` is where it will run. It is pending no more and does not count as used yet.
+    In between is a real ask that takes the place of a placeholder, until the shim confirms that it left: ``place`` says
+    so, ``node`` is where it will run. It is pending no more and does not count as used yet.
 
     ``created_ns`` orders asks and ages them; it comes from the shim's creation tag or is the time of arrival.
     ``arrival`` is a number that only grows within the partition. ``key`` is its name in all records, unique within the
@@ -120,9 +129,8 @@ class Allocation:
     """
 
     __slots__ = (
-        "application", "arrival", "bound_ns", "created_ns", "extras", "key", "missed", "node", "place", "preempted",
-        "refused", "released", "replaced_by", "replaces", "reservation", "scale_up", "shape", "spec", "standing",
-        "triggered", "version", "where",
+        "application", "arrival", "bound_ns", "created_ns", "extras", "key", "missed", "node", "place", "refused",
+        "reservation", "scale_up", "shape", "spec", "standing", "triggered", "version", "where",
     )  # fmt: skip
 
     preemptor: _Extra[Allocation | None] = _Extra(None)
@@ -139,13 +147,13 @@ class Allocation:
     attempt_due: _Extra[bool] = _Extra(False)
     """Tells whether the next attempt to preempt is due although the ask waits in no group, which would know."""
     outcome: _Extra[Outcome | None] = _Extra(None)
-    """How the last attempt to preempt for this ask ended."""
+    """The outcome of the last attempt to preempt for this ask."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
     """The open question whether and where it may run."""
     proposed_placeholder: _Extra[Allocation | None] = _Extra(None)
-    """As a real ask: the placeholder whose place it takes if the shim agrees."""
+    """The placeholder whose place a real ask takes if the shim agrees."""
     proposed_by: _Extra[Allocation | None] = _Extra(None)
-    """As a placeholder: the ask that it waits for in the same way."""
+    """The ask that a placeholder waits for in the same way."""
     refusals: _Extra[int] = _Extra(0)
     """The number of refusals everywhere in a row: the pause before the next try grows with it."""
     pause_until_ns: _Extra[int] = _Extra(0)
@@ -178,18 +186,11 @@ class Allocation:
         self.extras: dict[str, Any] | None = None
         """The values of the fields above, except those that have their defaults."""
         self.place: AskPlace = _NOWHERE
-        """Where it is in its life. Only :func:`kornel.core.partition.waiting.places.move_ask` changes that."""
+        """The place in its life. Only :func:`kornel.core.partition.waiting.places.move_ask` changes that."""
         self.where: Any = None
-        """What it is in there: its :class:`AskGroup`, the node that it is held on, or the nodes that were refused."""
-        self.replaces: Allocation | None = None
-        """The placeholder whose place a real ask takes once the shim confirms."""
-        self.replaced_by: Allocation | None = None
-        """The real ask that takes a placeholder's place."""
+        """The record that belongs to the place: its :class:`AskGroup`, the node that it is held on, the nodes that were
+        refused, or the other one of a placeholder and the real ask that takes its place."""
         self.reservation: Reservation | None = None
-        self.released = False
-        """Set when a release was announced to the shim for another reason than preemption."""
-        self.preempted = False
-        """Marked as a victim; stays booked until its exit is confirmed."""
         self.triggered = False
         """Set when the ask has preempted and waits for its victims to leave."""
         self.refused: dict[str, str] | None = None
@@ -228,23 +229,44 @@ class Allocation:
 
     @property
     def group(self) -> AskGroup | None:
-        """Its equals, if it waits with them."""
-        return self.where if self.place is AskPlace.WAITING else None
+        """The group of its equals, if it waits with them."""
+        return self.where if self.place is _WAITING else None
 
     @property
     def pool(self) -> TaskGroup | None:
-        """Its task group, if it waits there for a placeholder."""
-        return self.application.task_groups[self.spec.task_group] if self.place is AskPlace.POOLED else None
+        """The task group in which it waits for a placeholder, if it does."""
+        return self.application.task_groups[self.spec.task_group] if self.place is _POOLED else None
 
     @property
     def held_on(self) -> Node | None:
-        """Where it is charged while the shim is asked whether it may run there; still pending to everybody."""
-        return self.where if self.place is AskPlace.HELD else None
+        """The node on which it is charged while the shim is asked whether it may run there; still pending to
+        everybody."""
+        return self.where if self.place is _HELD else None
 
     @property
     def refused_on(self) -> frozenset[str] | None:
         """The nodes on which it was refused, if it waits for another one with room."""
-        return self.where if self.place is AskPlace.REFUSED else None
+        return self.where if self.place is _REFUSED else None
+
+    @property
+    def replaces(self) -> Allocation | None:
+        """The placeholder whose place a real ask takes once the shim confirms."""
+        return self.where if self.place is _REPLACING else None
+
+    @property
+    def replaced_by(self) -> Allocation | None:
+        """The real ask that takes a placeholder's place."""
+        return self.where if self.place is _RELEASED else None
+
+    @property
+    def preempted(self) -> bool:
+        """Tells whether it is a victim that has not left yet."""
+        return self.place is _PREEMPTED
+
+    @property
+    def released(self) -> bool:
+        """Tells whether the shim was asked to end it for another reason than preemption."""
+        return self.place is _RELEASED
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -312,14 +334,15 @@ class AskGroup:
         self.parked_at: Room | None = None
         """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
         self.waits_for: WaitsFor | None = None
-        """What it lacks while it sits in a waiting room."""
+        """The thing that it lacks while it sits in a waiting room."""
         self._due_sorted = False
         self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
     @property
     def kept_back(self) -> bool:
-        """It sits in a waiting room that no preemption can open: a limit of its user, group or of applications."""
+        """Tells whether it sits in a waiting room that no preemption can open: a limit of its user, group or of
+        applications."""
         return self.waits_for is WaitsFor.USER_LIMIT or self.waits_for is WaitsFor.APPLICATION_SLOT
 
     def add(self, ask: Allocation) -> bool:
@@ -398,7 +421,8 @@ class AskGroup:
         return self.head().order
 
     def members(self) -> list[Allocation]:
-        """All asks in no particular order, one that left and came back perhaps twice: the cheapest way to see them."""
+        """Returns all asks in no particular order, one that left and came back perhaps twice: the cheapest way to see
+        them."""
         return [entry[3] for entry in self._heap if entry[3].where is self]
 
     def asks(self) -> list[Allocation]:

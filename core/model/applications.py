@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.application_states import AppState, StateEntry
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.group_order import GroupOrder
@@ -134,7 +135,7 @@ class Application:
             return self.real
         confirmed = list(self.real)
         for ask in self.asks.values():
-            if ask.held_on is not None and not ask.spec.placeholder:
+            if ask.place is AskPlace.HELD and not ask.spec.placeholder:
                 for t, amount in ask.shape.pairs:
                     confirmed[t] -= amount
         return confirmed

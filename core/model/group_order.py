@@ -34,7 +34,7 @@ class GroupOrder:
         return group in self._groups
 
     def __iter__(self) -> Iterator[AskGroup]:
-        """Returns groups in the order they were added, not sorted."""
+        """Yields groups in the order they were added, not sorted."""
         return iter(self._groups)
 
     def offer(self, group: AskGroup) -> None:

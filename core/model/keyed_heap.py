@@ -39,7 +39,7 @@ class KeyedHeap(Generic[T]):
         return member in self._keys
 
     def __iter__(self) -> Iterator[T]:
-        """Returns members in the order they were added, not sorted."""
+        """Yields members in the order they were added, not sorted."""
         return iter(self._keys)
 
     def add(self, member: T) -> None:

@@ -95,6 +95,11 @@ class Node:
         assert self.claims is not None, "whoever holds something here has a claim"
         return self.claims.room_for(reservation, self.free)
 
+    def fits_ask(self, ask: Allocation) -> bool:
+        """Tells whether there is room for *ask* now, beside what is held for others and comes before it."""
+        own = ask.reservation
+        return self.fits_holder(own) if own is not None and own.node is self else self.fits(ask.shape.pairs)
+
     def room_without(self, own: Reservation | None) -> Vector:
         """Returns ``beside``, as if *own* held nothing here."""
         claims = self.claims

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class NotPlaced(NamedTuple):
-    """Why an ask has no place now; *queue*, or *account* of a user or group, is the one whose limit keeps it back."""
+    """The reason why an ask has no place now; *queue*, or *account* of a user or group, is the one whose limit keeps it
+    back."""
 
     reason: Unschedulable
     queue: Queue | None = None

@@ -267,7 +267,7 @@ class ResourceTypes:
         return {self.index(name): amount for name, amount in (resources or {}).items()}
 
     def resources(self, amounts: Vector | Mapping[int, int]) -> Resources:
-        """Back to names; zeros of a vector are left out, those of a sparse map are kept."""
+        """Returns amounts by name; zeros of a vector are left out, those of a sparse map are kept."""
         if isinstance(amounts, list):
             if not any(amounts):
                 return NOTHING
@@ -304,7 +304,7 @@ def _ignore_growth(_: int) -> None:
 
 
 def _want_none(_: int) -> bool:
-    """Returns False, since nobody waits for these types any more."""
+    """Tells that nobody waits for these types any more."""
     return False
 
 

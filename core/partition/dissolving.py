@@ -42,7 +42,6 @@ def take_apart(state: PartitionState) -> Iterator[None]:
 def _release_request(request: Allocation) -> None:
     request.extras = None
     request.where = request.node = request.reservation = None
-    request.replaces = request.replaced_by = None
 
 
 def _release_application(application: Application) -> None:

@@ -47,8 +47,7 @@ from kornel.core.partition.intake import allocation_intake, application_intake, 
 from kornel.core.partition.scheduling import autoscaling, cycle, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries
-from kornel.core.preemption import registry, rounds
-from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption import registry, rounds, slices
 from kornel.core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
@@ -161,8 +160,7 @@ class Engine:
         self._callbacks.now_ns = now_ns
         for state in self._partitions.values():
             if state.has_rounds:
-                guarantee_drive.begin_pass(state, now_ns)
-                guarantee_drive.collect_due(state, now_ns)
+                slices.offer_due(state, now_ns)
                 rounds.run(state, now_ns)
         return self._take_effects()
 

@@ -15,11 +15,11 @@ from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
-from kornel.core.model.notices import Notices
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import ResourceTypes, Shape
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
+from kornel.core.partition.gangs.gang_record import GangRecord
 from kornel.core.partition.history.event_log import EventLog
 from kornel.core.partition.history.events import Recorder
 from kornel.core.partition.history.past import Past
@@ -31,9 +31,8 @@ from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.guarantee.changes import ChangeWatch
-from kornel.core.preemption.guarantee.prospects import KnownProspects
-from kornel.core.preemption.guarantee.refusals import Refusals
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.monitor.notices import Notices
 from kornel.core.preemption.pace import Pace
 from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.victim_index import VictimIndex
@@ -116,12 +115,8 @@ class PartitionState:
         self.reserving: Final = ReservingRecord()
         """Nodes that are kept free for asks that have waited long."""
 
-        self.gangs: Final[dict[Application, None]] = {}
-        """Applications of which a real ask may now find a placeholder to replace."""
-        self.gangs_without_room: Final[dict[Application, None]] = {}
-        """Applications of which one found a placeholder, but had to go elsewhere and found no node."""
-        self.gangs_timed_out: Final[dict[Application, None]] = {}
-        """Applications whose placeholders have waited long enough; nothing was done about it yet."""
+        self.gangs: Final = GangRecord()
+        """The gangs that something is to be done about."""
 
         self.fair_terms_stale = True
 
@@ -131,18 +126,11 @@ class PartitionState:
         """(when, number, ask that may then try to preempt), a heap."""
         self._number = 0
 
-        self.attempts_left: Final[dict[Queue, int]] = {}
-        self.pass_began_ns = 0
+        self.guarantee: Final = GuaranteeRecord()
+        """What attempts to preempt for guarantees leave for the next."""
         self.victim_index: Final = VictimIndex()
-        self.prospects: Final = KnownProspects()
         self.notices: Final = Notices()
         """What the periodic policy told applications, and its round under way."""
-        self.refusals: Final = Refusals()
-        """Attempts that came to nothing and wait for a change."""
-        self.change_watch: Final = ChangeWatch()
-        """What they depend on, as it was when somebody last looked."""
-        self.refusals_looked_at_ns: int | None = None
-        """When a slice is to begin that looks at them; ``None``: no time is set."""
         self.changes = 0
         """Grows with everything that may let a refused attempt succeed."""
         self.rules = 0
@@ -165,8 +153,8 @@ class PartitionState:
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
-        self.required_node_attempts = 0
-        """How many of them were for asks that must run on one node."""
+        self.search_cost = 0
+        """The decisions that all searches for victims counted for."""
         self.preemptions = 0
 
     @property
@@ -176,14 +164,24 @@ class PartitionState:
 
     @property
     def guarantee_preemption(self) -> bool:
-        """Whether asks may preempt for their guarantees, by whatever path: only if the policy is listed (F2)."""
-        return guarantee.KIND in self.preemption.policies and self.has_rounds
+        """Tells whether asks may preempt for their guarantees, by whatever path."""
+        return self.lists_guarantees and self.has_rounds
+
+    @property
+    def lists_guarantees(self) -> bool:
+        """Tells whether the configuration lists the policy by which asks preempt for their guarantees (F2)."""
+        return guarantee.KIND in self.preemption.policies
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the preemption cycle runs: not beside the periodic policy, unless so configured (H)."""
-        periodic = self.notices.settings is not None and not self.notices.settings.observe_only
-        return self.preemption.enabled and (self.preemption.coexist or not periodic)
+        """Tells whether the preemption cycle runs: not beside the periodic policy, unless so configured (H)."""
+        return self.preemption.enabled and (self.preemption.coexist or not self.has_periodic_policy)
+
+    @property
+    def has_periodic_policy(self) -> bool:
+        """Tells whether the periodic policy is on, and does more than observe."""
+        settings = self.notices.settings
+        return settings is not None and not settings.observe_only
 
     @property
     def given_up(self) -> Mapping[Allocation, object]:
@@ -213,7 +211,7 @@ class PartitionState:
     def note_pairs(self, application: Application, task_group: TaskGroup) -> None:
         """An ask or a placeholder of *task_group* came or changed: the next cycle looks whether two of them match."""
         if task_group.asks and task_group.free:
-            self.gangs[application] = None
+            self.gangs.to_match[application] = None
 
     def at(self, when_ns: int, action: Callable[[int], None]) -> None:
         """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.asks import instances, moves, questions
 from kornel.core.partition.gangs import pools, replacement
@@ -17,7 +18,7 @@ def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = Fa
     """
     questions.cancel_question(state, ask)
     pausing.forget_failures(state, ask)
-    if ask.replaces is not None:
+    if ask.place is AskPlace.REPLACING:
         replacement.undo_replacement(state, ask)
     eviction.forget(state, ask)
     moves.drop_ask(state, ask)

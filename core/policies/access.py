@@ -1,4 +1,5 @@
-"""Who may use a queue (config.md 9). Lists only grant, so what an ancestor grants cannot be taken away below it."""
+"""The rights to use a queue (config.md 9). Lists only grant, so what an ancestor grants cannot be taken away below
+it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from kornel.core.model.queues import Queue
 
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str]) -> bool:
-    """Whether *user* may submit to *queue*, or have queues created below it. Nobody to the recovery queue."""
+    """Tells whether *user* may submit to *queue*, or have queues created below it. Nobody may to the recovery queue."""
     if queue.path == RECOVERY_PATH:
         return False
     return any(
@@ -18,5 +19,5 @@ def may_submit(queue: Queue, user: str, groups: Sequence[str]) -> bool:
 
 
 def may_administer(queue: Queue, user: str, groups: Sequence[str]) -> bool:
-    """Whether *user* may administer *queue*."""
+    """Tells whether *user* may administer *queue*."""
     return any(above.admin_acl.grants(user, groups) for above in queue.lineage())

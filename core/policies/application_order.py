@@ -11,7 +11,8 @@ _FAIR: Final = SortPolicy.FAIR
 
 
 def usage_shares(application: Application) -> tuple[float, ...]:
-    """Shares of what the application really holds against its leaf's guarantee, largest first, zeros left out.
+    """Returns the shares of what the application really holds against its leaf's guarantee, largest first, zeros left
+    out.
 
     A type without guarantee contributes its raw amount, so that the type with the biggest numbers dominates
     (scheduling.md 2.5). Tuples compare as the rule compares share lists.
@@ -27,7 +28,7 @@ def usage_shares(application: Application) -> tuple[float, ...]:
 
 
 def application_key(application: Application) -> tuple[Any, ...]:
-    """Sort key within the leaf, smallest first; the policy of the leaf decides."""
+    """Returns the sort key within the leaf, smallest first; the policy of the leaf decides."""
     properties = application.queue.properties
     priority = -application.priority if properties.sort_by_priority else 0
     if properties.sort_policy is _FAIR:

@@ -1,4 +1,4 @@
-"""How attractive a node is. Rule: scheduling.md 5.4."""
+"""The score of a node, by which nodes are ordered. Rule: scheduling.md 5.4."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ QueueKey = tuple[int, float, int, str]
 
 
 def fair_share(queue: Queue) -> float:
-    """How far *queue* has used up what it is entitled to: the largest used / denominator over its types.
+    """Returns how far *queue* has used up what it is entitled to: the largest used / denominator over its types.
 
     The denominator is what is guaranteed, else the inherited maximum; types with neither do not count. Above 1.0:
     over its guarantee (scheduling.md 2.5). What asks below have preempted for counts as used: of two queues that are
@@ -42,7 +42,8 @@ def queue_key(queue: Queue) -> QueueKey:
 
 
 def fair_terms(queue: Queue, inherited: Mapping[int, int] | None = None) -> tuple[tuple[int, int], ...]:
-    """(type, denominator) of the fair share: own guarantee, else the maximum inherited and overwritten downwards.
+    """Returns (type, denominator) of the fair share: own guarantee, else the maximum inherited and overwritten
+    downwards.
 
     The root's own maximum is what the cluster offers. *inherited*: that maximum, *queue*'s own included, for whoever
     goes down the tree anyway.

@@ -1,4 +1,4 @@
-"""Which user and group limits bind an application, and what they leave it. Rules: config.md 10.2, 10.3."""
+"""The user and group limits that bind an application, and what they leave it. Rules: config.md 10.2, 10.3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
 
 
 def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
-    """The one group an application counts for: decided by the lowest queue whose limits know a group of its owner.
+    """Returns the one group an application counts for: decided by the lowest queue whose limits know a group of its
+    owner.
 
     There, the first such group in the order of the configuration, not of the owner; else ``*`` if listed.
     ``None``: no group limit binds it.
@@ -25,7 +26,8 @@ def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
 
 
 def binding(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
-    """Every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the group's.
+    """Yields every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the
+    group's.
 
     A queue's limit for the user by name hides its ``*``; a group is bound by limits of its own name only.
     """
@@ -40,7 +42,7 @@ def binding(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, 
 
 
 def exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
-    """The first of *accounts* under whose limit *pairs* do not fit; ``None`` when they fit under all."""
+    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None`` when they fit under all."""
     for account in accounts:
         if not account.admits(pairs):
             return account
@@ -57,7 +59,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
-    """The numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
+    """Returns the numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
     left = account.headroom()
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
@@ -65,7 +67,7 @@ def shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
 
 
 def headroom(accounts: Iterable[Account]) -> dict[int, int]:
-    """What the limits leave together, by type; an absent type is not limited, a negative amount counts as 0."""
+    """Returns what the limits leave together, by type; an absent type is not limited, a negative amount counts as 0."""
     least: dict[int, int] = {}
     for account in accounts:
         for t, left in account.headroom().items():

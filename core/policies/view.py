@@ -1,4 +1,4 @@
-"""What a policy may look at: a partition's records, read-only by agreement."""
+"""The view of a partition that policies look at: its records, read-only by agreement."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ class PartitionView(Protocol):
     """The state a decision is made from. Policies never change what they reach through it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the partition."""
 
     @property
-    def root(self) -> Queue: ...
+    def root(self) -> Queue:
+        """The root of the queue tree."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -27,11 +29,12 @@ class PartitionView(Protocol):
         ...
 
     @property
-    def types(self) -> ResourceTypes: ...
+    def types(self) -> ResourceTypes:
+        """The resource types of the partition."""
 
     @property
     def guarantee_mode(self) -> GuaranteeMode:
-        """How law 4 is read: ``reach`` or ``strict`` (preemption.md A)."""
+        """The reading of law 4: ``reach`` or ``strict`` (preemption.md A)."""
         ...
 
     @property

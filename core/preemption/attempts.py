@@ -1,4 +1,4 @@
-"""Which asks may try to preempt for a guarantee, and from when on (preemption.md B.1, K3)."""
+"""The asks that may try to preempt for a guarantee, and the times from which on they may (preemption.md B.1, K3)."""
 
 from __future__ import annotations
 

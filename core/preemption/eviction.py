@@ -1,4 +1,4 @@
-"""What becomes of a plan of any kind: it is judged, its victims are asked to leave, and their exits are waited for.
+"""A plan of any kind is carried out: it is judged, its victims are asked to leave, and their exits are waited for.
 
 The laws of its kind say whether a plan is lawful before anything is touched. What an ask preempts for is held for it.
 Rules: preemption.md B.7 (commit and handshake), I (records), K3 (re-arming), K14 (victims that stay).
@@ -40,7 +40,7 @@ def unlawful(
 
 
 def judge(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
-    """Count a check of a plan by the laws, and return what its *violations* come to; ``None``: the plan is lawful."""
+    """Count a check of a plan by the laws. Returns what its *violations* come to; ``None``: the plan is lawful."""
     state.law_checks += 1
     if not violations:
         return None
@@ -58,7 +58,7 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     ledger.claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
-    pacing.count(state, plan, now_ns)
+    pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
     record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
 
@@ -87,7 +87,7 @@ def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> No
 
 
 def _watch_room(state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], now_ns: int) -> None:
-    """*ask* claimed what others were *leaving*: when they have been gone for a while in vain, it is re-armed (K3).
+    """Re-arm *ask*, which claimed what others were *leaving*, when they have been gone for a while in vain (K3).
 
     Who has victims of its own hears of the last one's exit.
     """
@@ -112,7 +112,8 @@ def _look_for_room(
 
 
 def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
-    """The victims of *plan* do not leave, and stay marked; its ask, if it *waits* for them, looks elsewhere (K14)."""
+    """Count no more on the victims of *plan*, which do not leave and stay marked; its ask, if it *waits* for them,
+    looks elsewhere (K14)."""
     ask = plan.ask
     waited_s = state.preemption.victim_timeout_ns / 10**9
     record(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
@@ -149,7 +150,7 @@ def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Alloc
 
 
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
-    """A marked victim is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
+    """Note that *victim* is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
     waited_for = state.stuck.pop(victim, None)
     if isinstance(waited_for, Allocation):
         waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
@@ -174,7 +175,7 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
 
 
 def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """*ask* lost the room it preempted for: claim and reservation go, and it may try again.
+    """Let *ask*, which lost the room it preempted for, try again: its claim and its reservation end.
 
     The node that an ask must run on stays reserved for it.
     """
@@ -203,7 +204,7 @@ def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
 
 
 def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
-    """*node* or a holder changed its size: who can never run there holds nothing there, and looks elsewhere."""
+    """Have asks that can never run on *node* hold nothing there and look elsewhere: it or they changed their size."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
         if node.could_hold(ask.shape.pairs):
@@ -215,9 +216,9 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
 
 
 def forget(state: PartitionState, ask: Allocation) -> None:
-    """*ask* is withdrawn: its claim and reservation go, its victims still leave (B.7)."""
+    """End the claim and the reservation of *ask*, which is withdrawn; its victims still leave (B.7)."""
     moves.end_claim(state, ask)
-    state.refusals.forget(ask)
+    state.guarantee.refusals.forget(ask)
     ask.dialogue = None
     ask.attempt_due = False
     for victim in ask.victims.values():
@@ -239,8 +240,7 @@ def record(
     """Put down how an attempt of *kind* for *ask* ended (preemption.md I)."""
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
-        adjusted = plan.adjusted or (0,) * len(plan.victims)
-        victims = tuple(map(victim_record, plan.victims, adjusted))
+        victims = victim_records(plan)
         if not detail:
             detail = f"needs {plan.needs}, fence {plan.fence.path}"
             if plan.weighed:
@@ -261,8 +261,13 @@ def record(
     )
 
 
+def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
+    """Returns the victims of *plan* as decisions name them."""
+    return tuple(map(victim_record, plan.victims, plan.adjusted or (0,) * len(plan.victims)))
+
+
 def victim_record(victim: Allocation, adjusted_priority: int) -> VictimRecord:
-    """*victim* as decisions name it."""
+    """Returns *victim* as decisions name it."""
     return VictimRecord(
         victim.spec.key,
         victim.application.application_id,

@@ -5,18 +5,13 @@ The drive of a kind asks the laws of its own kind; here asks who holds a plan wi
 
 from __future__ import annotations
 
-from typing import Final
-
 from kornel.core.laws.verdict import Violation
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.guarantee import laws
-from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.plan import Plan
 from kornel.core.preemption.registry import kind_called
 
-check_exhaustive: Final = laws.check_exhaustive
 
-
-def check(view: PartitionView, plan: PreemptionPlan | QuotaPlan) -> tuple[Violation, ...]:
+def check(view: PartitionView, plan: Plan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
     Costs as much as the plan has victims times the depth of the tree, for a required node as much as the node holds.

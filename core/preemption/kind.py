@@ -1,7 +1,6 @@
-"""What there is to know of a kind of preemption from outside its room: one record, read by everything that tells kinds
-apart. The registry lists the records; configuration, engine, laws, metrics, log, history, REST, explain and the web
-page hold no names of kinds of their own.
-"""
+"""The record of a kind of preemption, which holds what there is to know of it from outside its room and is read by
+everything that tells kinds apart. The registry lists the records; configuration, engine, laws, metrics, log, history,
+REST, explain and the web page hold no names of kinds of their own."""
 
 from __future__ import annotations
 
@@ -14,12 +13,15 @@ from typing import Any, Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
 from kornel.core.laws.verdict import Violation
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
 
 
 class Level(StrEnum):
-    """How loudly the log tells of a decision."""
+    """The levels at which the log tells of a decision."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -27,7 +29,7 @@ class Level(StrEnum):
 
 
 class Tone(StrEnum):
-    """How good or bad the web page shows an outcome to be."""
+    """The tones in which the web page shows how good or bad an outcome is."""
 
     NEUTRAL = ""
     GOOD = "good"
@@ -49,7 +51,7 @@ class Colour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one way for a decision to end is treated.
+    """The treatment of one way for a decision to end.
 
     words    what it means by the laws or the bounds, for explanations; empty: its detail says enough
     law      the number of the law that alone decided so; empty: no single one did
@@ -72,7 +74,7 @@ UNREMARKABLE: Final = Ending()
 
 @dataclass(frozen=True, slots=True)
 class DecisionSource:
-    """Who decides something about preemption: a kind, or the governor, which bounds all kinds.
+    """The maker of decisions about preemption: a kind, or the governor, which bounds all kinds.
 
     name      as decisions, metrics, the history and ``queues.yaml`` write it
     outcomes  how its decisions can end; one that is not listed is unremarkable
@@ -105,7 +107,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationKeys:
-    """What ``queues.yaml`` can say of a kind below ``preemption``.
+    """The keys that a kind has in ``queues.yaml``, below ``preemption``.
 
     switch   the key that turns the kind on, in its section if it has one; empty: listing it in ``policies`` is enough
     section  the keys of ``preemption.<name>``; empty: there is no such section
@@ -128,18 +130,70 @@ def wants_nothing(state: PartitionState) -> bool:
     return False
 
 
+def resumes_nothing(state: PartitionState, now_ns: int) -> bool:
+    """Tells that no ask of a kind had to wait for another kind."""
+    return False
+
+
+def is_never_busy(state: PartitionState) -> bool:
+    """Tells that a kind has no work that goes on from slice to slice."""
+    return False
+
+
+def advance_nothing(state: PartitionState, now_ns: int, budget: int) -> None:
+    """Fits a kind that is never busy."""
+
+
+def ignore_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Fits a kind to which it does not matter what runs where."""
+
+
+def leave_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
+    """Returns that nothing was spent on *group*, and that it has to be set aside."""
+    return 0, False
+
+
+def leave_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Tells that no room was made."""
+    return False
+
+
+def foresees_nothing(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
+    """Returns ``None``: the kind makes no room for asks."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What a kind does in a partition, and when.
+    """The acts of a kind in a partition, by occasion.
 
-    configured   the configuration in force is a new one
-    in_round     its turn in a round of the preemption cycle, in the order of ``preemption.policies``
-    wants_round  whether that turn could come to anything as things stand; without any that does there are no rounds
+    configured      the configuration in force is a new one
+    in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
+    tries_again     the reserved asks that this turn tries again, where something has changed for them; ``None``: none
+    wants_round     whether that turn could come to anything as things stand; without any that does there are no rounds
+    offer_due       a slice or a round begins: offer the asks whose next attempt is due
+    resume          offer the asks that had to wait until another kind was busy no more; says whether there were any
+    is_busy         whether it has work that goes on from slice to slice
+    advance         go on with that work for about so many decisions
+    serve_unplaced  make room for an ask of a group with asks that are due, which found no place; says what that cost in
+                    decisions, and whether the group may stay where it is: it preempted, or has more to try
+    serve_reserved  make room for an ask with a reservation, which a limit keeps back or nothing; says whether it did
+    end_slice       a slice ends
+    note_arrival    something holds an amount on a node that nobody checked
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
     in_round: Callable[[PartitionState, int], None] = do_nothing
+    tries_again: Callable[[Reservation], bool] | None = None
     wants_round: Callable[[PartitionState], bool] = wants_nothing
+    offer_due: Callable[[PartitionState, int], None] = do_nothing
+    resume: Callable[[PartitionState, int], bool] = resumes_nothing
+    is_busy: Callable[[PartitionState], bool] = is_never_busy
+    advance: Callable[[PartitionState, int, int], object] = advance_nothing
+    serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
+    serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = leave_reserved
+    end_slice: Callable[[PartitionState, int], None] = do_nothing
+    note_arrival: Callable[[PartitionState, Allocation, int], None] = ignore_arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +205,7 @@ class Kind(DecisionSource):
     planner     who is to leave, or why nobody is; changes nothing
     check       the laws that one of its plans would break; shares no code with the planner
     driver      when it acts
+    foresee     what it could do for an ask, for explanations; ``None``: it does nothing for this one
     keys        what the configuration can say of it
     """
 
@@ -159,6 +214,7 @@ class Kind(DecisionSource):
     planner: Callable[..., Any]
     check: Callable[[PartitionView, Any], tuple[Violation, ...]]
     driver: Driver
+    foresee: Callable[[PartitionState, Allocation, Circumstances], PreemptionOutlook | None] = foresees_nothing
     keys: ConfigurationKeys = ConfigurationKeys()
 
     @property

@@ -1,10 +1,11 @@
-"""What preemption took within the last interval of its cycle, and who waits until it may take more."""
+"""The pace of preemption: what each kind took within the last interval of its cycle, and who waits until it may take
+more."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 from kornel.core.model.allocations import AskGroup, Reservation
 from kornel.core.model.shapes import Pairs
@@ -44,16 +45,17 @@ class Window:
         self.totals = Totals()
 
     def add(self, taken: Taken) -> None:
+        """Add *taken*, the youngest decision."""
         self.taken.append(taken)
         self.totals.add(taken)
 
-    def forget(self, until_ns: int) -> None:
+    def drop_until(self, until_ns: int) -> None:
         """Drop the decisions made at *until_ns* or before."""
         while self.taken and self.taken[0].at_ns <= until_ns:
             self.totals.add(self.taken.popleft(), -1)
 
-    def without(self, until_ns: int) -> Window:
-        """The window as it will be once the decisions up to *until_ns* are forgotten: for questions."""
+    def copy_since(self, until_ns: int) -> Window:
+        """Returns the window as it will be once the decisions up to *until_ns* are dropped: for questions."""
         later = Window()
         for taken in self.taken:
             if taken.at_ns > until_ns:
@@ -61,7 +63,8 @@ class Window:
         return later
 
     def shrinking(self) -> Iterator[tuple[int, Totals]]:
-        """The sums that are left once each of the decisions, the oldest first, is forgotten; with when it was made."""
+        """Yields the sums that are left once each of the decisions, the oldest first, is dropped; with when it was
+        made."""
         left = Totals()
         left.amounts.update(self.totals.amounts)
         left.victims = self.totals.victims
@@ -70,19 +73,43 @@ class Window:
             yield taken.at_ns, left
 
 
-class Pace:
-    """The windows by kind, and those held back. One belongs to one partition."""
+class PaceOfKind:
+    """The decisions of one kind of preemption within the last interval, and who waits until it may take more."""
+
+    __slots__ = ("held_ns", "resume", "waiting", "window")
 
     def __init__(self) -> None:
-        self.guarantee = Window()
-        self.required_node = Window()
-        self.quota = Window()
-        self.waiting: dict[AskGroup, None] = {}
-        """Groups with asks that are due but held back by the limit."""
-        self.waiting_reservations: dict[Reservation, None] = {}
-        """Reservations of asks that must run on a node and are held back by theirs."""
+        self.window: Final = Window()
+        self.waiting: dict[AskGroup | Reservation, None] = {}
+        """Groups with asks that are due, or reservations of asks, which the limit of the kind holds back."""
+        self.resume: Callable[[Any, int], None] | None = None
+        """The function that offers them again, called with the partition's state and the time; ``None``: the kind never
+        held anybody back."""
+        self.held_ns: int | None = None
+        """The time when the limit last held somebody back."""
+
+
+class Pace:
+    """The pace of each kind. One belongs to one partition."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, PaceOfKind] = {}
         self.wakes_ns: int | None = None
-        """When those held back are looked at next; ``None``: nobody is."""
+        """The time when those held back are looked at next; ``None``: nobody is."""
         self.woke_ns = 0
-        self.held_ns: dict[str, int] = {}
-        """By kind, when somebody was last held back."""
+
+    def kind(self, name: str) -> PaceOfKind:
+        """Returns the pace of the kind called *name*, which is kept from now on."""
+        found = self._by_kind.get(name)
+        if found is None:
+            found = self._by_kind[name] = PaceOfKind()
+        return found
+
+    def copy_window(self, name: str, until_ns: int) -> Window:
+        """Returns what the kind called *name* took after *until_ns*, for a question: nothing is kept of that."""
+        found = self._by_kind.get(name)
+        return found.window.copy_since(until_ns) if found is not None else Window()
+
+    def in_order(self) -> list[tuple[str, PaceOfKind]]:
+        """Returns the kinds that asked for their pace so far, by name: whoever asked first must not matter."""
+        return sorted(self._by_kind.items())

@@ -1,11 +1,10 @@
-"""The result of planning a preemption: who goes for whom and where, or why nobody goes."""
+"""The result of planning a preemption for an ask: who goes and where, or why nobody goes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import ClassVar
+from typing import Protocol
 
 from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
@@ -21,6 +20,18 @@ the ordinary check of the node as it is; any index means yes."""
 
 class AnswerPending(Exception):
     """Raised by a predicate whose answer is still to come: plan again when it is there."""
+
+
+class Plan(Protocol):
+    """The part that plans of all kinds have in common: the name of the kind, and who leaves."""
+
+    @property
+    def kind(self) -> str:
+        """Names the kind of preemption."""
+
+    @property
+    def victims(self) -> tuple[Allocation, ...]:
+        """The allocations that leave, in order."""
 
 
 class FreedAmounts(dict[str, dict[str, int]]):
@@ -42,12 +53,13 @@ class PreemptionPlan:
     victims: tuple[Allocation, ...]
     fence: Queue
     needs: FreedAmounts = field(default_factory=FreedAmounts)
+    """The amounts that had to be freed."""
     adjusted: tuple[int, ...] = ()
     """Adjusted priority of each victim at the fence (preemption.md B.3)."""
     extended: bool = False
     """The predicate asked for more victims than the resources did, so resources alone do not explain each of them."""
     weighed: str = ""
-    """For people: which other nodes came into question."""
+    """The other nodes that came into question, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Who is not to lose anything just now although the laws would allow it: leaves by path, others by ID."""
+    """The queues, applications and nodes that are not to lose anything just now although the laws would allow it:
+    leaves by path, others by ID."""
 
     queues: frozenset[str] = frozenset()
     applications: frozenset[str] = frozenset()
@@ -75,54 +88,3 @@ class Spared:
 
 
 NOBODY_SPARED = Spared()
-
-
-class ProtectedBy(StrEnum):
-    """What keeps work in a queue above its max."""
-
-    GUARANTEE = "guarantee"
-    REQUIRED_NODE = "required-node"
-    """Tasks bound to their node are never victims."""
-    ENDING = "ending"
-    """Tasks that somebody ends already for another reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """Why *amount* of type index *t* stays in a queue above its max.
-
-    For a guarantee: of *queue*, for type index *of* (the tasks may hold that too), which it holds *held* of.
-    *smallest*: the least that one of these tasks holds of it.
-    """
-
-    reason: ProtectedBy
-    t: int
-    amount: int
-    queue: Queue
-    of: int = 0
-    guaranteed: int = 0
-    held: int = 0
-    smallest: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaPlan:
-    """Mark *victims* so that *queue* comes down towards its max (preemption.md D). Amounts by type index.
-
-    ceilings   the max that is enforced
-    target     what the queue holds above it, each > 0, whatever protects that; empty: nothing is to be done
-    unmet      what of it the victims leave; types with nothing left over are left out
-    staying    what victims in flight hold that will not leave, as far as anybody knows
-    protected  what keeps there what is unmet
-    """
-
-    kind: ClassVar = "quota"
-
-    queue: Queue
-    ceilings: Mapping[int, int]
-    target: Mapping[int, int]
-    victims: tuple[Allocation, ...]
-    unmet: Mapping[int, int]
-    outcome: Outcome
-    staying: Mapping[int, int] = field(default_factory=dict)
-    protected: tuple[Protection, ...] = ()

@@ -12,12 +12,13 @@ from kornel.core.model.queues import Queue
 
 
 class Adjustment(NamedTuple):
-    """What a path of queues makes of a priority: ``(fixed, or the priority itself) + offset``."""
+    """The effect of a path of queues on a priority: ``(fixed, or the priority itself) + offset``."""
 
     fixed: int | None
     offset: int
 
     def of(self, priority: int) -> int:
+        """Returns *priority* as the top of the path sees it."""
         return (priority if self.fixed is None else self.fixed) + self.offset
 
 

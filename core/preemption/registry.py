@@ -21,7 +21,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     GUARANTEE,
     MONITOR,
 )
-"""In the order in which a round runs them unless the configuration says otherwise (preemption.md H)."""
+"""The kinds in the order in which a round runs them unless the configuration says otherwise (preemption.md H)."""
 
 NAMES: Final = tuple(kind.name for kind in KINDS)
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from kornel.core.partition.scheduling import reserved
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.registry import kind_called
+from kornel.core.preemption.slices import resume_waiting
 
 
 def run(state: PartitionState, now_ns: int) -> None:
     """Give every kind that ``preemption.policies`` lists its turn, in that order."""
     for name in state.preemption.policies:
         kind = kind_called(name)
-        if kind is not None:
-            kind.driver.in_round(state, now_ns)
+        if kind is None:
+            continue
+        was_busy = kind.driver.is_busy(state)
+        kind.driver.in_round(state, now_ns)
+        if kind.driver.tries_again is not None:
+            reserved.serve(state, now_ns, kind.driver.tries_again)
+        if was_busy:
+            resume_waiting(state, now_ns)

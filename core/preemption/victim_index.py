@@ -22,7 +22,8 @@ Ranked = tuple[int, int, str, Allocation]
 """(priority, -created, key, allocation), the first to go first."""
 
 CLASSES = (0, 1, 2, 3)
-"""How reluctant a victim is: 0 plain, +1 opted out, +2 originator; each goes only after all before it (law 1).
+"""The classes of victims by reluctance: 0 plain, +1 opted out, +2 originator; each goes only after all before it (law
+1).
 
 With an originator its whole application is lost, with a task that opted out no more than that task.
 """
@@ -36,7 +37,7 @@ _created_of = attrgetter("created_ns")
 
 
 def reluctance(allocation: Allocation) -> int:
-    """The class of *allocation* as a victim, one of :data:`CLASSES`."""
+    """Returns the class of *allocation* as a victim, one of :data:`CLASSES`."""
     spec = allocation.spec
     return (2 if spec.originator else 0) + (0 if spec.allow_preempt_self else 1)
 
@@ -55,7 +56,8 @@ class Band:
         return len(self._allocations)
 
     def in_order(self) -> list[Allocation]:
-        """The youngest first. Those of one age in any order: whoever merges several leaves has to sort these anyway."""
+        """Returns the youngest first. Those of one age come in any order: whoever merges several leaves has to sort
+        these anyway."""
         if not self._sorted:
             self._allocations.sort(key=_created_of, reverse=True)
             self._sorted = True
@@ -113,14 +115,14 @@ class RankedLeaf:
         self._bands: tuple[list[Band], ...] = tuple([] for _ in CLASSES)
         """By class, in the order of their priorities."""
         self._by_age: dict[tuple[int, int], Band] = {}
-        """By class and how many of its bands: these as one."""
+        """The bands as one, by class and how many of them there are."""
         self.sizes = Counter(shapes)
-        """How many may be victims of each size."""
+        """The number of possible victims of each size."""
         self.total = len(allocations)
         self.required = 0
-        """How many were left out."""
+        """The number of allocations that were left out."""
         self.highest = PRIORITY_MIN
-        """Of their priorities."""
+        """The highest of their priorities."""
         for standing in sorted(alike):
             equals = alike[standing]
             if standing & BOUND:
@@ -162,7 +164,7 @@ class VictimIndex:
         self._leaves: dict[Queue, RankedLeaf] = {}
 
     def of(self, leaf: Queue) -> RankedLeaf:
-        """The allocations of *leaf* as they are now, in order."""
+        """Returns the allocations of *leaf* as they are now, in order."""
         allocations: list[Allocation] = []
         for application in leaf.applications.values():
             allocations += application.allocations.values()
@@ -173,7 +175,7 @@ class VictimIndex:
         return known
 
     def forget(self, leaf: Queue) -> None:
-        """An allocation of *leaf* ranks otherwise than before: its order is made anew."""
+        """Have the order of *leaf* made anew: an allocation there ranks otherwise than before."""
         self._leaves.pop(leaf, None)
 
     def keep_only(self, leaves: set[Queue]) -> None:

@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,6 +34,13 @@ from kornel.core.service.own_sockets import OwnSockets, Peer, can_watch, receive
 BUSY_PAUSE_S: Final = 0.02
 """The pause between two checks while a connection is ahead: it bounds what that can do before it is cut."""
 IDLE_PAUSE_S: Final = 0.05
+RESTING_PAUSE_S: Final = 0.25
+"""The pause while nothing moves, which ends at once when somebody connects or sends something."""
+RESTING_S: Final = 1.0
+"""The longest time without a look at the connections, while nothing moves."""
+MOVED_PART: Final = 0.005
+"""The part of a processor from which on all other threads together have done something: an idle core takes a fifth of
+it. Whoever sends so little that it stays below can make the process grow by a few MiB until the next look."""
 UNPROVEN_PAUSE_S: Final = 0.002
 """Between two looks while somebody is ahead who may still send headers that unfold."""
 
@@ -163,6 +171,9 @@ class ConnectionKeeper:
         self._ending = False
         self._bell: _Bell | None = None
         self._condemned: set[str] = set()
+        self._looked_s = self._asked_s = self._spent_s = 0.0
+        """The times of the last look and of the last question whether one is due, and the processor time that all other
+        threads had taken by then."""
         self._thread: threading.Thread | None = None
         self._cuts_untold: Counter[str] = Counter()
         self._told_s = -_LOG_PAUSE_S
@@ -222,14 +233,32 @@ class ConnectionKeeper:
                 self._cut_connection(descriptor, connected, Cause.HEADERS)
 
     def _watch(self, bell: _Bell) -> None:
-        pause_s = IDLE_PAUSE_S
+        pause_s, resting = IDLE_PAUSE_S, False
         while not self._ending:
-            bell.wait(pause_s)
+            rung = bell.wait_resting(RESTING_PAUSE_S) if resting else bell.wait(pause_s)
             try:
+                if not rung and pause_s == IDLE_PAUSE_S and not self._has_moved():
+                    resting = True
+                    continue
+                resting = False
+                self._looked_s = self._asked_s = time.monotonic()
+                self._spent_s = _others_s()
                 pause_s = self._check_connections()
             except Exception as error:
                 self._logger.error("connections could not be looked at", exc_info=error)
                 pause_s = 1.0
+
+    def _has_moved(self) -> bool:
+        """Tells whether anything was done since the last question, or the last look is long ago.
+
+        A look asks the kernel about every open file: twenty a second would be most of what an idle core costs.
+        """
+        now_s, spent_s = time.monotonic(), _others_s()
+        took_s, passed_s = spent_s - self._spent_s, now_s - self._asked_s
+        self._spent_s, self._asked_s = spent_s, now_s
+        if self._trim_at_s is not None or now_s - self._looked_s >= RESTING_S:
+            return True
+        return took_s > passed_s * MOVED_PART
 
     def _check_connections(self) -> float:
         """Look at every connection once, cut those that go too far. Returns the seconds until the next look."""
@@ -249,6 +278,8 @@ class ConnectionKeeper:
             if watched is None:
                 watched = self._watched[peer.name] = _Watched(opened_s=now_s, seen_s=now_s)
                 opened.append((descriptor, peer))
+                if self._bell is not None:
+                    self._bell.listen(descriptor)
             hosts[peer.host] += 1
             ahead = self._count_ahead(watched, received, link)
             trusted = link is not None and link.manager
@@ -359,6 +390,11 @@ class ConnectionKeeper:
             self._memory.give_back()
 
 
+def _others_s() -> float:
+    """Returns the processor time that all threads but this one have taken."""
+    return time.process_time() - time.thread_time()
+
+
 @dataclass(frozen=True, slots=True)
 class _Ahead:
     """A connection that is ahead of the core. ``callless``: no call of it has begun yet."""
@@ -370,27 +406,40 @@ class _Ahead:
 
 
 class _Bell:
-    """What the keeper waits for: that it is called, or that somebody connects, or a pause.
+    """What the keeper waits for: that it is called, or that somebody connects, or a pause; at rest for bytes as well.
 
-    Somebody who connects may be overlooked, when gRPC is faster; the pause bounds how long that lasts.
+    Somebody who connects or sends may be overlooked, when gRPC is faster; the pause bounds how long that lasts. Bytes
+    that keep coming are not overlooked: some wait to be read at any moment.
     """
 
     def __init__(self, listeners: list[int]) -> None:
         self._listeners = listeners
         self._called = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poll = select.epoll()
-        self._poll.register(self._called, select.EPOLLIN)
-        for listener in listeners:
-            self._poll.register(listener, select.EPOLLIN | select.EPOLLET)
+        self._calls, self._everything = select.epoll(), select.epoll()
+        for poll in (self._calls, self._everything):
+            poll.register(self._called, select.EPOLLIN)
+            for listener in listeners:
+                poll.register(listener, select.EPOLLIN | select.EPOLLET)
 
     def ring(self) -> None:
         os.eventfd_write(self._called, 1)
 
-    def wait(self, pause_s: float) -> None:
-        self._poll.poll(pause_s)
+    def listen(self, descriptor: int) -> None:
+        """Let bytes that come over *descriptor* end a rest. The kernel forgets it when it is closed."""
+        with suppress(OSError):  # It is closed by now, or known already.
+            self._everything.register(descriptor, select.EPOLLIN | select.EPOLLET)
+
+    def wait(self, pause_s: float) -> bool:
+        """Returns once the pause is over, or at once when it is called or somebody connects, and whether that is so."""
+        return bool(self._calls.poll(pause_s))
+
+    def wait_resting(self, pause_s: float) -> bool:
+        """Does the same, and returns also when somebody has sent something."""
+        return bool(self._everything.poll(pause_s))
 
     def close(self) -> None:
-        self._poll.close()
+        self._calls.close()
+        self._everything.close()
         os.close(self._called)
         for listener in self._listeners:
             os.close(listener)

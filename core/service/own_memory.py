@@ -5,9 +5,41 @@ from __future__ import annotations
 import ctypes
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class _AllocatorCounts(ctypes.Structure):
+    """The ``struct mallinfo2`` of glibc."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NativeMemory:
+    """What the C library has handed out, and what it keeps of that which was freed."""
+
+    used_bytes: int
+    free_bytes: int
+
+
+def count_native() -> NativeMemory | None:
+    """Returns what the C library says of its memory, which is not that of most Python objects; ``None``: nothing."""
+    try:
+        count = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return None
+    count.restype = _AllocatorCounts
+    found = count()
+    return NativeMemory(found.uordblks + found.hblkhd, found.fordblks)
 
 
 class OwnMemory:

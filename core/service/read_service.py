@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.service.callers import Permission, caller
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.long_lists import LongLists
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import (
@@ -40,12 +40,7 @@ from kornel.v1 import read_pb2 as pb
 _USUAL: Final = 500
 _MOST: Final = 5_000
 _QUEUES: Final = 1_000
-_AT_ONCE: Final = 100
-"""Entries looked at before others get their turn: about a millisecond."""
-
 _STATES: Final = {state.lower(): state for state in AppState}
-
-T = TypeVar("T")
 
 
 class ReadService:
@@ -55,6 +50,7 @@ class ReadService:
         self._reader = runner.reader
         self._health = health
         self._logger = logger
+        self._lists = LongLists()
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
@@ -74,10 +70,8 @@ class ReadService:
         if not views.has_queue(path):
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         skip, size = _number_of(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
-        page, more = await _page_of(islice(views.queues(path), skip, None), size)
-        return pb.ListQueuesResponse(
-            queues=map(encode_queue, page), next_page_token=_token(str(skip + size)) if more else ""
-        )
+        page = await self._lists.make(lambda: islice(views.queues(path), skip, None), size, encode_queue)
+        return pb.ListQueuesResponse(queues=page.encoded, next_page_token=_token(str(skip + size)) if page.more else "")
 
     async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
         """Returns a queue, which its administrators may see as well as everybody who may read."""
@@ -91,20 +85,23 @@ class ReadService:
         views = self._views(request.partition)
         test, size = _make_test(request), _page_size(request.page_size, _USUAL, _MOST)
         if request.kind == pb.APPLICATION_KIND_UNSPECIFIED:
-            page, more = await _page_of(views.application_summaries(_decode_token(request.page_token)), size, test)
-            following = _token(page[-1].application_id) if more else ""
-            return pb.ListApplicationsResponse(
-                applications=[encode_application_summary(view) for view in page], next_page_token=following
+            after = _decode_token(request.page_token)
+            page = await self._lists.make(
+                lambda: views.application_summaries(after), size, encode_application_summary, test
             )
-        past = views.rejected() if request.kind == pb.APPLICATION_KIND_REJECTED else views.finished()
-        since_ns, last_id = _end_of(request.page_token)
-        ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
-        left = (view for view in ordered if (view.finished_ns, view.application_id) > (since_ns, last_id))
-        page, more = await _page_of(left, size, test)
-        following = _token(f"{page[-1].finished_ns} {page[-1].application_id}") if more else ""
-        return pb.ListApplicationsResponse(
-            applications=[encode_application_summary(view) for view in page], next_page_token=following
-        )
+            following = _token(page.last.application_id) if page.more and page.last is not None else ""
+            return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
+        end = _end_of(request.page_token)
+
+        def ended() -> Iterable[ApplicationSummary]:
+            past = views.rejected() if request.kind == pb.APPLICATION_KIND_REJECTED else views.finished()
+            ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
+            return (view for view in ordered if (view.finished_ns, view.application_id) > end)
+
+        page = await self._lists.make(ended, size, encode_application_summary, test)
+        last = page.last
+        following = _token(f"{last.finished_ns} {last.application_id}") if page.more and last is not None else ""
+        return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
 
     async def _get_application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
         views, wanted = self._views(request.partition), request.application_id
@@ -118,15 +115,15 @@ class ReadService:
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views(request.partition), _page_size(request.page_size, _USUAL, _MOST)
-        page, more = await _page_of(
-            views.node_summaries(_decode_token(request.page_token)),
+        after = _decode_token(request.page_token)
+        page = await self._lists.make(
+            lambda: views.node_summaries(after),
             size,
+            encode_node_summary,
             lambda node: not (request.only_draining and node.schedulable),
         )
-        return pb.ListNodesResponse(
-            nodes=[encode_node_summary(view) for view in page],
-            next_page_token=_token(page[-1].node_id) if more else "",
-        )
+        following = _token(page.last.node_id) if page.more and page.last is not None else ""
+        return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following)
 
     async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
         found = self._views(request.partition).node(request.node_id)
@@ -142,21 +139,6 @@ class ReadService:
         if views is None:
             raise UnknownPartition(say_no_partition(self._reader.rm_id, partition))
         return views
-
-
-async def _page_of(
-    items: Iterable[T], size: int, test: Callable[[T], bool] = lambda item: True
-) -> tuple[list[T], bool]:
-    """Returns the first *size* of *items* that pass *test*, and whether there is at least one more."""
-    page: list[T] = []
-    for looked, item in enumerate(items, 1):
-        if test(item):
-            if len(page) == size:
-                return page, True
-            page.append(item)
-        if looked % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return page, False
 
 
 def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:

@@ -17,6 +17,7 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import Presence
+from kornel.core.service.questions import Questions
 from kornel.core.service.rollbacks import Rollback
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.runner import PartitionRunner
@@ -61,6 +62,7 @@ class StatusService:
         self._logger = logger
         self._clock = clock
         self._version = version
+        self._questions = Questions()
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
@@ -129,6 +131,10 @@ class StatusService:
             return {"error": str(reason)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+        """Returns the state at one moment, so the engine stands still for it: one such call after the other."""
+        return await self._questions.ask(lambda: self._read_status(request))
+
+    def _read_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         status = self._reader.status(audited=request.audit)
         partitions = sorted(status.partitions, key=lambda partition: partition.name)
         if request.partition:

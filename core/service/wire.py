@@ -128,8 +128,10 @@ class Decoder:
         rm_id = request.rmID
         names = _PartitionNames(rm_id)
         nodes = request.nodes
-        for start in range(0, max(1, len(nodes)), PIECE):
-            yield UpdateNodes(rm_id, tuple([self._node(message, names) for message in nodes[start : start + PIECE]]))
+        if not nodes:
+            yield UpdateNodes(rm_id, ())
+        for some in _node_pieces(nodes):
+            yield UpdateNodes(rm_id, tuple([self._node(message, names) for message in some]))
 
     def _allocations(self, messages: Sequence[si.Allocation], names: _PartitionNames) -> Iterator[AllocationSpec]:
         known = self._resources
@@ -436,6 +438,22 @@ def _pieces(asks: Sequence[si.AllocationAsk]) -> Iterator[list[si.AllocationAsk]
             yield some
             some, size = [], _meant(ask)
         some.append(ask)
+    if some:
+        yield some
+
+
+def _node_pieces(nodes: Sequence[si.NodeInfo]) -> Iterator[list[si.NodeInfo]]:
+    """Yields *nodes* in order, in parts of at most :data:`PIECE` nodes and allocations that run there, or of a single
+    node."""
+    some: list[si.NodeInfo] = []
+    size = 0
+    for node in nodes:
+        entries = 1 + len(node.existingAllocations)
+        if some and size + entries > PIECE:
+            yield some
+            some, size = [], 0
+        some.append(node)
+        size += entries
     if some:
         yield some
 

@@ -27,6 +27,9 @@ from kornel.v1 import callback_pb2
 SHORT: Final = 32 * 1024
 """Bytes of a request that is parsed as it is: 500 asks. All empty entries, it takes 3 MiB."""
 
+SHORT_OF_ENTRIES: Final = 4 * 1024
+"""The same where entries hold entries, which the engine may have to take in all at once."""
+
 MOST_ENTRIES: Final = 500_000
 """Most entries of one request, which are more than a shim puts into 16 MiB."""
 
@@ -38,6 +41,10 @@ LONGEST_ENTRY: Final = 1 << 20
 
 MOST_PARTS: Final = 20_000
 """Most fields of one entry, those of fields left out."""
+
+MOST_WITHIN: Final = 5_000
+"""Most allocations that one node may bring along. The node is taken in with all of them or not at all, so the engine
+stands still for them."""
 
 PIECE_BYTES: Final = 64 * 1024
 """Bytes of entries after which a piece ends, however few they are."""
@@ -53,13 +60,15 @@ _WIDTHS: Final = {1: 8, 5: 4}
 class Layout:
     """The lists of a request. ``lists``: their fields, in the order in which they take effect.
 
-    ``within``: fields that hold lists of their own, which are entries of the request as much as others.
+    ``within``: fields that hold lists of their own, which are entries of the request as much as others. ``inner``: the
+    field of an entry that is a list of entries again, 0 without one; they count as others do, but stay together.
     """
 
     message: type[Message]
     rm_id: int
     lists: tuple[int, ...]
     within: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    inner: int = 0
 
     @property
     def paths(self) -> tuple[tuple[int, ...], ...]:
@@ -73,7 +82,7 @@ LAYOUTS: Final[Mapping[Kind, Layout]] = MappingProxyType(
         # Asks, then releases of asks, then releases, as core.service.wire.Decoder takes them.
         Kind.ALLOCATION: Layout(si.AllocationRequest, 3, (4, 1), MappingProxyType({2: (2, 1)})),
         Kind.APPLICATION: Layout(si.ApplicationRequest, 3, (1, 2)),
-        Kind.NODE: Layout(si.NodeRequest, 2, (1,)),
+        Kind.NODE: Layout(si.NodeRequest, 2, (1,), inner=6),
     }
 )
 
@@ -86,7 +95,8 @@ async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
     Raises :class:`TooMany`, or :class:`MalformedMessage`, which the messages may do as well.
     """
     layout = LAYOUTS[kind]
-    if len(raw) <= SHORT or (len(raw) <= LONGEST_ENTRY and _is_sparse(raw)):
+    short = SHORT_OF_ENTRIES if layout.inner else SHORT
+    if len(raw) <= short or (len(raw) <= LONGEST_ENTRY and not layout.inner and _is_sparse(raw)):
         return (parse(layout.message, raw),)
     found = await _survey(layout, raw)
     if found.entries <= PIECE and len(raw) <= LONGEST_ENTRY:
@@ -147,30 +157,35 @@ class _Survey:
         self.named: dict[int, bytes] = {}
         """The last of each field that is in no list, tag and all."""
 
-    def add(self, path: tuple[int, ...], start: int, end: int) -> None:
+    def add(self, path: tuple[int, ...], start: int, end: int, entries: int) -> None:
+        """Note that an entry of *path*, which counts as *entries*, is between *start* and *end*."""
+        self.entries += entries
         runs = self.runs.get(path)
         if runs is None:
             runs = self.runs[path] = array("L")
-        if runs and runs[-2] == start and runs[-1] < PIECE and end - runs[-3] <= PIECE_BYTES:
+        if runs and runs[-2] == start and runs[-1] + entries <= PIECE and end - runs[-3] <= PIECE_BYTES:
             runs[-2] = end
-            runs[-1] += 1
+            runs[-1] += entries
         else:
-            runs.extend((start, end, 1))
+            runs.extend((start, end, entries))
 
 
 async def _survey(layout: Layout, raw: bytes) -> _Survey:
     found, lists = _Survey(), frozenset(layout.paths)
+    walked = 0
     for steps, (path, start, content, stop) in enumerate(_walk(layout, raw), 1):
-        if steps > MOST_ENTRIES:
-            raise TooMany(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
-        if steps % FIELDS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        walked += 1
         if path in lists:
-            _check_entry(raw, content, stop, layout)
-            found.entries += 1
-            found.add(path, start, stop)
+            parts, entries = _check_entry(raw, content, stop, layout)
+            walked += parts
+            found.add(path, start, stop, entries)
         elif path == (layout.rm_id,):
             found.named[layout.rm_id] = raw[start:stop]
+        if max(steps, found.entries) > MOST_ENTRIES:
+            raise TooMany(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
+        if walked >= FIELDS_PER_TURN:
+            walked = 0
+            await asyncio.sleep(0)
     return found
 
 
@@ -183,14 +198,23 @@ def _walk(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, in
                 yield (number, inner), begun, held, ended
 
 
-def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> None:
-    if end - start <= SHORT:
-        return
+def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int, int]:
+    """Returns how many fields of the entry between *start* and *end* were looked at, and as how many entries it counts:
+    itself and those within it."""
+    if end - start <= SHORT and not layout.inner:
+        return 0, 1
     if end - start > LONGEST_ENTRY:
         raise TooMany(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
-    for parts, _ in enumerate(_fields(raw, start, end), 1):
+    parts, entries = 0, 1
+    for parts, (number, *_) in enumerate(_fields(raw, start, end), 1):
         if parts > MOST_PARTS:
             raise TooMany(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
+        entries += number == layout.inner
+    if entries > MOST_WITHIN:
+        raise TooMany(
+            f"a node with more than {MOST_WITHIN:,} allocations of its own in one {layout.message.DESCRIPTOR.name}"
+        )
+    return parts, entries
 
 
 def _pieces(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:

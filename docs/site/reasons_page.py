@@ -11,7 +11,8 @@ from docs.site.markdown import cell, table
 from docs.site.members import members
 from kornel.core.domain.application_states import TRANSITIONS, AppState
 from kornel.core.domain.reasons import Ignored, Outcome, Rejection, Unschedulable
-from kornel.core.telling.allocations.explanation import PERMANENT, BlockerKind, PreemptionVerdict
+from kornel.core.preemption.foresight import PreemptionVerdict
+from kornel.core.telling.allocations.explanation import PERMANENT, BlockerKind
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "reasons.md"
 

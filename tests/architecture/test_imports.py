@@ -83,13 +83,20 @@ def modules(package: str) -> Iterator[tuple[str, Path]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
+FOLDERS = sorted(f"core/{path.name}" for path in (ROOT / "core").iterdir() if any(path.glob("**/*.py")))
+
+
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """Full names of everything *path* imports at run time or for types."""
-    return tuple(_read_imports(path))
+    """Returns the full name of everything that *path* imports, at run time or for types; ours without ``kornel.``."""
+    names = tuple(_imported_names(path))
+    for name in names:
+        assert name.partition(".")[0] not in OURS, f"{path}: everything of ours is imported from below kornel"
+    below = ((name, name.removeprefix("kornel.")) for name in names)
+    return tuple(short if short.partition(".")[0] in OURS else name for name, short in below)
 
 
-def _read_imports(path: Path) -> Iterator[str]:
+def _imported_names(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -106,12 +113,16 @@ def within(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=str)
-def test_imports_point_one_way(module: str, path: Path) -> None:
-    """Each layer imports only itself and the layers below it."""
-    if module == "core":
-        assert not list(imports(path))
-        return
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_imports_point_one_way(folder: str) -> None:
+    """Each layer imports only itself and the layers below it; the package around them nothing."""
+    assert not list(imports(ROOT / "core" / "__init__.py"))
+    strays = {module: stray for module, path in modules(folder) if (stray := find_strays(module, path))}
+    assert not strays
+
+
+def find_strays(module: str, path: Path) -> list[str]:
+    """Returns what *module* imports although its layer may not."""
     layer = layer_of(module)
     assert layer is not None, f"{module} belongs to no layer; add it to LAYERS on purpose"
     allowed = LAYERS[layer] | {layer}
@@ -119,27 +130,32 @@ def test_imports_point_one_way(module: str, path: Path) -> None:
     stray = [name for name in ours if not any(within(name, package) for package in allowed) and name != "core.laws"]
     if "core.laws" not in allowed:
         stray += [name for name in ours if within(name, "core.laws")]
-    assert not stray, f"{module} must not import {stray}"
+    return stray
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules("core")), ids=str)
-def test_engine_knows_nothing_of_the_outside_world(module: str, path: Path) -> None:
+@pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder.replace("/", ".") not in SHELL])
+def test_engine_knows_nothing_of_the_outside_world(folder: str) -> None:
     """No clock, I/O, randomness, logging or asyncio below the service, and no asynchronous function either."""
-    if module.startswith(SHELL):
-        return
-    strangers = {name for name in imports(path) if name.split(".")[0] in OUTSIDE_WORLD - CALENDAR.get(module, set())}
-    assert not strangers, f"{module} imports {strangers}"
-    tree = ast.parse(path.read_text())
-    assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert not called & {"open", "print", "input"}, f"{module} does I/O"
+    for module, path in modules(folder):
+        outside = OUTSIDE_WORLD - CALENDAR.get(module, set())
+        strangers = {name for name in imports(path) if name.split(".")[0] in outside}
+        assert not strangers, f"{module} imports {strangers}"
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes), module
+        called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        assert not called & {"open", "print", "input"}, f"{module} does I/O"
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules("core/domain")), ids=str)
-def test_domain_uses_only_the_standard_library(module: str, path: Path) -> None:
+def test_domain_uses_only_the_standard_library() -> None:
     """The values of the field depend on nothing."""
-    for name in imports(path):
-        assert within(name, "core.domain") or name.split(".")[0] in sys.stdlib_module_names, f"{module}: {name}"
+    for module, path in modules("core/domain"):
+        for name in imports(path):
+            assert within(name, "core.domain") or name.split(".")[0] in sys.stdlib_module_names, f"{module}: {name}"
+
+
+def test_every_module_is_in_a_folder() -> None:
+    """Then the folders above have all of them."""
+    assert [path.name for path in (ROOT / "core").glob("*.py")] == ["__init__.py"]
 
 
 @pytest.mark.parametrize("package", WIRE_ONLY)

@@ -1,14 +1,15 @@
-"""Programs of this repository, started as users start them."""
+"""Starts programs of this repository as users start them, from a process that is prepared."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[2]
 START_S = 20.0
@@ -23,7 +24,7 @@ def environment() -> dict[str, str]:
 def finished(module: str, *arguments: str, timeout_s: float = 50.0) -> subprocess.CompletedProcess[str]:
     """Run a program to its end."""
     return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [python(), "-m", module, *arguments],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -38,7 +39,7 @@ def running(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Pope
     """A program that runs meanwhile; afterwards it must end with status 0 when it is told to, unless it has ended."""
     with log.open("wb") as output:
         program = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], cwd=ROOT, env=environment(), stdout=output, stderr=output
+            [python(), "-m", module, *arguments], cwd=ROOT, env=environment(), stdout=output, stderr=output
         )
         try:
             yield program

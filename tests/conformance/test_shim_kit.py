@@ -15,6 +15,7 @@ from kornel.conformance.shim.checks import select_checks
 from kornel.conformance.shim.process import CommandFailed
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3, watch_s=4.0)
@@ -40,7 +41,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", name, *arguments, "--core", "{address}"]
+    return [python(), "-m", name, *arguments, "--core", "{address}"]
 
 
 async def judge(command: Sequence[str], *checks: str, patience: Patience = PATIENCE) -> dict[str, Result]:

@@ -6,7 +6,6 @@ import json
 import shutil
 import ssl
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.deploy import test_chart, test_kubernetes
 from tests.deploy.manifests import by_kind
 from tests.e2e.security.test_commands import succeed
 from tests.e2e.test_command import environment
+from tests.prepared import python
 
 PATIENCE_S = 30
 
@@ -72,7 +72,7 @@ def test_the_container_serves_secured_and_its_probes_succeed(source: Any, tmp_pa
         for one in container["args"]
     ]
     variables = environment() | {"STATE_DIRECTORY": str(tmp_path / "state")}
-    command = [sys.executable, "-m", "kornel", *arguments]
+    command = [python(), "-m", "kornel", *arguments]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -18,6 +18,7 @@ import pytest
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 from tests.e2e.harness import CONFIG, create, node_request
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 30
@@ -30,7 +31,7 @@ def environment() -> dict[str, str]:
 def kornel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """`kornel` with *arguments* and *variables* in its environment, run to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "kornel", *arguments],
+        [python(), "-m", "kornel", *arguments],
         env={**environment(), **variables},
         capture_output=True,
         text=True,
@@ -40,12 +41,15 @@ def kornel(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 
 @contextmanager
-def serving(tmp_path: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A core in a process of its own, and its address. Killed at the end if it still runs."""
+def serving(tmp_path: Path, *arguments: str, command: str | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A core in a process of its own, and its address. Killed at the end if it still runs.
+
+    *command*: the Python to start it with, if not the one that is prepared.
+    """
     ready = tmp_path / "ready"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
+            *(command or python(), "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json"),
             *("--ready-file", str(ready), *arguments),
         ],
         env=environment(),
@@ -77,8 +81,11 @@ def stopped(process: subprocess.Popen[str], number: signal.Signals) -> dict[str,
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
-    """A core says when it is ready, serves, and on a signal exits 0 with one summary line."""
-    with serving(tmp_path) as (process, address):
+    """A core says when it is ready, serves, and on a signal exits 0 with one summary line.
+
+    The core is started as users start it, with nothing imported beforehand.
+    """
+    with serving(tmp_path, command=sys.executable) as (process, address):
         with grpc.insecure_channel(address) as channel:
             stub = si_pb2_grpc.SchedulerStub(channel)
             stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG), timeout=5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
@@ -241,3 +243,37 @@ async def test_compressed_requests_are_refused() -> None:
         )
         assert (code, "disabled" in details) == (Code.UNIMPLEMENTED, True)
         assert await healthy(core)
+
+
+async def test_connections_are_looked_at_only_while_something_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking twenty times a second would be most of what an idle core costs; bytes that come end the rest at once."""
+    monkeypatch.setattr(connections, "_others_s", lambda: 0.0)
+    monkeypatch.setattr(connections, "RESTING_S", 3_600.0)
+    monkeypatch.setattr(connections, "RESTING_PAUSE_S", 60.0)
+    monkeypatch.setattr(connections, "NEW_S", 0.0)
+    rests = threading.Event()
+    wait_resting = connections._Bell.wait_resting
+
+    def rest(bell: connections._Bell, pause_s: float) -> bool:
+        rests.set()
+        return wait_resting(bell, pause_s)
+
+    monkeypatch.setattr(connections._Bell, "wait_resting", rest)
+    keeper = connections.ConnectionKeeper(ConnectionLimits(), structlog.get_logger())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        keeper.start(f"{host}:{port}")
+        try:
+            with socket.create_connection((host, port)) as client:
+                accepted, _ = listener.accept()
+                with accepted:
+                    await until(lambda: keeper.open == 1, "the connection to be seen")
+                    await until(rests.is_set, "nothing to move")
+                    for _ in range(3):
+                        rests.clear()
+                        looks = keeper._round
+                        client.sendall(b"x")
+                        await until(lambda before=looks: keeper._round > before, "a look")
+                        await until(rests.is_set, "nothing to move")
+        finally:
+            keeper.stop()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from kornel.core.domain.resources import Resources
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import events_pb2 as pb
 from tests.e2e.harness import PATIENCE_S, Core, running_core, until
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,7 +107,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
         await first.register()
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         follower = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
+            *(python(), "-m", "kornel", "events", "--follow", "--json", "--grpc", first.address),
             env=environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

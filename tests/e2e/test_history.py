@@ -39,6 +39,7 @@ from tests.e2e.harness import (
     until,
 )
 from tests.postgres import Postgres
+from tests.prepared import python
 
 PREEMPTING = """
 partitions:
@@ -53,6 +54,12 @@ partitions:
             resources: {guaranteed: {vcore: 5}}
           - name: b
 """
+
+
+@pytest.fixture(autouse=True)
+def _committers_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores start the processes that write their databases from one that has imported everything."""
+    monkeypatch.setattr("sys.executable", python())
 
 
 @asynccontextmanager

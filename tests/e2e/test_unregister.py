@@ -6,7 +6,6 @@ import asyncio
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import grpc
@@ -32,6 +31,7 @@ from tests.e2e.harness import (
     until,
 )
 from tests.e2e.test_command import environment, kornel, serving
+from tests.prepared import python
 
 Code = grpc.StatusCode
 
@@ -150,7 +150,7 @@ def answered(answer: str, *arguments: str) -> tuple[int, bool, bool]:
     """`kornel` at a terminal where somebody gives *answer*: its exit status, whether it asked, whether it gave up."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "kornel", *arguments],
+        [python(), "-m", "kornel", *arguments],
         env=environment(),
         stdin=theirs,
         stdout=subprocess.PIPE,

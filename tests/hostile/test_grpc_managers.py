@@ -15,6 +15,7 @@ from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS
 
 APPLICATION = "/si.v1.Scheduler/UpdateApplication"
+NODE = "/si.v1.Scheduler/UpdateNode"
 
 
 def send(core: AttackedCore, method: str, first: bytes, raw: bytes) -> grpc.StatusCode:
@@ -63,3 +64,12 @@ def test_applications_of_users_with_very_many_groups(core: AttackedCore) -> None
     raw = request.SerializeToString()
     with core.attack(refused_bytes=len(raw), memory_mib=160, health_s=0.5):
         assert send(core, APPLICATION, si.ApplicationRequest(rmID="rm-1").SerializeToString(), raw) is not None
+
+
+def test_nodes_with_very_many_allocations_of_their_own(core: AttackedCore) -> None:
+    """Twenty that bring 4,900 each, all of them empty: 200 KB, and lawful but for the allocations."""
+    name = si.NodeRequest(rmID="rm-1").SerializeToString()
+    node = si.NodeInfo(nodeID="laden", action=si.NodeInfo.CREATE).SerializeToString() + b"\x32\x00" * 4_900
+    raw = name + si.NodeRequest(nodes=[si.NodeInfo.FromString(node)] * 20).SerializeToString()
+    with core.attack(processor_s=6, health_s=0.5):
+        assert send(core, NODE, name, raw) is not None

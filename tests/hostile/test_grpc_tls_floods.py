@@ -67,7 +67,7 @@ class Secured:
             finally:
                 over.set()
                 asking.join()
-            check(health_pb2.HealthCheckRequest(), timeout=10)
+            check(health_pb2.HealthCheckRequest(), timeout=60)
         status = Path(f"/proc/{core.pid}/status").read_text(encoding="ascii")
         highest = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
         cost = (highest - before, max(took), core.processor_s() - spent)
@@ -85,6 +85,22 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     pair = ca.issue("core", file="server")
     with attacked_core(
         folder, "--tls-cert", str(pair.certificate), "--tls-key", str(pair.key), open_=False
+    ) as attacked:
+        yield Secured(attacked, Path(ca.file))
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A core that asks who calls: a connection of it may have 256 calls instead of 32."""
+    folder = tmp_path_factory.mktemp("grpc-tls-rules")
+    ca = Authority(folder)
+    pair = ca.issue("core", file="server")
+    rules = folder / "security.yaml"
+    rules.write_text('rules:\n  - who: ["cn:shim"]\n    managers: [rm-1]\n', encoding="utf-8")
+    with attacked_core(
+        folder,
+        *("--tls-cert", str(pair.certificate), "--tls-key", str(pair.key), "--security", str(rules)),
+        open_=False,
     ) as attacked:
         yield Secured(attacked, Path(ca.file))
 
@@ -113,6 +129,29 @@ def test_headers_that_unfold(secured: Secured, kind: str) -> None:
     with put_up_with(secured.attack, connections=1), secured.connect() as line:
         line.sendall(GREETING)
         assert pour(line, bombs(kind)) < 16 << 20
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_headers_that_unfold_where_everybody_is_asked_who_they_are(ruled: Secured, kind: str) -> None:
+    """With eight times the calls of a connection at once, all by somebody who is nobody."""
+    with put_up_with(ruled.attack, connections=1), ruled.connect() as line:
+        line.sendall(GREETING)
+        assert pour(line, bombs(kind)) < 16 << 20
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_headers_that_unfold_over_sixteen_connections_of_nobody(ruled: Secured, kind: str) -> None:
+    def bomb() -> None:
+        with suppress(OSError), ruled.connect() as line:
+            line.sendall(GREETING)
+            pour(line, bombs(kind))
+
+    with put_up_with(ruled.attack, connections=16):
+        bombers = [threading.Thread(target=bomb) for _ in range(16)]
+        for bomber in bombers:
+            bomber.start()
+        for bomber in bombers:
+            bomber.join()
 
 
 def test_streams_that_say_nothing(secured: Secured) -> None:

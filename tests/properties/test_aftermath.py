@@ -10,12 +10,15 @@ import pytest
 from kornel.core.laws.aftermath import check_applied, remember
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
+from kornel.core.partition.asks import moves
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import drive as quota_preemption
 from kornel.core.preemption.quota.enforcement import QuotaRun
+from kornel.core.preemption.quota.plan import QuotaPlan
+from kornel.core.preemption.registry import kind_called
 from tests.properties.shim import Shim, random_history
 from tests.scenarios.language import Stage
 
@@ -45,7 +48,9 @@ class Judge:
         before = remember(state)
         apply()
         self.judged[kind] += bool(plan.victims)
-        self.found.update(violation.law for violation in check_applied(before, plan, state))
+        record = kind_called(kind)
+        assert record is not None
+        self.found.update(violation.law for violation in check_applied(before, plan, state, record.laws))
 
 
 def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +65,7 @@ def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_marked(_state: PartitionState, _leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """In place of :func:`ledger.book_victims`."""
+    """In place of :func:`moves.mark_victims`."""
 
 
 def one_more_is_marked(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
@@ -72,14 +77,14 @@ def nothing_is_claimed(_state: PartitionState, ask: Allocation) -> None:
     ask.triggered = True
 
 
-MARK = ledger.book_victims
+MARK = moves.mark_victims
 
 
 @pytest.mark.parametrize(
     ("name", "bug", "laws"),
     [
-        ("book_victims", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
-        ("book_victims", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
+        ("mark_victims", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
+        ("mark_victims", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
         ("claim", nothing_is_claimed, {Law.APPLIED}),
     ],
 )
@@ -88,7 +93,7 @@ def test_a_plan_applied_wrongly_is_found_out(
 ) -> None:
     """v may lose one of its two; a is owed 5."""
     judge = Judge(monkeypatch)
-    monkeypatch.setattr(ledger, name, bug)
+    monkeypatch.setattr(moves if hasattr(moves, name) else ledger, name, bug)
     stage = Stage()
     stage.play(["queue root.v guaranteed={f=5}", "queue root.a guaranteed={f=5}", "node n1 f=10"])
     stage.play([f"run v{number} queue=root.v node=n1 f=5" for number in (1, 2)])

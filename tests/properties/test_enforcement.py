@@ -14,8 +14,9 @@ from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan, Refusal
+from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.shares import attainable, excess, leaf_shares
 from kornel.core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.prospects import KnownProspects
 from kornel.core.preemption.guarantee.solve import Solver
@@ -83,7 +83,7 @@ def test_a_plan_is_found_whenever_there_is_one(case: Case) -> None:
         assert isinstance(plan, PreemptionPlan) == (least is not None)
         if isinstance(plan, PreemptionPlan) and least is not None:
             assert len(plan.victims) >= least
-            assert laws.check_exhaustive(world, plan) == ()
+            assert guarantee_laws.check_exhaustive(world, plan) == ()
             assert nobody_to_spare(world, plan)
             world.apply(plan)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.prospects import KnownProspects
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
@@ -152,7 +153,7 @@ def test_lawful_and_minimal(case: Case) -> None:
         result = guarantee.plan(world, ask, now_ns=NOW_NS)
         assert fingerprint(world) == before
         if isinstance(result, PreemptionPlan):
-            check = laws.check_exhaustive if len(world.allocations) < 10 else laws.check
+            check = guarantee_laws.check_exhaustive if len(world.allocations) < 10 else laws.check
             assert check(world, result) == ()
             assert fingerprint(world) == before
             world.apply(result)

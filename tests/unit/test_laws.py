@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import judging as laws
+from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import parse
@@ -45,7 +47,7 @@ def test_lawful_plan_has_no_violations() -> None:
     world, ask = world_and_ask(TWO_TASKS)
     made = guarantee.plan(world, ask, now_ns=NOW_NS)
     assert isinstance(made, PreemptionPlan)
-    assert laws.check_exhaustive(world, made) == ()
+    assert guarantee_laws.check_exhaustive(world, made) == ()
 
 
 @pytest.mark.parametrize(
@@ -165,15 +167,15 @@ def test_victims_in_the_wrong_state(state: str) -> None:
     victim = made_up.victims[0]
     match state:
         case "released":
-            victim.released = True
+            victim.place = AskPlace.RELEASED
         case "preempted":
-            victim.preempted = True
+            victim.place = AskPlace.PREEMPTED
         case "twice":
             made_up = replace(made_up, victims=(victim, victim))
         case "unplaced":
             victim.node = None
         case "replacing":
-            victim.replaces = world_and_ask(TWO_TASKS)[1]
+            victim.place = AskPlace.REPLACING
     assert Law.ELIGIBLE in broken(world, made_up)
 
 
@@ -224,8 +226,8 @@ def test_unwilling_victim_although_a_milder_one_would_do(worse: str, better: str
     )
     unwilling = plan(world, ask, "n1", "v1")
     assert laws.check(world, unwilling) == ()
-    assert [violation.law for violation in laws.check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
-    assert laws.check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
+    assert [violation.law for violation in guarantee_laws.check_exhaustive(world, unwilling)] == [Law.OPT_OUT_LAST]
+    assert guarantee_laws.check_exhaustive(world, plan(world, ask, "n2", "v2")) == ()
 
 
 def test_victims_in_flight_do_not_count_as_used() -> None:

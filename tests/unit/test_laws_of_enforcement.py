@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Law
 from kornel.core.preemption import judging as laws
-from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.quota.plan import QuotaPlan
 from tests.preemption_notation import parse
 from tests.unit.policies.preemption.world import World
 
@@ -52,7 +54,8 @@ def test_required_node_spares_whoever_is_out_of_reach(state: str) -> None:
     mark = {"bound": "ds", "leaving": "leaving"}.get(state, "")
     case = parse(f"case x\nqueues v · ds\nnodes n1=4\nrunning v: a 4@n1 {mark}\nask ds: 4 ds")[0]
     world = World.of(case)
-    world.allocations["a"].released = state == "released"
+    if state == "released":
+        world.allocations["a"].place = AskPlace.RELEASED
     plan = PreemptionPlan(
         "required-node", world.ask(case.steps[0].ask), world.nodes["n1"], (world.allocations["a"],), world.root
     )

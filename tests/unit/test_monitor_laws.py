@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.asks import reservations
@@ -181,11 +182,11 @@ def test_a_victim_elsewhere_makes_no_room_on_the_node() -> None:
 
 
 def _mark_released(victim: Allocation) -> None:
-    victim.released = True
+    victim.place = AskPlace.RELEASED
 
 
 def _mark_preempted(victim: Allocation) -> None:
-    victim.preempted = True
+    victim.place = AskPlace.PREEMPTED
 
 
 @pytest.mark.parametrize("spoil", [_mark_released, _mark_preempted])

@@ -39,8 +39,10 @@ def strokes_for(encoding: str | None) -> Strokes:
 
 
 def draw_bar(used: int, whole: int, width: int, strokes: Strokes, mark: int | None = None) -> str:
-    """Returns *used* of *whole* in *width* columns; anything above 0 shows. *mark*: an amount to point at."""
+    """Returns *used* of *whole* in *width* columns, of which anything above 0 fills one. *mark*: an amount to point at."""
     cells = [strokes.empty] * width
+    if not width:
+        return ""
     if used > 0:
         filled = width if whole <= 0 else max(1, min(width, used * width // whole))
         cells[:filled] = [strokes.full] * filled

@@ -15,8 +15,8 @@ from typing import Final
 from kornel.core.cli.text.screen import screen_columns, terminal_strokes
 from kornel.core.service.visible import write_visibly
 
-SHORTEST_NAME: Final = 16
-"""A word of this length or less is never shortened."""
+SHORTEST_NAME: Final = 20
+"""A word of this length or less, as a time or an amount is, is never shortened."""
 
 _INDENT: Final = "  "
 _GAP: Final = "  "

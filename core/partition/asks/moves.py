@@ -70,8 +70,8 @@ def confirm_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 
 def free_allocation(state: PartitionState, allocation: Allocation) -> None:
     """Takes *allocation*, which has ended, off the books, and wakes whoever waits for what it held."""
-    move_ask(state, allocation, AskMove.END)
     ledger.unbook_allocation(state, allocation)
+    move_ask(state, allocation, AskMove.END)
     wake_waiting(state)
 
 
@@ -83,7 +83,9 @@ def return_allocation(state: PartitionState, allocation: Allocation) -> None:
 
 
 def mark_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """Marks those *leaving*, each with its preemptor , and wakes whom their exit helps."""
+    """Marks those *leaving*, each with its preemptor, and wakes whom their exit helps."""
+    for victim in leaving:
+        move_ask(state, victim, AskMove.PREEMPT)
     ledger.book_victims(state, leaving)
     wake_waiting(state)
 
@@ -126,16 +128,23 @@ def regroup_ask(state: PartitionState, ask: Allocation) -> None:
     wait_in_line(state, ask)
 
 
+def release_placeholder(state: PartitionState, placeholder: Allocation) -> None:
+    """Keeps *placeholder*, which is asked to leave, from use; it stays booked until the shim confirms."""
+    move_ask(state, placeholder, AskMove.RELEASE)
+    ledger.keep_placeholder_from_use(placeholder)
+
+
 def start_replacement(state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int) -> None:
     """Links *ask*, which waits no more, to *placeholder*, whose place it takes on *node* once that has left."""
     move_ask(state, ask, AskMove.REPLACE)
+    move_ask(state, placeholder, AskMove.RELEASE)
     ledger.replacement_starts(state, ask, placeholder, node, now_ns)
 
 
 def undo_replacement(state: PartitionState, ask: Allocation) -> None:
     """Has *ask* pending and with its equals again; the placeholder it was to replace stays on its way out."""
-    move_ask(state, ask, AskMove.UNDO)
     ledger.replacement_undone(state, ask)
+    move_ask(state, ask, AskMove.UNDO)
     wake_waiting(state)
     wait_in_line(state, ask)
 

@@ -11,7 +11,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import NOTHING_WAITS, exposed
 from kornel.core.domain.settings import PriorityPolicy
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import LEAVING, Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
@@ -101,8 +101,10 @@ def _check_applications(state: PartitionState) -> list[Broken]:
     for application in state.applications.values():
         name = application.application_id
         held = application.allocations.values()
-        pending = {key: ask for key, ask in application.asks.items() if ask.replaces is None and ask.held_on is None}
-        vetted = [ask for ask in application.asks.values() if ask.held_on is not None and ask.replaces is None]
+        pending = {
+            key: ask for key, ask in application.asks.items() if ask.place not in (AskPlace.REPLACING, AskPlace.HELD)
+        }
+        vetted = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
         broken += _differs("I9", name, "pending", application.pending, _sum(state, pending.values()))
         real = _sum(state, (a for a in (*held, *vetted) if not a.spec.placeholder))
         broken += _differs("I1", name, "real", application.real, real)
@@ -133,7 +135,7 @@ def _lends(state: PartitionState, ask: Allocation) -> bool:
     """Whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
     group = ask.group
     if group is None:
-        return ask.pool is not None
+        return ask.place is AskPlace.POOLED
     at = group.parked_at
     if at is None or at is group.application.held_groups or at is group.application.backoff_room:
         return True
@@ -151,9 +153,11 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     """One queue from the leaves' own applications, and then its children."""
     applications = [a for below in _below(queue) for a in below.applications.values()]
     allocations = [a for application in applications for a in application.allocations.values()]
-    asks = [ask for application in applications for ask in application.asks.values() if ask.replaces is None]
-    waiting = [ask for ask in asks if ask.held_on is None]
-    vetted = [ask for ask in asks if ask.held_on is not None]
+    asks = [
+        ask for application in applications for ask in application.asks.values() if ask.place is not AskPlace.REPLACING
+    ]
+    waiting = [ask for ask in asks if ask.place is not AskPlace.HELD]
+    vetted = [ask for ask in asks if ask.place is AskPlace.HELD]
     marked = [a for a in allocations if a.preempted]
     claims = [ask for ask in asks if ask.triggered]
     promises = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
@@ -222,9 +226,9 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     for key, request in state.requests.items():
         if request.node is not None and state.nodes.get(request.node.node_id) is not request.node:
             broken.append(Broken("I8", key, "an allocation on a node that is gone"))
-        if request.released and request.preempted:
-            broken.append(Broken("I11", key, "released and preempted at once"))
-    count = sum(request.node is not None and request.replaces is None for request in state.requests.values())
+    count = sum(
+        request.node is not None and request.place is not AskPlace.REPLACING for request in state.requests.values()
+    )
     if count != state.allocation_count:
         broken.append(Broken("I1", state.name, f"counts {state.allocation_count} allocations, has {count}"))
     return broken
@@ -238,9 +242,11 @@ def _places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
         for task_group in application.task_groups.values():
             yield from ((ask, AskPlace.POOLED) for ask in task_group.asks)
         for ask in application.asks.values():
-            if ask.replaces is not None:
+            if ask.node is not None:
                 yield ask, AskPlace.REPLACING
-        yield from ((allocation, AskPlace.PLACED) for allocation in application.allocations.values())
+        for allocation in application.allocations.values():
+            # Who leaves is booked as leaving, and that is checked with the amounts.
+            yield allocation, allocation.place if allocation.place in LEAVING else AskPlace.PLACED
     for node in state.nodes.values():
         yield from ((ask, AskPlace.HELD) for ask in node.held.values())
     yield from ((ask, AskPlace.REFUSED) for ask in refused_asks(state))
@@ -293,7 +299,7 @@ def _check_users(state: PartitionState) -> list[Broken]:
             limit, applications = bound.get(key, (account.limit, []))
             where = repr(account)
             held = [allocation for application in applications for allocation in application.allocations.values()]
-            held += [a for application in applications for a in application.asks.values() if a.held_on is not None]
+            held += [a for application in applications for a in application.asks.values() if a.place is AskPlace.HELD]
             broken += _differs("I3", where, "used", account.used, _sum(state, held))
             if account.limit != limit:
                 broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))

@@ -230,7 +230,6 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
     for victim, preemptor in leaving.items():
         node, application, shape = victim.node, victim.application, victim.shape
         assert node is not None, "only a placed allocation can be a victim"
-        victim.preempted = True
         victim.version = state.next_number()
         victim.preemptor = preemptor
         if victim.spec.placeholder:
@@ -274,7 +273,6 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 
 def unbook_victim(victim: Allocation) -> None:
     """Counts *victim*, which has left, as preempting no more."""
-    victim.preempted = False
     for queue in victim.queue.lineage():
         unbook(queue.preempting, victim.shape.pairs)
 
@@ -378,8 +376,9 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     assert node is not None, "whatever is no ask has a node"
     request.shape = shape
     request.version = state.next_number()
-    if request.replaces is not None:
-        if request.replaces.node is not node:
+    replaced = request.replaces
+    if replaced is not None:
+        if replaced.node is not node:
             _exchange_on(state, node, before, shape)
         return
     if not request.spec.placeholder:
@@ -434,9 +433,7 @@ def replacement_starts(
     _wait_no_more(ask)
     ask.node = node
     ask.bound_ns = now_ns
-    ask.replaces = placeholder
-    placeholder.replaced_by = ask
-    placeholder.released = True
+    ask.where, placeholder.where = placeholder, ask
     keep_placeholder_from_use(placeholder)
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
@@ -451,7 +448,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     placeholder, node = ask.replaces, ask.node
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
-    ask.replaces = placeholder.replaced_by = ask.node = None
+    ask.where = placeholder.where = ask.node = None
     ask.version = state.next_number()
     state.changes += 1
     if node is not placeholder.node:
@@ -477,7 +474,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     del old_node.allocations[placeholder.key]
     old_node.refund(before)
     state.node_order.refresh(old_node)
-    placeholder.replaced_by = ask.replaces = placeholder.node = None
+    placeholder.where = ask.where = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
     ask.version = state.next_number()
     del application.asks[ask.key]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from kornel.core.config.model import LimitConfig
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
@@ -104,7 +105,7 @@ def _join(state: PartitionState, application: Application) -> None:
         account.applications[application] = None
         accounts.append(account)
     application.accounts = tuple(accounts)
-    held = [ask for ask in application.asks.values() if ask.held_on is not None]
+    held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
     for allocation in (*application.allocations.values(), *held):
         charge(application, allocation.shape.pairs)
 

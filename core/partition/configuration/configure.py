@@ -212,7 +212,7 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 def _watch_again(state: PartitionState) -> None:
     """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh."""
     state.attempts_due.clear()
-    state.refusals.clear()
+    state.guarantee.refusals.clear()
     for application in state.applications.values():
         for group in application.groups.values():
             group.no_attempt_is_due()
@@ -247,8 +247,8 @@ def _clean(state: PartitionState) -> None:
     _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
     state.victim_index.keep_only(leaves)
-    state.prospects.keep_only(leaves)
-    state.refusals.keep_only({queue for queue in state.queues.values() if queue.leaf and queue.waiting})
+    state.guarantee.prospects.keep_only(leaves)
+    state.guarantee.refusals.keep_only({queue for queue in state.queues.values() if queue.leaf and queue.waiting})
     offered_types.forget_demands(state)
 
 

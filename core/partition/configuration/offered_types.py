@@ -45,7 +45,7 @@ def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> N
         return
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
-            state.refusals.forget(ask)
+            state.guarantee.refusals.forget(ask)
             moves.resize_request(state, ask, types.shape(ask.shape.resources))
             attempts.watch(state, ask)
 
@@ -85,8 +85,8 @@ def _remembered(state: PartitionState) -> set[int]:
         found.update(taken.held)
     for amounts in (*state.notices.lacking.values(), *state.notices.held.values()):
         found.update(amounts)
-    for window in (state.pace.guarantee, state.pace.required_node, state.pace.quota):
-        found.update(t for t, amount in window.totals.amounts.items() if amount)
+    for _, pace in state.pace.in_order():
+        found.update(t for t, amount in pace.window.totals.amounts.items() if amount)
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks.questions import look_for_pairs, part_pair, withdraw_pair
@@ -81,7 +82,7 @@ def _decide(
     for reason in dict.fromkeys(named.values()):
         note(ask, reason, now_ns)
     passed = [node_id for node_id in node_ids if node_id not in named]
-    if ask.pool is not None and ask.application.state not in UNSERVED:
+    if ask.place is AskPlace.POOLED and ask.application.state not in UNSERVED:
         pair = _own_pair(ask, proposed, passed) if own else _other_pair(state, ask, proposed, passed)
         if pair is not None:
             replacement.commit(state, pair, now_ns)

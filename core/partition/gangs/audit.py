@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.task_groups import TaskGroup
@@ -21,7 +22,7 @@ def check(state: PartitionState) -> Iterator[Broken]:
     for application in state.applications.values():
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
-            looked_at = application in state.gangs or application in state.gangs_without_room
+            looked_at = application in state.gangs.to_match or application in state.gangs.without_room
             looked_at = looked_at or any(ask.inquiry is not None or ask.pause_until_ns for ask in task_group.asks)
             if task_group.asks and task_group.free and not looked_at and application.state not in UNSERVED:
                 yield Broken("10.3", application.application_id, f"nobody looks at what waits in {task_group.name}")
@@ -46,9 +47,9 @@ def _check_task_group(state: PartitionState, application: Application, task_grou
         for ask in asks
         if task_group.open
         and not ask.spec.placeholder
-        and ask.replaces is None
+        and ask.place is not AskPlace.REPLACING
         and ask.reservation is None
-        and ask.held_on is None
+        and ask.place is not AskPlace.HELD
         and ask not in refused
     }
     if replaceable != set(task_group.asks) or any(ask.pool is not task_group for ask in replaceable):

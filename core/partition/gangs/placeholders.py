@@ -10,7 +10,7 @@ from kornel.core.domain.commands import ApplicationSpec, TerminationType
 from kornel.core.domain.effects import Released
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.partition.books import ledger
+from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 
 DEFAULT_TIMEOUT_NS: Final = 15 * 60 * 10**9
@@ -47,7 +47,7 @@ def start_timer(state: PartitionState, application: Application, now_ns: int) ->
     def note(_: int) -> None:
         if application.placeholder_deadline_ns == at_ns:
             application.placeholder_deadline_ns = None
-            state.gangs_timed_out[application] = None
+            state.gangs.timed_out[application] = None
 
     state.at(at_ns, note)
 
@@ -60,8 +60,7 @@ def stop_timer(application: Application) -> None:
 def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
     """Ask the shim to end allocated *placeholders*; they stay booked until it confirms."""
     for placeholder in placeholders:
-        placeholder.released = True
-        ledger.keep_placeholder_from_use(placeholder)
+        moves.release_placeholder(state, placeholder)
         state.effects.append(
             Released(
                 state.name,

@@ -100,9 +100,9 @@ def serve(
             turns.served(application)
             continue
         turns.done(application)
-        del state.gangs[application]
+        del state.gangs.to_match[application]
         if choice.without_room:
-            state.gangs_without_room[application] = None
+            state.gangs.without_room[application] = None
     return spent
 
 
@@ -195,7 +195,7 @@ class _Turns:
     def __init__(self, state: PartitionState) -> None:
         self._root = state.root
         self._below: dict[Queue, KeyedHeap[Any]] = {}
-        for application in state.gangs:
+        for application in state.gangs.to_match:
             self._order(application.queue).add(application)
             for queue in application.queue.lineage()[:-1]:
                 if queue.parent is not None:

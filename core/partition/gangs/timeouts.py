@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.application_states import AppEvent, AppState
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.effects import AskReleased
 from kornel.core.model.applications import Application
@@ -25,9 +26,9 @@ HARD: Final = "Hard"
 
 def give_up_expired(state: PartitionState, now_ns: int) -> None:
     """Deal with every application whose timer ran out since the last call."""
-    while state.gangs_timed_out:
-        application = next(iter(state.gangs_timed_out))
-        del state.gangs_timed_out[application]
+    while state.gangs.timed_out:
+        application = next(iter(state.gangs.timed_out))
+        del state.gangs.timed_out[application]
         _give_up(state, application, now_ns)
 
 
@@ -58,7 +59,7 @@ def _stand_down(state: PartitionState, application: Application) -> None:
     """A failing application begins nothing and holds nothing back: replacements, reservations and claims end."""
     for ask in list(application.asks.values()):
         questions.cancel_question(state, ask)
-        if ask.replaces is not None:
+        if ask.place is AskPlace.REPLACING:
             replacement.undo_replacement(state, ask)
         if ask.reservation is not None:
             end_reservation(state, ask.reservation, requeue=True)

@@ -7,6 +7,7 @@ from itertools import count, islice
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from kornel.core.domain.effects import AllocationRejected
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, shown
@@ -26,9 +27,7 @@ from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import wake_for_node
 from kornel.core.partition.withdrawing import withdraw_ask
-from kornel.core.preemption import attempts, eviction
-from kornel.core.preemption.quota import timers as quota_timers
-from kornel.core.preemption.required_node import drive as required_node
+from kornel.core.preemption import attempts, eviction, slices
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _RUNNING = AppState.RUNNING
@@ -191,7 +190,7 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 def _node_id(request: Allocation) -> str:
     """Where *request* runs; empty while it only is to take the place of a placeholder, which the shim may not know."""
-    return "" if request.node is None or request.replaces is not None else request.node.node_id
+    return "" if request.node is None or request.place is AskPlace.REPLACING else request.node.node_id
 
 
 def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
@@ -246,8 +245,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
 def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
     """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
     if request.node is not None:
-        required_node.newcomer(state, request.node)
-        quota_timers.grew(state, request.queue, now_ns)
+        slices.note_arrival(state, request, now_ns)
 
 
 def _record(
@@ -306,7 +304,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.refusals.forget(ask)  # With another size it asks another question.
+        state.guarantee.refusals.forget(ask)  # With another size it asks another question.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:

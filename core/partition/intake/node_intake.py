@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import NodeAction, NodeSpec, TerminationType
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import NodeAccepted, NodeRejected, Released
@@ -221,8 +222,8 @@ def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
         if ask.triggered:
             moves.end_claim(state, ask)
             attempts.watch(state, ask)
-    arriving = [a for a in node.allocations.values() if a.replaces is not None]
-    gone = [a for a in node.allocations.values() if a.replaces is None]
+    arriving = [a for a in node.allocations.values() if a.place is AskPlace.REPLACING]
+    gone = [a for a in node.allocations.values() if a.place is not AskPlace.REPLACING]
     del state.nodes[node.node_id]
     note_lost_capacity(state, node)
     pausing.node_changed(state, node.node_id)

@@ -29,52 +29,46 @@ from kornel.core.partition.waiting.rooms import (
     park_for_node,
     park_without_node,
 )
-from kornel.core.preemption import pacing
-from kornel.core.preemption.guarantee import drive as guarantee_drive
-from kornel.core.preemption.monitor import drive as monitor
-from kornel.core.preemption.quota import drive as quota_preemption
+from kornel.core.preemption import slices
 
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every turn asks."""
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
-    """One slice of at most about *budget* decisions. Whether there may be more to do at once."""
+    """Run one slice of at most about *budget* decisions. Returns whether there may be more to do at once."""
     more = _run(state, now_ns, budget)
-    guarantee_drive.watch_for_changes(state, now_ns)
+    slices.end_slice(state, now_ns)
     return more
 
 
 def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     run_timers(state, now_ns)
     timeouts.give_up_expired(state, now_ns)
-    guarantee_drive.begin_pass(state, now_ns)
-    if state.enforcement.deferred and not state.enforcement.busy:
-        guarantee_drive.resume(state, now_ns)
-    guarantee_drive.collect_due(state, now_ns)
+    slices.resume_waiting(state, now_ns)
+    slices.offer_due(state, now_ns)
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
-    if not state.enforcement.busy and state.notices.steps is None:
+    if not slices.any_busy(state):
         return _decide(state, now_ns, budget)
-    # Whoever must run on a node preempts first, for a guarantee nobody does until quotas are enforced, and the monitor
-    # comes last (preemption.md H).
-    half = max(1, budget // 2)
+    # Asks come first even now, so that whoever must run on a node preempts before the kinds that are busy. These follow
+    # in the order of the registry (preemption.md H), and one that stays busy leaves the next half of its share.
+    half = share = max(1, budget // 2)
     more = _decide(state, now_ns, half)
-    if state.enforcement.busy:
-        quota_preemption.advance(state, now_ns, half)
-    if state.enforcement.deferred and not state.enforcement.busy:
-        guarantee_drive.resume(state, now_ns)
-        more = _decide(state, now_ns, half)
-    if state.notices.steps is not None:
-        monitor.advance(state, now_ns, max(1, half // 2) if state.enforcement.busy else half)
-    return more or state.enforcement.busy or state.notices.steps is not None
+    for driver in slices.busy_drivers(state):
+        driver.advance(state, now_ns, share)
+        if slices.resume_waiting(state, now_ns):
+            more = _decide(state, now_ns, half)
+        if driver.is_busy(state):
+            share = max(1, share // 2)
+    return more or slices.any_busy(state)
 
 
 def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
     while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
-        elif state.gangs:
+        elif state.gangs.to_match:
             settle = approval.seek if state.callbacks.predicates else None
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
         elif (group := first_group(state.root)) is not None:
@@ -122,13 +116,11 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    helps = group.due and state.guarantee_preemption and found.preemption_may_help
-    if helps and not pacing.keep_waiting(state, group, now_ns):
-        cost += guarantee_drive.ATTEMPT_COST
-        if guarantee_drive.attempt_due(state, group, now_ns) or group.due:
+    if group.due:
+        spent, stays = slices.serve_unplaced(state, group, found, now_ns)
+        cost += spent
+        if stays:
             return cost
-    if group.due and found.reason is Unschedulable.USER_QUOTA and found.account is not None:
-        guarantee_drive.cannot_help(state, ask, found.account, now_ns)
     if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
         vetting.refused_everywhere(state, ask, now_ns)
     else:

@@ -6,6 +6,9 @@ or under the quota that kept them back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
@@ -15,18 +18,17 @@ from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
-from kornel.core.preemption.guarantee import drive as guarantee_drive
-from kornel.core.preemption.required_node import drive as required_node
+from kornel.core.preemption import slices
 
 
-def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) -> int:
-    """Try every reserved ask that may be placed now, or those only that must run where they are reserved.
+def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None = None) -> int:
+    """Try every reserved ask that may be placed now, or the *chosen* ones only.
 
     Returns how many decisions that counts for.
     """
-    attempts, required = state.preemption_attempts, state.required_node_attempts
+    cost_before = state.search_cost
     turns = Turns()
-    ready = [r for r in state.reserved_ready if r.ask.spec.required_node or not required_only]
+    ready = [reservation for reservation in state.reserved_ready if chosen is None or chosen(reservation)]
     ready.sort(key=lambda reservation: turns.of(reservation.ask))
     for reservation in ready:
         del state.reserved_ready[reservation]
@@ -34,8 +36,7 @@ def serve(state: PartitionState, now_ns: int, *, required_only: bool = False) ->
         _try_own_node(state, reservation, now_ns)
     for reservation in ready:
         _try_elsewhere(state, reservation, now_ns)
-    attempts, required = state.preemption_attempts - attempts, state.required_node_attempts - required
-    return len(ready) + guarantee_drive.ATTEMPT_COST * (attempts - required) + required_node.ATTEMPT_COST * required
+    return len(ready) + state.search_cost - cost_before
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
@@ -62,7 +63,7 @@ def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
 
 def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
     ask, node = reservation.ask, reservation.node
-    if ask.reservation is not reservation or ask.held_on is not None or not node.fits_holder(reservation):
+    if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
         return
     if ask.refused is not None and node.node_id in ask.refused:
         return
@@ -76,7 +77,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
     """
     ask = reservation.ask
-    if ask.reservation is not reservation or ask.held_on is not None:
+    if ask.reservation is not reservation or ask.place is AskPlace.HELD:
         return
     limited = finding.kept_back(state, ask)
     if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):
@@ -87,10 +88,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if not isinstance(other, NotPlaced):
             vetting.place(state, ask, other, now_ns)
             return
-    if limited is None and ask.spec.required_node and required_node.attempt(state, reservation, now_ns):
-        return
-    helps = limited is None or limited.preemption_may_help
-    if ask.attempt_due and helps and state.guarantee_preemption and guarantee_drive.attempt(state, ask, now_ns):
+    if slices.serve_reserved(state, reservation, limited, now_ns):
         return
     if limited is not None and limited.account is not None:
         park_below_limit(reservation, ask.shape, limited.account)

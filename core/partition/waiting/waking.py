@@ -55,9 +55,9 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
         return
     if state.refused:
         _offer_to_refused(state, node)
-    if state.gangs_without_room:
-        state.gangs.update(state.gangs_without_room)
-        state.gangs_without_room.clear()
+    if state.gangs.without_room:
+        state.gangs.to_match.update(state.gangs.without_room)
+        state.gangs.without_room.clear()
     if state.no_room and state.reserving.delay_ns is not None:
         state.reserving.call()
     for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:

@@ -1,1 +1,2 @@
-"""Which queue an application belongs to (config.md 8). Pure: rules and the queue tree in, a path or the reasons out."""
+"""The placement of applications in queues (config.md 8). Pure: rules and the queue tree in, a path or the reasons
+out."""

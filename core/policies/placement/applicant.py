@@ -1,4 +1,5 @@
-"""Who asks for a place: the owner with groups, the tags, and whether the work runs already (protocol.md 6.1, 6.4)."""
+"""The applicant for a place: the owner with groups, the tags, and whether the work runs already (protocol.md 6.1,
+6.4)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Applicant(NamedTuple):
 
 
 def applicant_of(spec: ApplicationSpec) -> Applicant:
-    """Only running work may come without a user; anybody else's is left empty, to be refused."""
+    """Returns the applicant for a new application. Only running work may come without a user; anybody else's is left
+    empty, to be refused."""
     # Keys may differ in case alone: whichever order they come in, the same one counts.
     tags = {key.lower(): value for key, value in sorted(spec.tags, reverse=True)}
     forced = tags.get(_FORCE_TAG, "").lower() in _TRUE

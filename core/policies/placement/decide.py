@@ -21,6 +21,7 @@ class Placed(NamedTuple):
 
     @property
     def exists(self) -> bool:
+        """Tells whether the queue is there already."""
         return self.above.path == self.path
 
 
@@ -31,7 +32,8 @@ class Unplaced(NamedTuple):
 
 
 def place(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applicant) -> Placed | Unplaced:
-    """The first rule counts whose queue takes the *applicant*. *queues* by lower-case path, ``root`` among them.
+    """Returns the queue of the first rule that has one which takes the *applicant*. *queues* by lower-case path,
+    ``root`` among them.
 
     A forced applicant always gets a place: what no rule places goes to the recovery queue.
     """
@@ -51,7 +53,7 @@ def place(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applica
 
 
 def _accept(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
-    """Whether the queue at *path* takes the applicant, or may be created for it."""
+    """Returns the queue at *path* if it takes the applicant, or may be created for it; else why not."""
     above = nearest(path, queues)
     if path == RECOVERY_PATH:
         if applicant.forced:

@@ -1,4 +1,4 @@
-"""Whom a placement rule serves (config.md 8.3). Compiled once for a configuration."""
+"""The filters of placement rules, which say whom a rule serves (config.md 8.3). Compiled once for a configuration."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Filter:
     empty: bool
 
     def admits(self, user: str, groups: Sequence[str]) -> bool:
-        """A filter that lists nobody admits everyone, or with deny no one."""
+        """Tells whether the rule serves the user: a filter that lists nobody admits everyone, or with deny no one."""
         listed = self.empty or self.user(user) or any(map(self.group, groups))
         return listed != self.deny
 
 
 def compile_filter(config: FilterConfig) -> Filter:
-    """*config* is valid: a single entry is a name or compiles; of several, those that are no names are left out."""
+    """Returns the filter that *config*, which is valid, describes: a single entry is a name or compiles; of several,
+    those that are no names are left out."""
     return Filter(
         config.deny,
         _matcher(config.users, is_user_name),

@@ -16,7 +16,7 @@ _UINT64_MAX: Final = 2**64 - 1
 
 
 class NamespaceLimits(NamedTuple):
-    """What the tags ask for. ``None``: leave it as it is. Empty, or 0: no longer limited by tags."""
+    """The limits that tags ask for. ``None``: leave it as it is. Empty, or 0: no longer limited by tags."""
 
     max: Resources | None = None
     guaranteed: Resources | None = None
@@ -27,7 +27,7 @@ UNCHANGED: Final = NamespaceLimits()
 
 
 def namespace_limits(tags: Mapping[str, str]) -> NamespaceLimits:
-    """The limits in *tags* (keys in lower case). A text that cannot be used leaves its part as it is.
+    """Returns the limits in *tags* (keys in lower case). A text that cannot be used leaves its part as it is.
 
     Empty text says that the namespace has such a limit no more.
     """
@@ -48,7 +48,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _amounts(text: str | None) -> Resources | None:
-    """A ``Resource`` message in JSON: at least one amount above 0 and none below."""
+    """Returns the amounts of a ``Resource`` message in JSON: at least one above 0 and none below."""
     if text is None:
         return None
     if not text:
@@ -70,7 +70,8 @@ def _field(message: Any, name: str) -> dict[str, Any]:
 
 
 def _amount(quantity: Any) -> int:
-    """A ``Quantity``: a whole number of 64 bits, which JSON may also write as text. Absent, as in proto3, it is 0."""
+    """Returns the number of a ``Quantity``: a whole number of 64 bits, which JSON may also write as text. Absent, as in
+    proto3, it is 0."""
     if not isinstance(quantity, dict):
         raise ValueError("a quantity is an object")
     value = quantity.get("value", 0)

@@ -9,17 +9,17 @@ from kornel.core.model.queues import Queue
 
 
 def is_qualified(name: str) -> bool:
-    """Whether *name* is a whole path: ``root``, or something below it. Case does not matter, queues have none."""
+    """Tells whether *name* is a whole path: ``root``, or something below it. Case does not matter, queues have none."""
     return name[:5].lower() in ("root", "root.")
 
 
 def flatten(name: str) -> str:
-    """*name* as one element of a path."""
+    """Returns *name* as one element of a path."""
     return name.replace(".", "_dot_")
 
 
 def path_flaw(path: str) -> str | None:
-    """Why *path* can be no queue; ``None`` when it can. To be asked before the path is put into lower case."""
+    """Returns why *path* can be no queue; ``None`` when it can. To be asked before the path is put into lower case."""
     elements = path.split(".")
     if len(elements) > MOST_LEVELS:
         return f"a path of {len(elements)} levels, {MOST_LEVELS} are the most"
@@ -33,7 +33,7 @@ def path_flaw(path: str) -> str | None:
 
 
 def nearest(path: str, queues: Mapping[str, Queue]) -> Queue:
-    """The queue at *path*, else the deepest one above it that exists."""
+    """Returns the queue at *path*, else the deepest one above it that exists."""
     queue = queues.get(path)
     while queue is None:
         path = path.rpartition(".")[0]

@@ -25,7 +25,7 @@ class Pattern(Protocol):
     """An expression ready for use."""
 
     def search(self, text: str, /) -> object | None:
-        """A true value where the expression matches a part of *text*, else ``None``."""
+        """Returns a true value where the expression matches a part of *text*, else ``None``."""
 
 
 def find_flaw(text: str) -> str | None:

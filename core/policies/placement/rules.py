@@ -24,7 +24,7 @@ class NoMatch(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What sets a rule apart.
+    """The traits that set a rule apart.
 
     text       the name it starts from, given the applicant and the rule's value; empty: none
     qualified  a text that starts at the root is a whole path, and the parent rule is not asked
@@ -56,7 +56,7 @@ class Rule:
     filter: Filter
 
     def path(self, applicant: Applicant, queues: Mapping[str, Queue]) -> str | NoMatch:
-        """The path, in lower case, of a queue that exists or that this rule may create."""
+        """Returns the path, in lower case, of a queue that exists or that this rule may create."""
         text = self.kind.text(applicant, self.value)
         if not text:
             return NoMatch("gives no name")
@@ -89,7 +89,7 @@ class Rule:
 
 
 def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:
-    """The rules of a partition, in order; none configured means ``provided`` alone."""
+    """Returns the rules of a partition, in order; none configured means ``provided`` alone."""
     return tuple(map(_compile, configs)) or (_compile(PlacementRuleConfig("provided")),)
 
 

@@ -1,4 +1,4 @@
-"""What preemption took lately: the books that the governor judges by. One belongs to one partition."""
+"""The books that the governor judges by: what preemption took lately. One belongs to one partition."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class GovernorBooks:
         self._turns: dict[tuple[str, str], deque[Turn]] = {}
         """By pair of queues, that with the longest silence first."""
         self.paused: dict[Scope, int] = {}
-        """Where preemption was said to pause, and until when."""
+        """The times until which preemption was said to pause, by scope."""
         self.limits: tuple[GovernorSettings, Limits] | None = None
         """The settings last judged by, and what they amount to."""
         self.denied = 0
-        """How many plans were denied so far."""
+        """The number of plans denied so far."""
 
     @property
     def scopes(self) -> Iterable[Scope]:
@@ -37,21 +37,25 @@ class GovernorBooks:
         return self._victims
 
     def victims(self, scope: Scope) -> int:
+        """Returns how many victims *scope* lost within the window."""
         return self._victims.get(scope, 0)
 
     def lost(self, scope: Scope, t: int) -> int:
+        """Returns the resource-seconds of type *t* that *scope* lost within the window."""
         return self._lost.get(scope, {}).get(t, 0)
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
+        """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
         return self._preempted.get(queue)
 
     def turns(self, one: str, other: str) -> Sequence[Turn]:
+        """Returns the last turns in which two queues took from each other, the oldest first."""
         return self._turns.get(_pair(one, other), ())
 
     def charge(
         self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
     ) -> None:
-        """*losses* were taken for queue *preemptor* (empty: for nobody) by *decision*."""
+        """Book *losses*, taken for queue *preemptor* (empty: for nobody) by *decision*."""
         queues: dict[str, None] = {}
         for loss in losses:
             self.taken.append(Taken(now_ns, loss))
@@ -70,7 +74,7 @@ class GovernorBooks:
                 self.note_turn(preemptor, queue, now_ns)
 
     def note_turn(self, preemptor: str, queue: str, now_ns: int) -> None:
-        """Something was taken from *queue* for queue *preemptor*: the last turn between the two."""
+        """Note that something was taken from *queue* for queue *preemptor*: the last turn between the two."""
         pair = _pair(preemptor, queue)
         turns = self._turns.pop(pair, None) or deque()
         self._turns[pair] = turns

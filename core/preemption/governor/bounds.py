@@ -14,12 +14,13 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.shapes import Pairs
 
 NAME: Final = "governor"
-"""What decisions of the governor are called by, as those of a kind by its name."""
+"""The name that decisions of the governor carry, as those of a kind carry its name."""
 SECOND_NS: Final = 10**9
 
 
 class Scope(NamedTuple):
-    """Where preemption is counted: ``cluster`` (no name), ``queue`` (path of a leaf) or ``application`` (ID)."""
+    """A place where preemption is counted: ``cluster`` (no name), ``queue`` (path of a leaf) or ``application``
+    (ID)."""
 
     kind: str
     name: str = ""
@@ -32,7 +33,7 @@ CLUSTER: Final = Scope("cluster")
 
 
 class Loss(NamedTuple):
-    """What ``victims`` of one application cost. ``lost``: resource-seconds by type index, base units."""
+    """The cost of ``victims`` of one application. ``lost``: resource-seconds by type index, base units."""
 
     queue: str
     application: str
@@ -55,7 +56,7 @@ class Turn(NamedTuple):
 
 
 class Past(Protocol):
-    """What preemption did lately."""
+    """The record of what preemption did lately."""
 
     @property
     def taken(self) -> Iterable[Taken]:
@@ -67,7 +68,7 @@ class Past(Protocol):
         ...
 
     def lost(self, scope: Scope, t: int) -> int:
-        """Resource-seconds of type *t* that *scope* lost with them."""
+        """Returns the resource-seconds of type *t* that *scope* lost with them."""
         ...
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
@@ -93,12 +94,12 @@ class Limits:
 
     window_ns: int
     allowances: Mapping[str, Allowance]
-    """By kind of scope."""
+    """The budgets by kind of scope."""
     cooldown_ns: int
     loop_window_ns: int
     loop_returns: int
     names: Sequence[str]
-    """Of the resource types."""
+    """The names of the resource types."""
 
 
 class Denial(NamedTuple):
@@ -111,7 +112,7 @@ class Denial(NamedTuple):
 
 
 def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
-    """Everywhere that *loss* counts."""
+    """Returns every scope in which *loss* counts."""
     return (CLUSTER, Scope("queue", loss.queue), Scope("application", loss.application))
 
 
@@ -160,7 +161,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
 
 
 def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
-    """Denies taking from *queue* for *preemptor* if that would turn round between the two once too often."""
+    """Returns a denial if taking from *queue* for *preemptor* would turn round between the two once too often."""
     turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
         return None

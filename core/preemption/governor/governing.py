@@ -31,7 +31,7 @@ from kornel.core.preemption.governor.bounds import (
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 MOST_DETOURS: Final = 4
-"""How often one attempt looks for other victims after those of a queue or application were denied."""
+"""The number of times that one attempt looks for other victims after those of a queue or application were denied."""
 
 
 def shadowed(state: PartitionState, kind: str) -> bool:
@@ -47,7 +47,8 @@ def govern(
     *,
     supposed: bool = False,
 ) -> PreemptionPlan | Refusal:
-    """*plan* if it may be applied now. Else, by *without*, the next one that leaves alone what is to be spared.
+    """Returns *plan* if it may be applied now, or else, by *without*, the next one that leaves alone what is to be
+    spared.
 
     If there is none: why the first one may not be applied, and when to try again. *supposed*: it is only a question.
     """
@@ -123,7 +124,7 @@ def deny(
 
 
 def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
-    """As :func:`deny`, for a question: nothing is said, counted or forgotten."""
+    """Returns what :func:`deny` would, for a question: nothing is said, counted or forgotten."""
     limits = limits_for_reading(state)
     return judge(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
 
@@ -131,8 +132,8 @@ def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str
 def allowed(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
-    """How many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny`; what keeps back
-    the rest."""
+    """Returns how many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny`, and what
+    keeps back the rest."""
     denial = deny(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
@@ -150,7 +151,7 @@ def allowed(
 def charge(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
-    """*victims* are asked to leave: put down what that costs. Before their books are changed."""
+    """Put down what it costs that *victims* are asked to leave; to be called before their books are changed."""
     books, limits = state.governor, _limits(state)
     books.forget(limits, now_ns)
     books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
@@ -205,9 +206,9 @@ def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
 
 
 def _with_what_goes(victims: Sequence[Allocation]) -> Iterator[tuple[Allocation, Sequence[Allocation]]]:
-    """Each of *victims* with the allocations whose work is lost by it, originators first."""
+    """Yields each of *victims* with the allocations whose work is lost by it, originators first."""
     wasted: set[Application] = set()
-    """Those whose loss is counted in full with their originator."""
+    """The allocations whose loss is counted in full with their originator."""
     for victim in sorted(victims, key=lambda victim: not victim.spec.originator):
         application = victim.application
         if application in wasted:
@@ -255,7 +256,7 @@ def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
 
 
 def limits_for_reading(state: PartitionState) -> Limits:
-    """The settings in force by type index. No type becomes known by that: of one never met nothing was lost."""
+    """Returns the settings in force by type index. No type becomes known by that: of one never met nothing was lost."""
     known = state.governor.limits
     if known is not None and known[0] is state.preemption.governor:
         return known[1]
@@ -263,7 +264,7 @@ def limits_for_reading(state: PartitionState) -> Limits:
 
 
 def _limits(state: PartitionState) -> Limits:
-    """The settings in force by type index, worked out anew when they change."""
+    """Returns the settings in force by type index, worked out anew when they change."""
     settings = state.preemption.governor
     known = state.governor.limits
     if known is not None and known[0] is settings:

@@ -18,7 +18,7 @@ BOUNDS: Final = MappingProxyType(
         Outcome.ROUND_LIMIT: Ending(tone=Tone.WARN),
     }
 )
-"""How it ends a lawful plan of a kind."""
+"""The ways in which the governor ends a lawful plan of a kind."""
 
 GOVERNOR: Final = DecisionSource(
     name=NAME,

@@ -1,4 +1,4 @@
-"""What the laws leave of each leaf for one ask: which of its tasks may go, and how much of it together.
+"""The allowances of one ask: which tasks of each leaf the laws let go, and how much of it together.
 
 Everything the laws say depends on the leaf, the victim's shape and its priority alone. So it is worked out once per
 leaf and per shape, and the walk over thousands of allocations only looks it up.
@@ -40,7 +40,7 @@ class Kind:
 
 
 class LeafTerms:
-    """What may be taken from one leaf."""
+    """The tasks that may be taken from one leaf."""
 
     __slots__ = (
         "adjusted", "blocked", "common", "declared", "highest", "inherited", "kinds", "leaf", "rooms", "scopes",
@@ -51,7 +51,7 @@ class LeafTerms:
         self.common = common
         """Lowest common ancestor with the ask's leaf."""
         self.adjusted = adjusted
-        """What the path to the fence makes of a priority here."""
+        """The adjustment of a priority on the path to the fence."""
         self.highest: int | None = None
         """Tasks above this priority are protected by law 6; ``None``: no task is."""
         self.declared: frozenset[int] = frozenset()
@@ -68,14 +68,14 @@ class LeafTerms:
 
 
 class _Branch:
-    """What the laws say alike of all leaves right below one queue: there may be thousands."""
+    """The part of the laws that is the same for all leaves right below one queue: there may be thousands."""
 
     __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "rooms", "scopes")
 
     def __init__(self, common: Queue, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
         self.common: Final = common
         self.adjusted: Final = adjusted
-        """What the path from here to the fence makes of a priority."""
+        """The adjustment of a priority on the path from here to the fence."""
         self.mine: Final = mine
         """The same up to ``common``."""
         self.asked: Final = asked
@@ -95,7 +95,7 @@ class Terms:
         self.room: list[int] = []
         self._room_depth: list[int] = []
         self._room_above: list[int | None] = []
-        """By room: the next room of the same type up the tree."""
+        """The next room of the same type up the tree, by room."""
         self._kinds = 0
         self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
         self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
@@ -157,7 +157,8 @@ class Terms:
         return found
 
     def gains(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
-        """(need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked type.
+        """Returns (need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked
+        type.
 
         No *scopes*: what it contributes at most, wherever it is.
         """
@@ -173,7 +174,8 @@ class Terms:
         return found
 
     def most(self) -> list[int]:
-        """By need, the most that all leaves looked at can contribute before law 2 stops them; an upper bound."""
+        """Returns, by need, the most that all leaves looked at can contribute before law 2 stops them; an upper
+        bound."""
         return [
             self._flow(
                 (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
@@ -184,8 +186,8 @@ class Terms:
         ]
 
     def _flow(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
-        """What arrives at the top when each source sends its amount up through its rooms, each room passing on at
-        most what it holds."""
+        """Returns what arrives at the top when each source sends its amount up through its rooms, each room passing on
+        at most what it holds."""
         total = 0
         inflow: dict[int, int] = {}
         for rooms, amount in sources:
@@ -254,14 +256,14 @@ class Terms:
         return rooms
 
     def _new_room(self, queue: Queue, spare: int) -> int:
-        """Index of a room of *queue* in which *spare* is left."""
+        """Returns the index of a new room of *queue* in which *spare* is left."""
         self.room.append(spare)
         self._room_depth.append(queue.depth)
         self._room_above.append(None)
         return len(self.room) - 1
 
     def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
-        """The rooms on a path, by type."""
+        """Returns the rooms on a path, by type."""
         rooms: dict[int, tuple[int, ...]] = {}
         for queue in lineage:
             for t, room in self._queue_rooms(queue).items():

@@ -15,11 +15,13 @@ class Round(Protocol):
         ...
 
     def candidates(self) -> list[Allocation]:
-        """The next batch of aged asks not tried in this round, those of the queue with the least in hand first (F5)."""
+        """Returns the next batch of aged asks not tried in this round, those of the queue with the least in hand first
+        (F5)."""
         ...
 
     def try_allocate(self, ask: Allocation) -> bool:
-        """Find room for *ask*, by victims if need be; whether it preempted. It is not a candidate again (F3, F6)."""
+        """Find room for *ask*, by victims if need be. Returns whether it preempted. It is not a candidate again (F3,
+        F6)."""
         ...
 
 

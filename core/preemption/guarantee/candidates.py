@@ -1,4 +1,5 @@
-"""Who may go for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4, B.5).
+"""The candidates for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4,
+B.5).
 
 The leaves hold theirs in order already (:mod:`.index`); here they are merged into one order per class, only as far as
 somebody asks: mostly the first few decide.
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
+from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -19,6 +22,11 @@ from kornel.core.preemption.guarantee.cost import Pricing
 from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
 from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
+
+_REPLACING: Final = AskPlace.REPLACING
+"""Named once, as those below: every allocation on a node is asked, and reading a member costs as much as a call."""
+_PREEMPTED: Final = AskPlace.PREEMPTED
+_RELEASED: Final = AskPlace.RELEASED
 
 
 class Ranking:
@@ -81,7 +89,7 @@ class Candidates:
         return tuple(Ranking(in_order(c)) for c in CLASSES)
 
     def adjusted(self, victim: Allocation) -> int:
-        """The priority of *victim*, a candidate, as it appears at the fence."""
+        """Returns the priority of *victim*, a candidate, as it appears at the fence."""
         return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
     def _consider(self, leaf: Queue) -> None:
@@ -95,7 +103,7 @@ class Candidates:
             self._leaf_terms[leaf] = leaf_terms
 
     def leaves(self) -> Iterable[LeafTerms]:
-        """The leaves that the laws do not protect as a whole."""
+        """Returns the leaves that the laws do not protect as a whole."""
         return self._leaf_terms.values()
 
     @property
@@ -111,7 +119,8 @@ class Candidates:
         return self._ranked
 
     def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
-        """Whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by one."""
+        """Tells whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by
+        one."""
         highest = leaf_terms.highest
         if highest is not None and ranked.highest > highest:
             return False
@@ -126,19 +135,19 @@ class Candidates:
         return True
 
     def shapes(self) -> set[Shape]:
-        """All sizes that candidates can have."""
+        """Returns all sizes that candidates can have."""
         found: set[Shape] = set()
         for _, ranked in self._leaves:
             found |= ranked.shapes
         return found
 
     def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
-        """The candidates on *node* up to the class *level*, by class, in order."""
+        """Returns the candidates on *node* up to the class *level*, by class, in order."""
         pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
         uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
             leaf_terms = self._leaf_terms.get(allocation.queue)
-            if leaf_terms is None or allocation.spec.required_node or allocation.replaces is not None:
+            if leaf_terms is None or allocation.spec.required_node or allocation.place is _REPLACING:
                 continue
             c = reluctance(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
@@ -164,7 +173,8 @@ class Candidates:
         )
 
     def _merged(self, c: int) -> Iterator[Candidate]:
-        """The candidates of class *c* of all leaves. Only those of equal priority and age are sorted any further."""
+        """Yields the candidates of class *c* of all leaves. Only those of equal priority and age are sorted any
+        further."""
         sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
         for leaf_terms, ranked in self._leaves:
@@ -194,7 +204,7 @@ class Candidates:
             yield from equals
 
     def _priced(self, c: int) -> Iterator[Candidate]:
-        """The candidates of class *c* of all leaves, the cheapest first."""
+        """Yields the candidates of class *c* of all leaves, the cheapest first."""
         assert self._prices is not None, "priced before anybody looks"
         found: list[Candidate] = []
         for leaf_terms, ranked in self._leaves:
@@ -217,7 +227,7 @@ class Candidates:
     def _candidate(
         self, leaf_terms: LeafTerms, allocation: Allocation, order: int, dropped: Counter[str]
     ) -> Candidate | None:
-        """*allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
+        """Returns *allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
             first_look = self._terms.kind(leaf_terms, allocation.shape)
@@ -226,8 +236,8 @@ class Candidates:
                 return None
             kind = first_look
         application = allocation.application
-        if allocation.preempted or allocation.released:
-            dropped["preempted" if allocation.preempted else "released"] += 1
+        if allocation.place is _PREEMPTED or allocation.place is _RELEASED:
+            dropped["preempted" if allocation.place is _PREEMPTED else "released"] += 1
             return None
         if application.application_id == self._own_application:
             dropped["law 3"] += 1
@@ -247,7 +257,7 @@ class Candidates:
 
 
 def leaves_below(top: Queue) -> Iterator[Queue]:
-    """The leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
+    """Yields the leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
     stack = [top]
     while stack:
         queue = stack.pop()

@@ -1,4 +1,4 @@
-"""What changed in a partition, as far as it could let a refused search for victims succeed now.
+"""The changes in a partition that could let a refused search for victims succeed now.
 
 A search that found nobody could end otherwise when the ask's own queues stand otherwise, when some node has more to
 offer, or when more may be taken of some leaf. Everything else leaves the answer as it is: what is placed in a leaf
@@ -22,10 +22,12 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
 
 MOST_ALLOCATIONS: Final = 5_000
-"""So many are looked at for what they could free: with more of them in question, everything counts as changed."""
+"""The number of allocations that are looked at for what they could free: with more in question, everything counts as
+changed."""
 
 Standing = tuple[tuple[int, ...], ...]
-"""Of the queues on a path that guarantee or limit something: what they hold net of victims, and what is claimed."""
+"""The amounts that queues on a path hold net of victims, and that are claimed there, where they guarantee or limit
+something."""
 
 
 def standing_of(leaf: Queue) -> Standing:
@@ -41,7 +43,7 @@ def standing_of(leaf: Queue) -> Standing:
 
 
 class Changes:
-    """What changed between two looks. ``everything``: nothing is known to be as it was."""
+    """The differences between two looks. ``everything``: nothing is known to be as it was."""
 
     def __init__(self, *, everything: bool = False) -> None:
         self.everything = everything
@@ -57,7 +59,7 @@ class Changes:
         self._standings: dict[Queue, Standing | None] = {}
 
     def offer(self, amounts: Vector) -> None:
-        """A node that is not as it was has *amounts* at the very most, all its victims gone."""
+        """Note that a node which is not as it was has *amounts* at the very most, all its victims gone."""
         self._offers.append(amounts)
         largest = self._largest
         self._largest = [max(pair) for pair in zip(largest, amounts, strict=True)] if largest else amounts
@@ -86,9 +88,9 @@ class ChangeWatch:
 
     def __init__(self) -> None:
         self._versions: dict[Node, int] | None = None
-        """Of each node at the last look; ``None``: there was none."""
+        """The state of each node at the last look; ``None``: there was none."""
         self._net: dict[Queue, list[int]] = {}
-        """What queues held net of victims at the last look. Some are missing: those count as changed."""
+        """The amounts that queues held net of victims at the last look. Some are missing: those count as changed."""
         self._rules = 0
 
     @property
@@ -97,7 +99,7 @@ class ChangeWatch:
         return self._versions is not None
 
     def forget(self) -> None:
-        """Nobody needs to know until further notice."""
+        """Stop watching: nobody needs to know until further notice."""
         self._versions = None
         self._net.clear()
 

@@ -1,4 +1,4 @@
-"""What the shim says about victims, gathered over as many questions as a plan needs (preemption.md B.6).
+"""The dialogue with the shim about victims, gathered over as many questions as a plan needs (preemption.md B.6).
 
 A plan is made in one go, but its questions take time. So the planner is simply run again when the answers are there:
 a :class:`Dialogue` remembers what was said about this ask, and the planner stops where it meets a question that is
@@ -44,6 +44,7 @@ class Dialogue:
         return bool(self._open)
 
     def begin_round(self, now_ns: int) -> None:
+        """Begin to plan with the answers that are there at *now_ns*."""
         self._now_ns = now_ns
         self.rounds += 1
 
@@ -82,7 +83,8 @@ class Dialogue:
             self._resume()
 
     def _drop(self) -> None:
-        """Nobody answers any more: the planner goes on with what it knows, the rest is allowed."""
+        """Do without answers that nobody gives any more: the planner goes on with what it knows, the rest is
+        allowed."""
         self._open.clear()
         self._resume()
 

@@ -1,4 +1,4 @@
-"""What a victim costs: other orders than priority and age (preemption.md F11).
+"""The cost of a victim: other orders than priority and age (preemption.md F11).
 
 Only the order among the equally reluctant changes: tasks that opted out and originators still go last (law 1), and no
 law is weakened. A cost function gives a number, a comparator says which of two goes first; both become prices.
@@ -25,7 +25,7 @@ SECOND_NS: Final = 10**9
 
 
 def by_cost(cost: Cost) -> Pricing:
-    """Prices by a cost function."""
+    """Returns prices by a cost function."""
 
     def prices(candidates: Sequence[Allocation], ask: Allocation, now_ns: int) -> Mapping[Allocation, int]:
         return {candidate: cost(candidate, ask, now_ns) for candidate in candidates}
@@ -34,7 +34,7 @@ def by_cost(cost: Cost) -> Pricing:
 
 
 def by_comparison(compare: Comparator) -> Pricing:
-    """Prices by a comparator: the rank of each candidate, the same for equals."""
+    """Returns prices by a comparator: the rank of each candidate, the same for equals."""
 
     def prices(candidates: Sequence[Allocation], ask: Allocation, _: int) -> Mapping[Allocation, int]:
         def order(one: Allocation, other: Allocation) -> int:
@@ -53,7 +53,8 @@ def by_comparison(compare: Comparator) -> Pricing:
 
 
 def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
-    """How many thousandths of *ask* *victim* has run for how many seconds; an originator, with its application (K7)."""
+    """Returns for how many seconds *victim* has run on how many thousandths of *ask*; an originator, with its
+    application (K7)."""
     demand = dict(ask.shape.pairs)
     lost = 0
     for allocation in victim.application.allocations.values() if victim.spec.originator else (victim,):

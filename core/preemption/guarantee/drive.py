@@ -11,8 +11,10 @@ from functools import partial
 from heapq import heappop
 from typing import Final
 
-from kornel.core.domain.reasons import Outcome
-from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
 from kornel.core.partition.asks import reservations
 from kornel.core.partition.state import PartitionState
@@ -22,7 +24,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.guarantee import laws
+from kornel.core.preemption.guarantee import cycle_limit, laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.changes import Changes
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
@@ -41,7 +43,7 @@ _WAITS_FOR_CHANGE: Final = frozenset(
 )  # fmt: skip
 """Refusals that hang on the books of the partition alone: nothing comes of another attempt before they change."""
 PASS_NS: Final = 100 * 10**6
-"""How long an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
+"""The time for which an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
 
 
 def collect_due(state: PartitionState, now_ns: int) -> None:
@@ -49,7 +51,9 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
-    changed, next_ns = state.refusals.due(state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes))
+    changed, next_ns = state.guarantee.refusals.due(
+        state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes)
+    )
     for ask in changed:
         _offer_attempt(state, ask)
     if next_ns is not None:
@@ -57,63 +61,98 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
 
 
 def watch_for_changes(state: PartitionState, now_ns: int) -> None:
-    """A slice ends: what it changed may help asks that were refused before, or in it."""
-    if state.refusals.empty:
+    """Note what a slice, which ends, has changed: that may help asks that were refused before, or in it."""
+    if state.guarantee.refusals.empty:
         state.moved.clear()
-        state.change_watch.forget()
+        state.guarantee.change_watch.forget()
         return
-    if not state.change_watch.watching:
+    if not state.guarantee.change_watch.watching:
         # What these answers hang on is known from now on; what the slice did after them is not.
-        state.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
-        if state.refusals.doubted:
-            _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
-    elif state.refusals.should_look(state.changes):
-        _look_at_refusals(state, max(now_ns + 1, state.refusals.next_look_ns))
+        state.guarantee.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
+        if state.guarantee.refusals.doubted:
+            _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
+    elif state.guarantee.refusals.should_look(state.changes):
+        _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
 
 
 def _look_for_changes(state: PartitionState) -> Changes:
-    changes = state.change_watch.look(state.nodes, state.moved, state.rules)
+    changes = state.guarantee.change_watch.look(state.nodes, state.moved, state.rules)
     state.moved.clear()
     return changes
 
 
 def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
     """See that a slice begins at *when_ns*, which looks at refused asks anyway."""
-    if state.refusals_looked_at_ns is None or when_ns < state.refusals_looked_at_ns:
-        state.refusals_looked_at_ns = when_ns
+    if state.guarantee.refusals_looked_at_ns is None or when_ns < state.guarantee.refusals_looked_at_ns:
+        state.guarantee.refusals_looked_at_ns = when_ns
 
         def look(_: int) -> None:
-            if state.refusals_looked_at_ns == when_ns:
-                state.refusals_looked_at_ns = None
+            if state.guarantee.refusals_looked_at_ns == when_ns:
+                state.guarantee.refusals_looked_at_ns = None
 
         state.at(when_ns, look)
 
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
     known = ask.pending and state.requests.get(ask.key) is ask and ask.application.state not in UNSERVED
-    if not known or ask.triggered or ask.replaces is not None:
+    if not known or ask.triggered or ask.place is AskPlace.REPLACING:
         return
     offer_attempt(state, ask)
 
 
-def resume(state: PartitionState, now_ns: int) -> None:
-    """Nothing is left to enforce: the turn of those that had to wait for it (H)."""
+def resume_deferred(state: PartitionState, now_ns: int) -> bool:
+    """Offer the asks that had to wait until no max was left to enforce (H). Returns whether there were any."""
     deferred = state.enforcement.deferred
+    if not deferred or state.enforcement.busy:
+        return False
     for ask in deferred:
         set_due(state, ask, now_ns)
     deferred.clear()
     collect_due(state, now_ns)
+    return True
+
+
+def offer_due(state: PartitionState, now_ns: int) -> None:
+    """Give leaves their attempts back if it is time, and offer the asks whose next attempt is due."""
+    begin_pass(state, now_ns)
+    collect_due(state, now_ns)
+
+
+def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
+    """Have the due asks of *group*, which found no place, try to preempt, unless the limit holds them back.
+
+    Returns what that cost in decisions, and whether the group may stay where it is: it preempted, or has more to try.
+    """
+    cost = 0
+    helps = state.guarantee_preemption and why.preemption_may_help
+    if helps and not cycle_limit.keep_waiting(state, group, now_ns):
+        cost = ATTEMPT_COST
+        if attempt_due(state, group, now_ns) or group.due:
+            return cost, True
+    if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
+        cannot_help(state, group.head(), why.account, now_ns)
+    return cost, False
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
     """Give every leaf its attempts back, at most once per idle tick."""
-    if now_ns - state.pass_began_ns >= PASS_NS:
-        state.pass_began_ns = now_ns
-        state.attempts_left.clear()
+    if now_ns - state.guarantee.pass_began_ns >= PASS_NS:
+        state.guarantee.pass_began_ns = now_ns
+        state.guarantee.attempts_left.clear()
+
+
+def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Have the ask of *reservation* try to preempt if an attempt is due and victims could help it.
+
+    Returns whether that made room. *limited*: the limit that keeps the ask back.
+    """
+    ask = reservation.ask
+    helps = limited is None or limited.preemption_may_help
+    return ask.attempt_due and helps and state.guarantee_preemption and attempt(state, ask, now_ns)
 
 
 def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """*group* found no place: let its due asks, in order, try to preempt, up to the first that really searches.
+    """Let the due asks of *group*, which found no place, try to preempt in order, up to the first that really searches.
 
     Whether that one made room. The others stay due, so that a slice can end between two searches.
     """
@@ -122,13 +161,14 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
         group.attempt_is_over(ask)
         if attempt(state, ask, now_ns):
             return True
-        if state.preemption_attempts != before or state.prospects.behind:
+        if state.preemption_attempts != before or state.guarantee.prospects.behind:
             return False
     return False
 
 
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Try to make room for *ask*; on success its victims are asked to leave and a node is reserved for it."""
+    """Try to make room for *ask*. Returns whether that succeeded: its victims are asked to leave and a node is reserved
+    for it."""
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return False
@@ -144,15 +184,15 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         return False
     leaf = ask.queue
     ask.attempt_due = False
-    known = state.refusals.answer(ask, state.changes) if ask.dialogue is None else None
+    known = state.guarantee.refusals.answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
         _tell_refusal(state, ask, known, now_ns)
         return False
-    held = pacing.hold_back(state, ask, now_ns)
+    held = cycle_limit.hold_back(state, ask, now_ns)
     if held is not None:
-        pacing.note(state, guarantee.KIND, ask, held, now_ns)
+        pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
         if held.retry_ns is not None:
             set_due(state, ask, held.retry_ns)
         return False
@@ -163,8 +203,9 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         set_due(state, ask, now_ns)
         return False
     if first_round:
-        state.attempts_left[leaf] = state.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
+        state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1
+    state.search_cost += ATTEMPT_COST
     if result is None:
         return False
     would_be: PreemptionPlan | None = None
@@ -175,12 +216,12 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
             governing.charge(state, result.victims, leaf.path, now_ns)
             _apply(state, result, now_ns)
             # A result ends the pass, so the next one starts with a full budget (B.1).
-            state.attempts_left.pop(leaf, None)
+            state.guarantee.attempts_left.pop(leaf, None)
             return True
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
-        state.refusals.note(ask, result, state.changes, now_ns)
+        state.guarantee.refusals.note(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return False
@@ -191,14 +232,14 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.refusals.note(ask, entitled, state.changes, now_ns)
+    state.guarantee.refusals.note(ask, entitled, state.changes, now_ns)
     return entitled
 
 
 def _tell_refusal(
     state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
 ) -> None:
-    """Nobody goes for *ask*: say so if that is news."""
+    """Say that nobody goes for *ask*, if that is news."""
     failing.note_preemption(ask, refusal.outcome, now_ns)
     if ask.outcome is not refusal.outcome:
         ask.outcome = refusal.outcome
@@ -206,7 +247,7 @@ def _tell_refusal(
 
 
 def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
-    """A limit of *account* keeps *ask* back, and no victim can change that: said once, with the numbers (K18)."""
+    """Say once, with the numbers, that a limit of *account* keeps *ask* back and no victim can change that (K18)."""
     if ask.outcome is Outcome.USER_QUOTA:
         return
     ask.outcome = Outcome.USER_QUOTA
@@ -218,7 +259,7 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
 
 
 def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
-    """*plan*, or a lawful one with other victims, if the governor lets it pass.
+    """Returns *plan*, or a lawful one with other victims, if the governor lets it pass.
 
     Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
     """
@@ -232,13 +273,14 @@ def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Preem
 
 
 def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
-    """Victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on after it."""
+    """Returns victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on
+    after it."""
     callbacks = state.callbacks
     dialogue = ask.dialogue
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
     if dialogue is None:
-        return guarantee.plan(state, ask, index=state.victim_index, known=state.prospects, now_ns=now_ns)
+        return guarantee.plan(state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns)
     ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
@@ -246,7 +288,7 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
         dialogue.begin_round(now_ns)
         try:
             return guarantee.plan(
-                state, ask, predicate=dialogue, index=state.victim_index, known=state.prospects, now_ns=now_ns
+                state, ask, predicate=dialogue, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns
             )
         except AnswerPending:
             pass
@@ -258,9 +300,9 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
 
 
 def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
-    """The first of B.1's preconditions that fails; asks that only have to wait are made due again."""
-    if state.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
-        set_due(state, ask, state.pass_began_ns + PASS_NS)
+    """Returns the first of B.1's preconditions that fails; asks that only have to wait are made due again."""
+    if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
+        set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)
         return Outcome.ATTEMPTS_EXHAUSTED
     if not ask.spec.allow_preempt_other:
         return Outcome.ASK_MAY_NOT_PREEMPT

@@ -1,4 +1,4 @@
-"""Whether an ask's queue is owed anything: law 4, and the swap inside a shared guarantee (preemption.md A)."""
+"""The entitlement of an ask's queue: law 4, and the swap inside a shared guarantee (preemption.md A)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kornel.core.preemption.plan import Refusal
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """By type index: the queue whose guarantee the ask calls on (``E_t``), and what has to be freed inside it."""
+    """The queues whose guarantee the ask calls on (``E_t``), by type index, and what has to be freed inside them."""
 
     queues: dict[int, Queue]
     swaps: dict[int, int]

@@ -1,4 +1,5 @@
-"""How far out an ask may look for victims: fences are one-way, and a full queue is one (law 7, preemption.md B.2)."""
+"""The fence of an ask, beyond which it may not look for victims: fences are one-way, and a full queue is one (law 7,
+preemption.md B.2)."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from kornel.core.model.queues import Queue
 
 
 def projected(queue: Queue, t: int) -> int:
-    """``proj``: what *queue* will use of type *t* once victims in flight are gone and their preemptors run."""
+    """Returns ``proj``: what *queue* will use of type *t* once victims in flight are gone and their preemptors run."""
     return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
 
 def fence_root(ask: Allocation) -> Queue:
-    """The lowest queue on the ask's path whose subtree holds all victims *ask* may take; its own leaf: nobody.
+    """Returns the lowest queue on the ask's path whose subtree holds all victims *ask* may take; its own leaf: nobody.
 
     It is the root, a queue with the policy ``fence``, or one that the ask would carry above its effective max for a
     type it asks for: then only a victim inside can help. Reaching the max exactly is no fence.

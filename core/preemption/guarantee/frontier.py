@@ -39,7 +39,8 @@ class Frontier:
     def __init__(
         self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects, own: Node | None
     ) -> None:
-        """*own*: the node on which the ask holds room already, so that its bound, made for others, means nothing."""
+        """Begin with no node solved. *own*: the node on which the ask holds room already, so that its bound, made for
+        others, means nothing."""
         self._own = own
         self._candidates = candidates
         self._solver = solver
@@ -53,7 +54,7 @@ class Frontier:
         self.looked = 0
 
     def solutions(self, known: Iterable[Solution]) -> Iterator[Solution]:
-        """All solutions, those already *known* among them, in the order of their keys."""
+        """Yields all solutions, those already *known* among them, in the order of their keys."""
         for solution in known:
             self._push(solution.key, solution)
         if self._own is not None:
@@ -68,7 +69,7 @@ class Frontier:
         yield from self._better_than(None)
 
     def second(self) -> Solution | None:
-        """The next best of those known by now; where there is none, one more node is looked at."""
+        """Returns the next best of those known by now; where there is none, one more node is looked at."""
         if not self._ahead:
             self._look_at_next()
         solutions = [what for _, _, what in self._ahead if isinstance(what, Solution)]

@@ -8,8 +8,9 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
 from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.guarantee import laws, rounds
+from kornel.core.preemption.guarantee import drive, laws, rounds
 from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 GUARANTEE: Final = Kind(
@@ -18,7 +19,16 @@ GUARANTEE: Final = Kind(
     allowed_by="law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
     planner=guarantee.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.serve_asks, wants_round=rounds.has_asks),
+    driver=Driver(
+        in_round=rounds.serve_asks,
+        wants_round=rounds.has_asks,
+        offer_due=drive.offer_due,
+        resume=drive.resume_deferred,
+        serve_unplaced=drive.serve_unplaced,
+        serve_reserved=drive.serve_reserved,
+        end_slice=drive.watch_for_changes,
+    ),
+    foresee=foresee_attempt,
     outcomes=MappingProxyType(
         {
             **BOUNDS,

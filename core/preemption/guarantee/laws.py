@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
 from kornel.core.laws import overkill
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
@@ -20,7 +21,7 @@ from kornel.core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing.
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
     Costs as much as the plan has victims times the depth of the tree, and as much as the node holds.
     """
@@ -35,7 +36,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
 
 
 def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """As :func:`check`, and law 1: no lawful plan with milder victims only exists on any node.
+    """Returns the breaches of :func:`check`, and of law 1: no lawful plan with milder victims only exists on any node.
 
     Tries every set of milder victims on every node: for clusters of a dozen allocations.
     """
@@ -74,7 +75,7 @@ class _Case:
         self.victims = plan.victims
         self.stuck = view.given_up
         self.leaving: dict[Queue, dict[int, int]] = {}
-        """By queue and type: what its victims hold."""
+        """The amounts that its victims hold, by queue and type."""
         for victim in plan.victims:
             for queue in path_of(victim.queue):
                 amounts = self.leaving.setdefault(queue, {})
@@ -99,11 +100,11 @@ class _Case:
         return self.leaving.get(queue, {}).get(t, 0)
 
     def common(self, victim: Allocation) -> Queue:
-        """The lowest queue that ask and *victim* share."""
+        """Returns the lowest queue that ask and *victim* share."""
         return next(queue for queue in path_of(victim.queue) if queue in self.ask_path)
 
     def entitling(self) -> dict[int, Queue]:
-        """By asked type, the lowest queue on the ask's path that guarantees it."""
+        """Returns, by asked type, the lowest queue on the ask's path that guarantees it."""
         if self._entitling is not None:
             return self._entitling
         found = self._entitling = {}
@@ -116,12 +117,12 @@ class _Case:
 
 
 def _expected(queue: Queue, t: int) -> int:
-    """Used once the victims in flight are gone and the asks they leave for are placed."""
+    """Returns what is used once the victims in flight are gone and the asks they leave for are placed."""
     return net_of(queue, t) + queue.claimed[t]
 
 
 def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
-    """*priority* of a task of *queue*, as *top* sees it (B.3)."""
+    """Returns *priority* of a task of *queue*, as *top* sees it (B.3)."""
     for step in path_of(queue):
         if step is top:
             break
@@ -136,7 +137,7 @@ def _reluctance(allocation: Allocation) -> tuple[bool, bool]:
 
 
 def _eligible(case: _Case) -> Iterator[Violation]:
-    """A.1 no. 3, but for the application (law 3)."""
+    """Yields breaches of A.1 no. 3: a victim that no plan may hold, its application aside (law 3)."""
     seen: set[str] = set()
     for victim in case.victims:
         faults = {
@@ -148,7 +149,7 @@ def _eligible(case: _Case) -> Iterator[Violation]:
             ),
             "bound to its required node": bool(victim.spec.required_node),
             "being released": victim.released,
-            "taking the place of a placeholder": victim.replaces is not None,
+            "taking the place of a placeholder": victim.place is AskPlace.REPLACING,
             "already a victim": victim.preempted,
         }
         seen.add(victim.key)
@@ -158,7 +159,8 @@ def _eligible(case: _Case) -> Iterator[Violation]:
 
 
 def _law_2(case: _Case) -> Iterator[Violation]:
-    """No queue ends below its guarantee; where the ask comes in, none that was below it loses anything."""
+    """Yields queues that end below their guarantee; where the ask comes in, those that were below it and lose
+    something."""
     for queue, amounts in case.leaving.items():
         for t, leaving in amounts.items():
             guaranteed = queue.guaranteed.get(t)
@@ -175,7 +177,7 @@ def _law_2(case: _Case) -> Iterator[Violation]:
 
 
 def _law_3(case: _Case) -> Iterator[Violation]:
-    """Not inside the same application."""
+    """Yields victims of the ask's own application."""
     own = case.ask.application.application_id
     for victim in case.victims:
         if victim.application.application_id == own:
@@ -183,9 +185,9 @@ def _law_3(case: _Case) -> Iterator[Violation]:
 
 
 def _law_4(case: _Case) -> Iterator[Violation]:
-    """The queue is under its guarantee before (reach) or still within it after (strict), or the victims inside the
-    guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf is owed something.
-    """
+    """Yields a breach unless the queue is under its guarantee before (reach) or still within it after (strict), or the
+    victims inside the guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf
+    is owed something."""
     entitling = case.entitling()
     if not entitling:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
@@ -205,7 +207,8 @@ def _law_4(case: _Case) -> Iterator[Violation]:
 
 
 def _law_5(case: _Case) -> Iterator[Violation]:
-    """A victim's queues are over their guarantees; for an inherited entitlement one of them must declare its own."""
+    """Yields victims whose queues are not over their guarantees; for an inherited entitlement one of them must declare
+    its own."""
     entitling = set(case.entitling().values())
     for victim in case.victims:
         common = case.common(victim)
@@ -226,7 +229,7 @@ def _law_5(case: _Case) -> Iterator[Violation]:
 
 
 def _law_6(case: _Case) -> Iterator[Violation]:
-    """No victim is more important than the ask, both as seen by the lowest queue they share."""
+    """Yields victims more important than the ask, both as seen by the lowest queue they share."""
     for victim in case.victims:
         common = case.common(victim)
         theirs = _priority_at(victim.queue, victim.priority, common)
@@ -236,7 +239,7 @@ def _law_6(case: _Case) -> Iterator[Violation]:
 
 
 def _law_7(case: _Case) -> Iterator[Violation]:
-    """Every victim is inside the lowest fence around the ask."""
+    """Yields victims outside the lowest fence around the ask."""
     fence = _fence(case)
     for victim in case.victims:
         if fence not in path_of(victim.queue):
@@ -244,7 +247,8 @@ def _law_7(case: _Case) -> Iterator[Violation]:
 
 
 def _fence(case: _Case) -> Queue:
-    """The lowest queue on the ask's path that is the root, fenced, or would end above its effective max (B.2)."""
+    """Returns the lowest queue on the ask's path that is the root, fenced, or would end above its effective max
+    (B.2)."""
     for at, queue in enumerate(case.ask_path):
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return queue
@@ -272,7 +276,7 @@ def _lacks_room(case: _Case) -> bool:
 
 
 def _on_node(case: _Case) -> Iterator[Violation]:
-    """Returns where the node lacks room, every victim runs on it."""
+    """Yields victims elsewhere although the node lacks room."""
     if _lacks_room(case):
         for victim in case.victims:
             if victim.node is not case.plan.node:
@@ -302,7 +306,7 @@ def _sufficient(case: _Case) -> Iterator[Violation]:
 
 
 def _minimal(case: _Case) -> Iterator[Violation]:
-    """Nobody goes who could be left out, a predicate's wishes aside. Where nobody goes at all, room is leaving."""
+    """Yields victims that could be left out, a predicate's wishes aside. Where nobody goes at all, room is leaving."""
     if not case.victims:
         if all(case.plan.node.open[t] >= asked for t, asked in case.demand.items()):
             yield Violation(Law.MINIMAL, "nobody has to go, and the node has room now")
@@ -313,7 +317,7 @@ def _minimal(case: _Case) -> Iterator[Violation]:
 
 
 def _needs(case: _Case) -> list[overkill.Need]:
-    """Everything that has to be freed, place by place, with what each victim contributes to it.
+    """Returns everything that has to be freed, place by place, with what each victim contributes to it.
 
     A type that no guarantee on the ask's path stands behind entitles to nothing: only a victim of a queue that declares
     a share of it may go for its sake; what others free of it comes along.
@@ -342,7 +346,8 @@ def _needs(case: _Case) -> list[overkill.Need]:
 
 
 def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
-    """Whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps it)."""
+    """Tells whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps
+    it)."""
     common = case.common(victim)
     return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
 
@@ -354,7 +359,7 @@ def _under(case: _Case, queue: Queue, t: int) -> bool:
 
 
 def _node_usable(case: _Case) -> Iterator[Violation]:
-    """The node is schedulable, and what is claimed there is no more than there will be."""
+    """Yields a breach unless the node is schedulable, and what is claimed there is no more than there will be."""
     node = case.plan.node
     if not node.schedulable:
         yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")

@@ -1,4 +1,5 @@
-"""What has to be freed before an ask can run: on the node, under its queues, inside its guarantee (B.6)."""
+"""The needs of an ask, which have to be freed before it can run: on the node, under its queues, inside its guarantee
+(B.6)."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Needs:
         return any(amount > 0 for amount in self.base)
 
     def on(self, node: Node) -> list[int]:
-        """The needs if *node*, which lacks room, is to be the one. What others hold there is theirs."""
+        """Returns the needs if *node*, which lacks room, is to be the one. What others hold there is theirs."""
         needs = self.base.copy()
         room = node.room_without(self.ask.reservation)
         for i, (t, amount) in enumerate(self.ask.shape.pairs):
@@ -65,7 +66,7 @@ class Needs:
         return all(room[t] >= amount for t, amount in self.ask.shape.pairs)
 
     def described(self, node: Node, names: list[str]) -> dict[str, dict[str, int]]:
-        """The three needs by type name, for the record of the decision; those without any are left out."""
+        """Returns the three needs by type name, for the record of the decision; those without any are left out."""
         room = node.room_without(self.ask.reservation)
         short = {names[t]: amount - room[t] for t, amount in self.ask.shape.pairs if amount > room[t]}
         by_need = {
@@ -77,7 +78,7 @@ class Needs:
 
 
 def _queue_needs(ask: Allocation, fence: Queue) -> dict[int, int]:
-    """``N_queue``: by type, the most that the ask would exceed a max at or above the fence; below it, none is.
+    """Returns ``N_queue``: by type, the most that the ask would exceed a max at or above the fence; below it, none is.
 
     Never more than the ask itself: a queue that is above its max already is no fuller after a swap, and to bring it
     down is not the ask's business. The root's max is the size of the cluster, and whether there is room a node says.

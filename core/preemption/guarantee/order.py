@@ -1,4 +1,4 @@
-"""Who goes first, and which solution is best: the two orders of guarantee-driven preemption (preemption.md B.5, B.6).
+"""The two orders of guarantee-driven preemption: who goes first, and which solution is best (preemption.md B.5, B.6).
 
 Both are total. A candidate is its sort key with what the search needs behind it, so that plain tuple comparison sorts
 a pool; its class, the first two parts of the key, is what separates the pools and is kept outside.
@@ -47,9 +47,10 @@ class Solution(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, victims: Sequence[Candidate]) -> Solution:
+        """Returns the solution that has *victims* leave *node*, with its key."""
         return cls(solution_key(victims, node.node_id), node, tuple(victims))
 
 
 def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:
-    """The sort key of B.5 with the class in front."""
+    """Returns the sort key of B.5 with the class in front."""
     return (reluctance(victim[4]), *victim[:4])

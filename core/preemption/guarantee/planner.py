@@ -46,7 +46,7 @@ def plan(
     spared: Spared = NOBODY_SPARED,
     now_ns: int,
 ) -> PreemptionPlan | Refusal:
-    """Victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
+    """Returns victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
 
     The same state gives the same answer in whatever order maps hold their entries. *now_ns* only tells what victims
     have done so far, where that is their price. *index* and *known* are the partition's: with them an attempt costs a

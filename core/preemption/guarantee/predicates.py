@@ -1,4 +1,4 @@
-"""What the shim's predicates make of the solutions: some nodes drop out, some need further victims (B.6, K6)."""
+"""The shim's predicates applied to the solutions: some nodes drop out, some need further victims (B.6, K6)."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Approval:
         self._candidates = candidates
         self._predicate = predicate
         self.asked = 0
-        """How many solutions were looked at."""
+        """The number of solutions that were looked at."""
 
     def first(self, solutions: Iterable[Solution]) -> Approved | None:
-        """The best approved solution; *solutions* come best first.
+        """Returns the best approved solution; *solutions* come best first.
 
         Extra victims worsen a key, so the next solutions get their chance until none of them starts out better.
         Raises :class:`AnswerPending` when that depends on answers still to come, about ten nodes at most.
@@ -85,7 +85,7 @@ class Approval:
         return Approved(Solution(key, node, victims), extended=True)
 
     def _reserve(self, solution: Solution) -> list[Candidate]:
-        """The other candidates of the node that law 2 lets go, each on top of all before it."""
+        """Returns the other candidates of the node that law 2 lets go, each on top of all before it."""
         room = self._room.copy()
         for victim in solution.victims:
             for r, amount in victim[5].uses:
@@ -102,7 +102,7 @@ class Approval:
         return reserve
 
     def _drop_again(self, solution: Solution, chosen: list[Candidate], elsewhere: list[Candidate]) -> list[Candidate]:
-        """*chosen* less everyone, from the last on, without whom needs and predicate are content (K6)."""
+        """Returns *chosen* less everyone, from the last on, without whom needs and predicate are content (K6)."""
         node = solution.node
         fits = node.fits(self._ask.shape.pairs)
         needs = self._needs.base if fits else self._needs.on(node)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -23,6 +24,9 @@ from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance
+
+_PREEMPTED: Final = AskPlace.PREEMPTED
+"""Named once: reading a member costs as much as a call, and every allocation on a node is asked."""
 
 Bound = tuple[bool, bool, int, int, int, str]
 """As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,
@@ -33,10 +37,10 @@ Question = tuple[Queue, Queue, int, Shape, frozenset[int]]
 
 MOST_QUESTIONS: Final = 8
 NODES_AT_ONCE: Final = 100
-"""How many nodes are looked at anew in one go: a millisecond or two."""
+"""The number of nodes that are looked at anew in one go: a millisecond or two."""
 
 GLANCES: Final = 5
-"""So many nodes of which a glance is enough cost no more than one whose victims have to be distinguished."""
+"""The number of nodes of which a glance is enough that cost no more than one whose victims have to be distinguished."""
 
 SORTED_BESIDES: Final = 1_000
 """With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""
@@ -47,7 +51,7 @@ _Victim = tuple[int, int, tuple[int, ...]]
 
 
 class _Leaf:
-    """What the laws said of a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
+    """The answer of the laws about a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
 
     __slots__ = ("adjusted", "blocked", "declared", "highest")
 
@@ -85,7 +89,8 @@ class KnownProspects:
         laws: Terms,
         needs: Needs,
     ) -> Prospects:
-        """What is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything of.
+        """Returns what is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything
+        of.
 
         Raises :class:`Unprepared` when that takes more than one step.
         """
@@ -155,7 +160,7 @@ class Prospects:
         return True
 
     def doubt(self, node: Node) -> None:
-        """*node* did worse than its bound: reckon that anew before the next attempt."""
+        """Have the bound of *node*, which did worse than that, worked out anew before the next attempt."""
         self._stale[node] = None
 
     def verdicts(self) -> Counter[str]:
@@ -218,7 +223,8 @@ class Prospects:
             self._bounds[node] = bound
 
     def _glance(self, node: Node, terms_of: Mapping[Queue, LeafTerms]) -> list[tuple[int, int]]:
-        """What *node* is short of, by place in the demand; nothing, if it is plain already what becomes of it."""
+        """Returns what *node* is short of, by place in the demand; nothing, if it is plain already what becomes of
+        it."""
         self.roomy.pop(node, None)
         self._hopeless.pop(node, None)
         room = node.beside
@@ -277,7 +283,8 @@ class Prospects:
     def _victims(
         self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, short: set[int]
     ) -> list[list[_Victim]]:
-        """By class, those on *node* that may go where it is *short* of these types, by their place in the demand."""
+        """Returns, by class, those on *node* that may go where it is *short* of these types, by their place in the
+        demand."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
         types = {self._demand[at][0] for at in short}
         sought = types if self._unowed.issuperset(types) else None
@@ -287,7 +294,7 @@ class Prospects:
             terms = terms_of.get(leaf)
             if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
                 continue
-            if allocation.preempted:
+            if allocation.place is _PREEMPTED:
                 # It leaves for somebody else: counted, it would make every node with claims look as good as untouched.
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
@@ -302,14 +309,15 @@ class Prospects:
 
 
 def _unowed(needs: Needs) -> frozenset[int]:
-    """The asked types that no guarantee stands behind; none, where victims for an owed type may bring them along."""
+    """Returns the asked types that no guarantee stands behind; none, where victims for an owed type may bring them
+    along."""
     if needs.anywhere():
         return frozenset()
     return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
 
 
 def _fewest(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
-    """No fewer of *pool* than this can cover what is *short*; 0: all together cannot."""
+    """Returns a number below which no victims of *pool* can cover what is *short*; 0: all together cannot."""
     fewest = 1
     for at, amount in short:
         needed, left = 0, amount

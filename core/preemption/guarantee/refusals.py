@@ -38,20 +38,20 @@ room of its own to count on, or nodes of its own to look past: it asks for itsel
 
 
 class RefusedQuestion:
-    """What came of the last search for one question, and which asks wait for a better answer."""
+    """The outcome of the last search for one question, and the asks that wait for a better answer."""
 
     __slots__ = ("asks", "doubtful", "pause_ns", "refusal", "standing", "tried_ns", "version")
 
     def __init__(self, refusal: Refusal, standing: Standing, version: int, tried_ns: int, pause_ns: int) -> None:
         self.refusal: Final = refusal
         self.standing: Final = standing
-        """What the asks found on their own path."""
+        """The state that the asks found on their own path."""
         self.version = version
         """Count of the partition's changes up to which the answer is known to hold."""
         self.doubtful = False
         """Something changed that the answer depends on."""
         self.tried_ns: Final = tried_ns
-        """When the pause began."""
+        """The time when the pause began."""
         self.pause_ns: Final = pause_ns
         self.asks: dict[Allocation, None] = {}
 
@@ -70,10 +70,10 @@ class Refusals:
         """Count of the partition's changes at the last look at what may be asked again."""
         self._not_before_ns = 0
         self._later_ns: int | None = None
-        """When the first of those may be asked again that had to be put off at the last look."""
+        """The time when the first of those may be asked again that had to be put off at the last look."""
 
     def answer(self, ask: Allocation, version: int) -> Refusal | None:
-        """The answer that *ask* would get again now, without a search; ``None``: it has to be worked out.
+        """Returns the answer that *ask* would get again now, without a search; ``None``: it has to be worked out.
 
         *version*: count of the partition's changes.
         """
@@ -84,7 +84,7 @@ class Refusals:
         return known.refusal
 
     def note(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
-        """The search for *ask* came to *refusal*: it waits for a change, with all that asked the same.
+        """Have *ask*, for which a search came to *refusal*, wait for a change with all that asked the same.
 
         An ask that is new asks without waiting for the others' pause, and leaves that as it is.
         """
@@ -104,7 +104,7 @@ class Refusals:
         known.asks = waiting
 
     def forget(self, ask: Allocation) -> None:
-        """*ask* does not wait for an answer any more."""
+        """Have *ask* wait for an answer no more."""
         for question in _questions(ask):
             known = self._known.get(question)
             if known is not None:
@@ -181,7 +181,7 @@ class Refusals:
         self._known.clear()
 
     def waiting(self, ask: Allocation) -> RefusedQuestion | None:
-        """The refused question that *ask* waits for; ``None``: none."""
+        """Returns the refused question that *ask* waits for; ``None``: none."""
         found = [self._known[question] for question in _questions(ask) if question in self._known]
         return next((known for known in found if ask in known.asks), None)
 

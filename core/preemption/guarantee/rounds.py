@@ -1,4 +1,4 @@
-"""What preemption for guarantees does in a round of the periodic cycle (preemption.md F2 to F8).
+"""The turn of preemption for guarantees in a round of the periodic cycle (preemption.md F2 to F8).
 
 A round has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation
 cycle.
@@ -15,7 +15,7 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.application_order import application_key
-from kornel.core.preemption import pacing
+from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.batches import in_batches
 from kornel.core.preemption.guarantee.fences import projected
@@ -48,12 +48,15 @@ class PartitionRound:
         self.served = 0
 
     def within_limit(self) -> bool:
-        return self._searches < SEARCHES and pacing.is_open(self._state, self._now_ns)
+        """Tells whether another search may be made in this round."""
+        return self._searches < SEARCHES and cycle_limit.is_open(self._state, self._now_ns)
 
     def candidates(self) -> list[Allocation]:
+        """Returns the next batch of asks to try."""
         return _candidates(self._state, self._tried, self._batch)
 
     def try_allocate(self, ask: Allocation) -> bool:
+        """Try to preempt for *ask*. Returns whether that made room."""
         self._tried.add(ask)
         group = ask.group
         if group is None or self._searches >= SEARCHES:
@@ -61,12 +64,12 @@ class PartitionRound:
         found = finding.find_node(self._state, ask)
         if not isinstance(found, NotPlaced) or not found.preemption_may_help:
             return False
-        if pacing.keep_waiting(self._state, group, self._now_ns):
+        if cycle_limit.keep_waiting(self._state, group, self._now_ns):
             return False
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts
         made_room = guarantee_drive.attempt(self._state, ask, self._now_ns)
-        if self._state.preemption_attempts != before or self._state.prospects.behind:
+        if self._state.preemption_attempts != before or self._state.guarantee.prospects.behind:
             self._searches += 1
         if not made_room:
             ask.missed += 1
@@ -76,7 +79,8 @@ class PartitionRound:
 
 
 def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual (F5)."""
+    """Returns up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual
+    (F5)."""
     found: list[Allocation] = []
     # Most that wait were refused and sleep until something changes: they are not worth putting in order each second.
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting and _has_due(queue)]
@@ -101,7 +105,8 @@ def _has_due(leaf: Queue) -> bool:
 
 
 def _net_share(queue: Queue) -> tuple[float, str]:
-    """Largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes it total."""
+    """Returns the largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes
+    it total."""
     share = 0.0
     for t, denominator in queue.fair_terms:
         if denominator > 0:

@@ -52,7 +52,7 @@ class _Site:
         self.solved = False
 
     def add(self, level: int, candidate: Candidate) -> bool:
-        """Take note of *candidate*; whether those seen would be enough if the laws let them all go."""
+        """Take note of *candidate*. Returns whether those seen would be enough if the laws let them all go."""
         if self.pool is _NOBODY:
             # Most sites never see a candidate.
             self.pool = [[] for _ in CLASSES]
@@ -90,13 +90,13 @@ class Search:
         self._largest: list[int] | None = None
         self._sites: dict[Node, _Site | None] = {}
         self.verdicts: Counter[str] = Counter()
-        """How many of the nodes looked at were turned down for what."""
+        """The number of nodes that were turned down, by reason."""
         self._solutions = 0
         self._second: Solution | None = None
         self._looked = 0
 
     def find_best(self) -> Solution | None:
-        """The solution with the smallest key of all nodes."""
+        """Returns the solution with the smallest key of all nodes."""
         if self._prospects is not None:
             return next(self._in_order(self._prospects), None)
         best: Solution | None = None
@@ -109,7 +109,7 @@ class Search:
         return best
 
     def list_solutions(self) -> Iterable[Solution]:
-        """The solution of every node, best first: for when a predicate has the last word."""
+        """Yields the solution of every node, best first: for when a predicate has the last word."""
         if self._prospects is not None:
             return self._in_order(self._prospects)
         found = self._with_room(self._view.nodes.values())
@@ -129,7 +129,7 @@ class Search:
         return found
 
     def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
-        """The solution of every node, best first, worked out only as far as somebody asks."""
+        """Yields the solution of every node, best first, worked out only as far as somebody asks."""
         own = self._ask.reservation.node if self._ask.reservation is not None else None
         frontier = Frontier(self._candidates, self._solver, self._lack, prospects, own)
         roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
@@ -158,7 +158,8 @@ class Search:
         return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
 
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
-        """The better of *best* and what nodes can do with the classes up to *level*, which the milder could not."""
+        """Returns the better of *best* and what nodes can do with the classes up to *level*, which the milder could
+        not."""
         blocked: dict[Node, _Site] = {}
         """Nodes with enough candidates so far, but law 2 does not let the first of them go together."""
         fewer_than = 0
@@ -195,20 +196,21 @@ class Search:
         return winner
 
     def _hopeful(self, fewer_than: int) -> set[Node]:
-        """Nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
+        """Returns the nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
         if fewer_than == 1:
             return set()
         sites = (self._site(node) for node in self._view.nodes.values())
         return {site.node for site in sites if site is not None and not site.solved and self._least(site) < fewer_than}
 
     def _least(self, site: _Site) -> int:
-        """No fewer victims than this can do; sharper than the first estimate, which looked at each type alone."""
+        """Returns a number of victims below which none can do; sharper than the first estimate, which looked at each
+        type alone."""
         if site.least == 1 and not any(_cover(gains, site.needs) for gains in self._gains):
             site.least = 2
         return site.least
 
     def _best_of_blocked(self, level: int, best: Solution | None, blocked: Iterable[_Site]) -> Solution | None:
-        """The better of *best* and what an exact search finds on the *blocked* nodes."""
+        """Returns the better of *best* and what an exact search finds on the *blocked* nodes."""
         for site in sorted(blocked, key=lambda site: (site.least, site.node.node_id)):
             if best is not None and (*MILDEST[level], site.least) > best.key[:3]:
                 continue
@@ -240,7 +242,7 @@ class Search:
         return _Site(node, needs, least)
 
     def _lack(self, node: Node) -> list[int] | None:
-        """The needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
+        """Returns the needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
         if not can_take_claim(node, self._ask):
             self.verdicts[self._unusable(node)] += 1
             return None
@@ -255,13 +257,13 @@ class Search:
         return needs
 
     def _most_given(self) -> list[int]:
-        """By need, an upper bound of what all leaves together give: worked out when the first node may do."""
+        """Returns, by need, an upper bound of what all leaves together give: worked out when the first node may do."""
         if self._most is None:
             self._most = self._terms.most()
         return self._most
 
     def _largest_gains(self) -> list[int]:
-        """By need, the most one candidate can contribute."""
+        """Returns, by need, the most one candidate can contribute."""
         if self._largest is None:
             self._gains = [gains for shape in self._candidates.shapes() if (gains := self._terms.gains(shape))]
             self._largest = [0] * len(self._needs.types)

@@ -28,7 +28,7 @@ class Solver:
     __slots__ = ("_all_owed", "_hopeless", "_left", "_owed", "_room", "cut_short")
 
     def __init__(self, room: list[int], owed: list[bool]) -> None:
-        """*room*: what law 2 leaves, by room (:class:`kornel.core.preemption.guarantee.allowances.Terms`).
+        """Begin with *room*: what law 2 leaves, by room (:class:`kornel.core.preemption.guarantee.allowances.Terms`).
 
         *owed*: by need, whether a guarantee stands behind it (:class:`kornel.core.preemption.guarantee.needs.Needs`).
         """
@@ -42,7 +42,7 @@ class Solver:
         """Needs and kinds of pools without a solution: nodes are often alike."""
 
     def solve(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
-        """Victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
+        """Returns victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
         taken = self.first_come(needs, pool)
         return self.exact(needs, pool) if taken is None else taken
 
@@ -80,7 +80,7 @@ class Solver:
         return None
 
     def exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
-        """The victims with the smallest solution key, within the step budget (step 2)."""
+        """Returns the victims with the smallest solution key, within the step budget (step 2)."""
         steps = min(STEPS_PER_NODE, self._left)
         before: list[Candidate] = []
         for classes in SUBSETS:
@@ -148,7 +148,7 @@ def justified(needs: list[int], victims: list[Candidate]) -> bool:
 
 
 def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]:
-    """*victims* less everyone, the most protected first, without whom *needs* stay covered (step 3)."""
+    """Returns *victims* less everyone, the most protected first, without whom *needs* stay covered (step 3)."""
     left = needs.copy()
     for victim in victims:
         for i, amount in victim[5].gains:
@@ -204,7 +204,7 @@ class _ExactSearch:
         self._suffix_max = peaks[::-1]
 
     def run(self) -> list[Candidate] | None:
-        """The best victims found; ``None``: none exist, or the budget ended before the first was found."""
+        """Returns the best victims found; ``None``: none exist, or the budget ended before the first was found."""
         for count in range(1, len(self._pool) + 1):
             if self._within_reach(self.needs, 0, count):
                 self._extend([], self.needs, self._room, 0, count)

@@ -13,14 +13,14 @@ from kornel.core.preemption.victim_index import reluctance
 Lack = dict[int, int]
 """By type, what is missing."""
 Needs = list[tuple[QueueFigures, Lack]]
-"""What has to be freed inside queues that are full."""
+"""The amounts that have to be freed inside queues that are full."""
 
 ORIGINATORS: Final = 2
 """The class from which on tasks are originators."""
 
 
 class Whom(Enum):
-    """Who may be taken for an ask."""
+    """The limits to who may be taken for an ask."""
 
     GIVING = 1
     """Tasks of leaves that are to give something up; the last one may be more than that."""

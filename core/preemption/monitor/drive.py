@@ -17,7 +17,6 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.model.notices import Taken
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import moves, reservations
 from kornel.core.partition.books import ledger
@@ -26,6 +25,7 @@ from kornel.core.preemption import eviction
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor import noticing
+from kornel.core.preemption.monitor.notices import Taken
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
 from kornel.core.preemption.monitor.round import Memory
 from kornel.core.preemption.monitor.selection import select
@@ -38,7 +38,7 @@ KILLS_A_PIECE: Final = 64
 """Victims asked to leave at a time; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
-"""Between two times of taking from a leaf what it gets back."""
+"""The longest pause between two times of taking from a leaf what it gets back."""
 LOOKS_A_PIECE: Final = 1_000
 _TRIGGERED: Final = Outcome.TRIGGERED
 """Named once: reading a member from its class costs as much as a call, and every place asks."""
@@ -64,6 +64,11 @@ def start(state: PartitionState, now_ns: int) -> None:
         _withdraw(state, list(notices.entries), now_ns)
     if settings is not None:
         _schedule(state, now_ns + settings.interval_ns)
+
+
+def is_round_under_way(state: PartitionState) -> bool:
+    """Tells whether a round has begun and not ended yet."""
+    return state.notices.steps is not None
 
 
 def advance(state: PartitionState, now_ns: int, budget: int) -> int:
@@ -160,7 +165,7 @@ def _entered(
     victim: Allocation,
     new: dict[Application, list[tuple[Allocation, int]]],
 ) -> DueVictim | None:
-    """*victim* if its time is up; else it is noted as selected once more, or is among those to be notified."""
+    """Returns *victim* if its time is up; else it is noted as selected once more, or is among those to be notified."""
     notices = state.notices
     if not _still_there(state, victim):
         return None
@@ -191,7 +196,8 @@ def _take_due(
     """Take the victims of places that are due, in bounded pieces, unless their leaves are left alone just now."""
     notices = state.notices
     freed: set[Node | None] = set()
-    """Where somebody may leave now: an ask that is served by what else is left over there belongs to the same plan."""
+    """The nodes where somebody may leave now: an ask that is served by what else is left over there belongs to the same
+    plan."""
     for start_ in range(0, len(due), LOOKS_A_PIECE):
         looked_at = due[start_ : start_ + LOOKS_A_PIECE]
         freed.update([due_victim.allocation.node for place in looked_at for due_victim in place.victims])
@@ -232,7 +238,8 @@ def _take_due(
 
 
 def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]]:
-    """Returns *due* with the places of a node together, in their order: what is held there is worked out less often.
+    """Sort *due* in pieces so that the places of a node are together, in their order: what is held there is worked out
+    less often.
 
     As they are where victims of one node make room on another, or an ask gives up what it has reserved elsewhere.
     """
@@ -254,7 +261,8 @@ def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]
 
 
 def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> Taken | None:
-    """What is to be noted when something is taken from *leaf*; ``None``: it is left alone, as it has served nobody.
+    """Returns what is to be noted when something is taken from *leaf*; ``None``: it is left alone, as it has served
+    nobody.
 
     Where what was taken comes back to the same leaf while an ask that it was taken for still waits, taking it again
     would go on for ever (K13): each time in a row the next try waits twice as long, which time without one wears off.
@@ -380,7 +388,7 @@ def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> N
 
 
 def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Mapping[str, Allocation]) -> None:
-    """*ask* is to have on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
+    """Hold for *ask* on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
     if victims:
         ask.victims = {**ask.victims, **victims}
     ledger.claim(state, ask)
@@ -410,7 +418,7 @@ def _watch_exits(
 
 
 def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:
-    """*stuck* do not leave: *ask* is planned for on other nodes, they stay marked (K14)."""
+    """Plan for *ask* on other nodes, since *stuck* do not leave; they stay marked (K14)."""
     ask.stuck = {**ask.stuck, **{victim.key: victim.node.node_id for victim in stuck if victim.node is not None}}
     for victim in stuck:
         victim.preemptor = None
@@ -465,7 +473,7 @@ def _still_there(state: PartitionState, allocation: Allocation) -> bool:
 
 
 def _record_each(state: PartitionState, allocations: Iterable[Allocation], outcome: Outcome, number: int) -> None:
-    """One record for each leaf."""
+    """Record one decision for each leaf."""
     by_leaf: dict[Queue, list[Allocation]] = {}
     for allocation in allocations:
         by_leaf.setdefault(allocation.queue, []).append(allocation)

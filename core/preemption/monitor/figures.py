@@ -30,7 +30,7 @@ _MEMBERS_A_LOOK: Final = 10
 
 
 class MonitorView(PartitionView, Protocol):
-    """What the periodic policy looks at besides the queues and nodes."""
+    """The records that the periodic policy looks at besides the queues and nodes."""
 
     @property
     def requests(self) -> Mapping[str, Allocation]:
@@ -62,7 +62,7 @@ class QueueFigures:
         self.guaranteed: Final[Amounts] = dict(queue.guaranteed)
         """Declared or, of a type that this queue does not declare, derived (:func:`derive`)."""
         self.ceilings: Final[Amounts] = {} if parent is None else dict(parent.ceilings)
-        """Its own max and those above it, whichever is less; the cluster left out."""
+        """The lesser of its own max and those above it; the cluster left out."""
         if parent is not None:
             for t, most in queue.max.items():
                 self.ceilings[t] = min(most, self.ceilings.get(t, most))
@@ -76,14 +76,15 @@ class QueueFigures:
         self.disabled: Final = properties.preemption_policy is PreemptionPolicyKind.DISABLED
         self.fenced: Final = properties.preemption_policy is PreemptionPolicyKind.FENCE
         self.shown = queue.priority
-        """What it shows its parent, asks that have a node kept for them or are refused everywhere included."""
+        """The priority that it shows its parent, asks that have a node kept for them or are refused everywhere
+        included."""
         self.children: Final[list[QueueFigures]] = []
         self.lineage: Final[tuple[QueueFigures, ...]] = (self, *(parent.lineage if parent is not None else ()))
         """This queue and its ancestors, root last."""
         self.capped: Final = tuple(figures for figures in self.lineage[:-1] if figures.queue.max)
-        """Those of them with a max of their own."""
+        """The queues among them with a max of their own."""
         self.counted: tuple[QueueFigures, ...] = ()
-        """Those of them with a guarantee or a max: where it matters what comes and goes."""
+        """The queues among them with a guarantee or a max: where it matters what comes and goes."""
         self.coming: Final[Amounts] = {}
         """The asks below that have a place in this round, by type."""
         self.going: Final[Amounts] = {}
@@ -114,12 +115,13 @@ class Picture:
         self._leaves: Final = sorted(leaves, key=lambda figures: figures.queue.path)
 
     def leaves(self) -> list[QueueFigures]:
-        """The leaves by path."""
+        """Returns the leaves by path."""
         return self._leaves
 
 
 def picture(view: MonitorView) -> Generator[int, None, Picture]:
-    """The queues of *view* as they are; usage is of the moment of the first step."""
+    """Work out the figures of the queues of *view* in pieces, and return them; usage is of the moment of the first
+    step."""
     found = Picture(view.root)
     yield len(found.queues)
     largest = yield from _largest(view)
@@ -192,7 +194,7 @@ def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
 
 
 def _largest(view: MonitorView) -> Generator[int, None, Amounts]:
-    """By type, the most that one node in service offers."""
+    """Work out, by type, the most that one node in service offers."""
     largest: Amounts = {}
     for looked_at, node in enumerate(list(view.nodes.values()), 1):
         if node.schedulable:
@@ -205,7 +207,7 @@ def _largest(view: MonitorView) -> Generator[int, None, Amounts]:
 
 
 def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, Amounts]) -> Generator[int, None, None]:
-    """*taken*: what was counted so far against each limit of a user or group."""
+    """Count what waiting asks may get. *taken*: what was counted so far against each limit of a user or group."""
     looked_at = 0
     for application in list(figures.queue.applications.values()):
         for group in list(application.groups.values()):
@@ -255,7 +257,7 @@ def _want(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool =
 
 
 def _show(leaf: QueueFigures, priority: int) -> None:
-    """An ask of *priority* below *leaf* counts for the priorities on its path, though it lends the cycle none."""
+    """Count an ask of *priority* below *leaf* for the priorities on its path, though it lends the cycle none."""
     shown = priority
     for figures in leaf.lineage:
         shown = shown_by(figures.queue, shown)

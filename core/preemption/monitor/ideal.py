@@ -1,4 +1,4 @@
-"""What every queue should hold of one resource type, and how much a leaf above that gives up this round.
+"""The ideal share of every queue in one resource type, and how much a leaf above that gives up this round.
 
 Free room is used first, unused guarantees are lent out in proportion to guarantees, and queues without a guarantee
 come last. Integers, and exact fractions until the one rounding of each step. Rules: preemption.md E.3, E.4.
@@ -17,7 +17,8 @@ LOOKS_PER_OFFER: Final = 5
 """Looks at an allocation that can be taken in the time of one offer."""
 
 _Turn = tuple[bool, int, Fraction]
-"""Who is offered room first: those below their guarantee, then by priority, then the least served for its guarantee."""
+"""The order in which queues are offered room: those below their guarantee, then by priority, then the least served for
+its guarantee."""
 
 
 class Share:
@@ -49,13 +50,13 @@ class Share:
         self.disabled: Final = disabled
         self.fenced: Final = fenced
         self.children: Final[list[Share]] = []
-        """By name."""
+        """The queues right below, by name."""
         self.untouchable = 0
-        """What it holds above its guarantee and keeps, because it is protected."""
+        """The amount that it holds above its guarantee and keeps, because it is protected."""
         self.preemptable = 0
         self.ideal = 0
         self.take = 0
-        """What it is to give up in all, as far as this round's limit goes."""
+        """The amount that it is to give up in all, as far as this round's limit goes."""
 
 
 def assign(root: Share, cluster: int, per_round: Fraction, *, balance: bool = False) -> Generator[int, None, None]:
@@ -98,7 +99,7 @@ def _extras(share: Share) -> None:
 
 
 def _wanted(parent: Share, child: Share) -> int:
-    """Demand of *child*; from behind its fence it may grow into free room only (law 7)."""
+    """Returns the demand of *child*; from behind its fence it may grow into free room only (law 7)."""
     if not child.fenced or not child.pending:
         return child.pending
     return min(child.pending, max(0, parent.ideal - sum(sibling.used for sibling in parent.children)))

@@ -10,6 +10,7 @@ from kornel.core.domain.settings import MonitorContract
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
 from kornel.core.preemption.monitor import drive as monitor
 from kornel.core.preemption.monitor import laws
+from kornel.core.preemption.monitor.foresight import foresee_round
 from kornel.core.preemption.monitor.plan import KIND
 from kornel.core.preemption.monitor.selection import select
 
@@ -19,7 +20,8 @@ MONITOR: Final = Kind(
     allowed_by="its queue holds more than its share, it had notice, and no queue ends below its guarantee (law 2)",
     planner=select,
     check=laws.check,
-    driver=Driver(configured=monitor.start),
+    driver=Driver(configured=monitor.start, is_busy=monitor.is_round_under_way, advance=monitor.advance),
+    foresee=foresee_round,
     outcomes=MappingProxyType(
         {
             Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
@@ -26,7 +27,7 @@ _HIDES: Final = PriorityPolicy.FENCE
 
 
 def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
-    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
     found = [*_eligible(victims), *_notified(plan), *_over_guarantee(victims)]
@@ -56,7 +57,7 @@ class RoundLimit:
         self.broken: list[Violation] = []
 
     def count(self, place: Place) -> None:
-        """*place* is selected after those counted so far."""
+        """Count *place*, which is selected after those counted so far."""
         selected, victims = self._selected, place.victims
         if not victims:
             return
@@ -80,7 +81,7 @@ class RoundLimit:
 
 
 def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
-    """A.1 no. 3, the application's and the queue's own asks left aside."""
+    """Yields breaches of A.1 no. 3, the application's and the queue's own asks left aside."""
     seen: set[str] = set()
     for victim in victims:
         named, spec = victim.key in seen, victim.spec
@@ -88,7 +89,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
         seen.add(victim.key)
         if not (
             named or protected or spec.required_node or victim.node is None or victim.released or victim.preempted
-            or victim.replaces is not None
+            or victim.place is AskPlace.REPLACING
         ):  # fmt: skip
             continue
         faults = {
@@ -97,7 +98,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
             "in a queue protected from preemption": protected,
             "bound to its required node": bool(spec.required_node),
             "being released": victim.released,
-            "taking the place of a placeholder": victim.replaces is not None,
+            "taking the place of a placeholder": victim.place is AskPlace.REPLACING,
             "already a victim": victim.preempted,
         }
         for fault, present in faults.items():
@@ -106,7 +107,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 
 def _notified(plan: MonitorPlan) -> Iterator[Violation]:
-    """A.1 no. 17: notified long enough ago, and selected in every round since."""
+    """Yields breaches of A.1 no. 17: victims not notified long enough ago, or not selected in every round since."""
     for place in plan.places:
         for due in place.victims:
             age_ns = plan.now_ns - due.notified_ns
@@ -120,7 +121,7 @@ def _notified(plan: MonitorPlan) -> Iterator[Violation]:
 
 
 def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
-    """Law 5: the victim's leaf holds more than its guarantee of something that the victim uses."""
+    """Yields breaches of law 5: the victim's leaf holds no more than its guarantee of anything that the victim uses."""
     over: dict[tuple[Queue, Shape], bool] = {}
     for victim in victims:
         leaf, shape = victim.application.queue, victim.shape
@@ -135,7 +136,7 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
 def _waits(ask: Allocation) -> bool:
     """Tells whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
     spec = ask.spec
-    pending = ask.node is None and ask.replaces is None and not ask.triggered
+    pending = ask.node is None and ask.place is not AskPlace.REPLACING and not ask.triggered
     return pending and spec.allow_preempt_other and not spec.required_node
 
 
@@ -213,7 +214,7 @@ class _After:
         """Asks whose places have been judged: what they had reserved elsewhere is free."""
 
     def limited_above(self, leaf: Queue) -> tuple[_Level, ...]:
-        """The queues on the path of *leaf*, root left out, with a guarantee or a max."""
+        """Returns the queues on the path of *leaf*, root left out, with a guarantee or a max."""
         found = self._limited.get(leaf)
         if found is None:
             levels = self._levels
@@ -227,7 +228,7 @@ class _After:
         return found
 
     def judge(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
-        """Go on to the state after *place*; what is wrong with it."""
+        """Go on to the state after *place*. Returns what is wrong with it."""
         ask, node, pairs = place.ask, place.node, place.ask.shape.pairs
         found: list[Violation] = []
         ours = self.limited_above(ask.application.queue)
@@ -301,7 +302,8 @@ class _After:
                         found.append(Violation(Law.GUARANTEE_KEPT, detail))
 
     def _beyond_quota(self, ask: Allocation, before: Mapping[tuple[_Level, int], int]) -> Iterator[Violation]:
-        """No queue on the path ends above its max, or above what it held where that was more; nor does a user."""
+        """Yields queues on the path that end above their max, or above what they held where that was more, and users
+        that do."""
         for (level, t), held in before.items():
             if level.held(t) > max(level.queue.max[t], held):
                 yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")
@@ -322,8 +324,8 @@ class _After:
         open_to_it: Vector | None,
         before: Mapping[tuple[_Level, int], int],
     ) -> bool:
-        """Whether what is *wanted* would lack room on the victim's node, if that is its own, or in a queue if *victim*
-        stayed."""
+        """Tells whether what is *wanted* would lack room on the victim's node, if that is its own, or in a queue if
+        *victim* stayed."""
         leaving = dict(victim.shape.pairs)
         if open_to_it is not None:
             for t, amount in wanted:
@@ -336,8 +338,8 @@ class _After:
         )
 
     def _open_to(self, ask: Allocation, node: Node) -> Vector:
-        """What *ask* may count on: what is kept there for others because they waited stays, as far as there is so
-        much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
+        """Returns what *ask* may count on: what is kept there for others because they waited stays, as far as there is
+        so much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
         if node.claims is None:
             return self._room(node)
         room = list(self._room(node))

@@ -1,4 +1,5 @@
-"""What nodes have left over in one round of the monitor, once everything planned has happened (preemption.md E.5)."""
+"""The room that nodes have left over in one round of the monitor, once everything planned has happened (preemption.md
+E.5)."""
 
 from __future__ import annotations
 

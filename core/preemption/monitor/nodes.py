@@ -15,7 +15,7 @@ from kornel.core.preemption.victim_index import reluctance
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Returns where a reserved ask lacks room, free all of it or nothing; the cheapest nodes first (2)."""
+    """Find room where a reserved ask lacks it: all of it or nothing, the cheapest nodes first (2)."""
     feasible: list[tuple[float, str, str, Reservation]] = []
     for reservation in run.reservations():
         yield 1 + len(reservation.node.allocations)
@@ -30,7 +30,7 @@ def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
 
 
 def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int, None, None]:
-    """Asks whose node is kept free in vain take from less important queues there, up to their guarantee (1)."""
+    """Let asks whose node is kept free in vain take from less important queues there, up to their guarantee (1)."""
     served: set[Node] = set()
     for reservation in run.reservations():
         ask, node = reservation.ask, reservation.node
@@ -57,7 +57,7 @@ def _owed(run: Round, ask: Allocation) -> bool:
 
 
 def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom) -> list[Candidate]:
-    """Victims that free what the ask of *reservation* lacks on its node; nobody if that is impossible."""
+    """Returns victims that free what the ask of *reservation* lacks on its node; nobody if that is impossible."""
     ask, node = reservation.ask, reservation.node
     leaf = run.picture.of.get(ask.queue)
     if leaf is None:
@@ -84,7 +84,8 @@ def _commit(run: Round, planner: Planner, reservation: Reservation, found: list[
 
 
 def _relative_priorities(ask: Allocation, theirs: Queue) -> tuple[int, int]:
-    """Exposed priorities of the two children of the lowest common ancestor that lead to *ask* and to *theirs*.
+    """Returns the exposed priorities of the two children of the lowest common ancestor that lead to *ask* and to
+    *theirs*.
 
     *ask* counts for its own path: with a node kept for it, it lends its queue no priority in the cycle.
     """

@@ -13,9 +13,9 @@ from kornel.core.domain.effects import PreemptionNotice, PreemptionNoticeWithdra
 from kornel.core.domain.settings import MonitorContract
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.model.notices import Entry, Notice
 from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.monitor.notices import Entry, Notice
 from kornel.core.preemption.monitor.plan import KIND
 
 KEYS_A_NOTICE: Final = 1_000
@@ -43,7 +43,7 @@ def notify(
 
 
 def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
-    """*entries* are at risk no more."""
+    """Tell applications that *entries* are at risk no more."""
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
         keys.setdefault(entry.notice, []).append(entry.allocation.spec.key)
@@ -57,7 +57,7 @@ def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
 
 
 def tell_again(state: PartitionState) -> None:
-    """Somebody else listens from now on: repeat what still stands."""
+    """Repeat the notices that still stand: somebody else listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
 
@@ -89,7 +89,8 @@ def _held(application: Application) -> dict[int, int]:
 
 
 def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
-    """What an application says to one of its notices; ``False``: the notice is none of this partition, or closed.
+    """Note what an application says to one of its notices. Returns ``False`` if the notice is none of this partition,
+    or closed.
 
     What it would rather lose is only noted: the next round looks at it first, and takes it in exchange if its leaving
     makes the same room. Until then the listed ones stay at risk.
@@ -113,7 +114,8 @@ def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
 
 
 def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
-    """The entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it answered.
+    """Returns the entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it
+    answered.
 
     ``None``: it has to be notified first.
     """

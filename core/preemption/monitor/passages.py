@@ -1,4 +1,5 @@
-"""What the laws leave of the periodic policy: how much may leave each queue, and which tasks an ask may take where.
+"""The room that the laws leave to the periodic policy: how much may leave each queue, and which tasks an ask may take
+where.
 
 Law 2 is kept by what leaves each queue and what comes; laws 6 and 7 come down to one number for an ask's queue, its
 priority and a victim's queue: the highest priority that may be taken there. Rules: preemption.md A, B.3, E.8.
@@ -19,7 +20,7 @@ EVERY: Final = PRIORITY_MAX
 """Every priority may be taken."""
 
 Deficits = dict[QueueFigures, Amounts]
-"""By leaf that should hold more than it does: how much more, by type."""
+"""The amounts by type that leaves should hold more than they do."""
 
 
 def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False) -> bool:
@@ -49,7 +50,7 @@ def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs
 
 
 def leave(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
-    """*pairs* leave *leaf*; with *times* -1 they do not after all."""
+    """Count *pairs* as leaving *leaf*; with *times* -1 they do not after all."""
     for figures in leaf.counted:
         going = figures.going
         for t, amount in pairs:
@@ -57,7 +58,7 @@ def leave(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
 
 
 def come(leaf: QueueFigures, pairs: Pairs) -> None:
-    """An ask of *pairs* comes into *leaf*."""
+    """Count an ask of *pairs* as coming into *leaf*."""
     for figures in leaf.counted:
         coming = figures.coming
         for t, amount in pairs:
@@ -65,7 +66,7 @@ def come(leaf: QueueFigures, pairs: Pairs) -> None:
 
 
 class Passage:
-    """Which priorities of a leaf an ask of another one may take (laws 6 and 7).
+    """The priorities of a leaf that an ask of another one may take (laws 6 and 7).
 
     Leaves that look alike from outside their parent share the answers.
     """
@@ -83,14 +84,15 @@ class Passage:
         self._known: dict[tuple[object, QueueFigures], tuple[Adjustment, Adjustment] | None] = {}
 
     def outlook(self, leaf: QueueFigures) -> object:
-        """The same for leaves whose asks see all other leaves alike."""
+        """Returns the same for leaves whose asks see all other leaves alike."""
         if self._plain:
             return None
         properties = leaf.queue.properties
         return (leaf.parent, properties.priority_offset, properties.priority_policy, leaf.fenced)
 
     def highest(self, asking: QueueFigures, priority: int, leaf: QueueFigures) -> int | None:
-        """The highest priority of a task of *leaf* that an ask of *asking* with *priority* may take; ``None``: none."""
+        """Returns the highest priority of a task of *leaf* that an ask of *asking* with *priority* may take; ``None``:
+        none."""
         if leaf is asking:
             return None
         if self._plain:

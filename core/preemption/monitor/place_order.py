@@ -8,7 +8,8 @@ from kornel.core.preemption.monitor.plan import Place
 
 
 def rearrange(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:
-    """*places* of one node in an order in which they need fewer victims; *left* is free there after all of them.
+    """Returns *places* of one node in an order in which they need fewer victims; *left* is free there after all of
+    them.
 
     ``None``: there is no such order. In it each ask runs once its own victims, and those before them, have left, and
     would not without any one of its own.

@@ -1,4 +1,4 @@
-"""Where waiting asks get their places: for each ask a node, and the victims there whose leaving lets it run.
+"""The places of waiting asks: for each ask a node, and the victims there whose leaving lets it run.
 
 Candidates are looked at in the order in which they should go. The first node on which those looked at so far make room
 for an ask is taken, so that nobody goes whom an equal place could have spared; then whoever is not needed is left out.
@@ -13,6 +13,7 @@ from math import floor
 from operator import attrgetter
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
@@ -43,7 +44,7 @@ _order_of: Final = attrgetter("order")
 
 
 class _Progress:
-    """How far the search for one kind of ask has come among the candidates."""
+    """The progress of the search for one kind of ask among the candidates."""
 
     __slots__ = ("at", "changed", "over", "seen")
 
@@ -80,7 +81,7 @@ class Planner:
         """By leaf and size, whether such an ask is no larger than what entitles it."""
 
     def candidate(self, allocation: Allocation) -> Candidate | None:
-        """*allocation* as a candidate; ``None`` if its leaf or its node is not to be touched."""
+        """Returns *allocation* as a candidate; ``None`` if its leaf or its node is not to be touched."""
         known = self._candidates.get(allocation.key)
         if known is None:
             leaf, node = self._run.picture.of.get(allocation.queue), allocation.node
@@ -90,7 +91,8 @@ class Planner:
         return known
 
     def give_back(self, reservation: Reservation) -> None:
-        """What *reservation* holds is free for others from here on: it will be dropped, or its ask runs elsewhere."""
+        """Count what *reservation* holds as free for others from here on: it will be dropped, or its ask runs
+        elsewhere."""
         node = reservation.node
         if reservation.ask.key in self._rooms.given_back:
             return
@@ -181,14 +183,14 @@ class Planner:
         return victim.key in self._run.memory.accepted or victim.key in self._run.memory.checkpoints
 
     def _wanted(self, ask: Allocation) -> Want | None:
-        """*ask*, if it still waits and its leaf is still short of what it asks for."""
+        """Returns *ask*, if it still waits and its leaf is still short of what it asks for."""
         leaf = self._run.picture.of.get(ask.queue)
         if leaf is None or ask.key in self._places or not self._may_wait(ask) or not self._is_owed(leaf, ask):
             return None
         return self.want(ask, leaf)
 
     def fill(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
-        """Places for asks in turns, by victims from *ranked*, in this order."""
+        """Find places for asks in turns, by victims from *ranked*, in this order."""
         run = self._run
         searches: dict[_Search, _Progress] = {}
         turns: list[tuple[int, int, str, QueueFigures]] = []
@@ -262,7 +264,7 @@ class Planner:
 
     @staticmethod
     def _most(leaf: QueueFigures, t: int) -> int:
-        """The largest ask that a guarantee entitles to: as much as the lowest one on the path (law 4)."""
+        """Returns the largest ask that a guarantee entitles to: as much as the lowest one on the path (law 4)."""
         for figures in leaf.lineage:
             declared = figures.queue.guaranteed.get(t)
             if declared is not None:
@@ -280,7 +282,7 @@ class Planner:
 
     def _may_wait(self, ask: Allocation) -> bool:
         """Tells whether *ask* waits for something that preemption may give it."""
-        if ask.node is not None or ask.replaces is not None or self._run.view.requests.get(ask.key) is not ask:
+        if ask.node is not None or self._run.view.requests.get(ask.key) is not ask:
             return False
         if not waits_for_room(ask):
             return False
@@ -288,12 +290,10 @@ class Planner:
         if group is not None:
             # A group that sits in no waiting room is about to be tried: nobody goes for it yet.
             return group.parked_at is not None and not group.kept_back
-        if ask.held_on is not None or ask.pool is not None:
-            return False
-        return ask.reservation is not None or ask.refused_on is not None
+        return ask.place is AskPlace.RESERVED or ask.place is AskPlace.REFUSED
 
     def _gather(self, leaf: QueueFigures) -> Generator[int, None, None]:
-        """The waiting asks of *leaf*, in the order in which they are served."""
+        """Collect the waiting asks of *leaf*, in the order in which they are served."""
         if leaf in self._waiting:
             return
         found: list[Allocation] = []
@@ -314,7 +314,7 @@ class Planner:
         self._waiting[leaf] = found
 
     def _waiting_elsewhere(self) -> dict[QueueFigures, list[Allocation]]:
-        """By leaf, asks that wait with a node kept for them, or because the shim refused them everywhere."""
+        """Returns, by leaf, asks that wait with a node kept for them, or because the shim refused them everywhere."""
         if self._elsewhere is None:
             self._elsewhere = {}
             view = self._run.view
@@ -349,7 +349,7 @@ class Planner:
         return Want(ask, leaf, needs)
 
     def _search_of(self, want: Want) -> _Search:
-        """The same for asks that the same search serves."""
+        """Returns what asks have in common that the same search serves."""
         ask, leaf = want.ask, want.leaf
         reserved = refused = None
         if ask.reservation is not None:
@@ -420,7 +420,8 @@ class Planner:
         return True
 
     def _equal_does(self, want: Want, candidate: Candidate, room: list[int]) -> bool:
-        """Whether *candidate*, of the same size as *want*, is all that has to leave: the most frequent case, in short.
+        """Tells whether *candidate*, of the same size as *want*, is all that has to leave: the most frequent case, in
+        short.
 
         Whatever is not so simple is left to :meth:`victims`.
         """
@@ -444,7 +445,7 @@ class Planner:
         return admits(candidate.leaf, pairs, want.leaf, pairs, declared=run.declared)
 
     def _node_with_room(self, want: Want) -> Node | None:
-        """The first node that has room for *want* as it is: only a queue on its path is full."""
+        """Returns the first node that has room for *want* as it is: only a queue on its path is full."""
         if want.ask.shape.no_room:
             return None
         for node in self._run.view.nodes.values():
@@ -455,7 +456,7 @@ class Planner:
         return None
 
     def commit(self, want: Want, node: Node, chosen: Sequence[Candidate]) -> None:
-        """*want* runs on *node* once *chosen* have left."""
+        """Plan that *want* runs on *node* once *chosen* have left."""
         self._places[want.ask.key] = None
         if want.ask.reservation is not None:
             self.give_back(want.ask.reservation)

@@ -1,4 +1,4 @@
-"""What a round of the periodic policy comes to."""
+"""The plan that a round of the periodic policy comes to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ KIND: Final = "monitor"
 
 
 class Place(NamedTuple):
-    """Where a waiting ask runs once *victims* have left. Without any, room that others of the round leave will do."""
+    """The node where a waiting ask runs once *victims* have left. Without any, room that others of the round leave will
+    do."""
 
     ask: Allocation
     node: Node
@@ -23,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Selection:
-    """Who should go, in the order of selection, within *limits*: the most one round may select, by type."""
+    """The victims of a round, in the order of selection, within *limits*: the most one round may select, by type."""
 
     __slots__ = (
         "allocations", "lacking", "limits", "places", "reservations", "selected", "targets", "waits",
@@ -35,13 +36,13 @@ class Selection:
         self.places: Final[list[Place]] = []
         self.allocations: Final[list[Allocation]] = []
         self.waits: Final[dict[str, int]] = {}
-        """By key: nanoseconds from notice to kill."""
+        """The nanoseconds from notice to kill, by key."""
         self.targets: Final[dict[Queue, dict[int, int]]] = {}
-        """By leaf and type: what it should give up in this turn."""
+        """The amounts that each leaf should give up in this turn, by type."""
         self.lacking: Final[dict[str, dict[int, int]]] = {}
-        """By path of leaf and type: what it should hold more."""
+        """The amounts that leaves should hold more, by path and type."""
         self.reservations: Final[list[Reservation]] = []
-        """To be given back: their applications are asked for what they hold already."""
+        """The reservations to be given back: their applications are asked for what they hold already."""
 
     def has_room(self, pairs: Pairs) -> bool:
         """Tells whether *pairs* on top are within the limit."""
@@ -62,6 +63,7 @@ class Selection:
         return any(t in freed and not selected.get(t, 0) for t in wanted)
 
     def add(self, place: Place, wait_ns: int) -> None:
+        """Add *place*, with its victims, after those selected so far."""
         self.places.append(place)
         for victim in place.victims:
             self.allocations.append(victim)
@@ -70,7 +72,7 @@ class Selection:
                 self.selected[t] = self.selected.get(t, 0) + amount
 
     def rearrange(self, before: Sequence[Place], after: Sequence[Place]) -> None:
-        """The places *before*, all of one node, become *after*, which need fewer victims."""
+        """Replace the places *before*, all of one node, by *after*, which need fewer victims."""
         needed = {victim.key for place in after for victim in place.victims}
         for victim in [victim for place in before for victim in place.victims if victim.key not in needed]:
             del self.waits[victim.key]

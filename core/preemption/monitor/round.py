@@ -6,7 +6,8 @@ from collections.abc import Collection, Container, Generator, Mapping, Sequence
 from math import ceil, floor
 from typing import Final
 
-from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.allocations import LEAVING, Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
@@ -15,11 +16,14 @@ from kornel.core.preemption.monitor.passages import Deficits, Passage, come, lea
 from kornel.core.preemption.monitor.plan import Place, Selection
 from kornel.core.preemption.monitor.settings import MonitorSettings
 
+_OUT_OF_REACH: Final = (*LEAVING, AskPlace.REPLACING)
+"""The places of allocations that are about to leave, or of which the shim does not know yet."""
+
 _NOTHING: Final[Amounts] = {}
 
 
 class Targets:
-    """What each leaf should give up, and which leaves should hold more."""
+    """The amounts that each leaf should give up, and the leaves that should hold more."""
 
     __slots__ = ("deficits", "obtain")
 
@@ -29,7 +33,7 @@ class Targets:
 
 
 class Memory:
-    """What earlier rounds and applications left behind that bears on who goes.
+    """The traces of earlier rounds and of applications that bear on who goes.
 
     notified     keys at risk since an earlier round
     accepted     those of them whose applications said that they prepare for it
@@ -54,7 +58,8 @@ class Memory:
 
 
 class Round:
-    """What the selectors of one round share: targets, what the laws and the limit leave, and what is selected."""
+    """The state that the selectors of one round share: targets, what the laws and the limit leave, and what is
+    selected."""
 
     def __init__(
         self,
@@ -72,13 +77,13 @@ class Round:
         limits = {t: floor(settings.per_round * most) for t, most in figures.cluster.items()}
         self.selection = Selection(limits)
         self.left: dict[QueueFigures, Amounts] = {}
-        """What each leaf is still to give up; leaves that are done are left out."""
+        """The amounts that each leaf is still to give up; leaves that are done are left out."""
         self.most: Amounts | None = None
-        """What they may give up together, where that is less than the sum."""
+        """The amounts that they may give up together, where that is less than the sum."""
         self.declared = False
         """Derived guarantees do not count just now."""
         self.short: Deficits = {}
-        """What each leaf should hold more than it does with what is planned for it."""
+        """The amounts that each leaf should hold more than it does with what is planned for it."""
         self.passage = Passage(figures)
         self._selected_from: dict[QueueFigures, Amounts] = {}
         """By leaf, what was selected from it so far."""
@@ -95,7 +100,7 @@ class Round:
         reserved_as_used: bool = False,
         without_reserved: bool = False,
     ) -> Generator[int, None, Targets]:
-        """Ideal shares for every type, and what follows from them (E.3)."""
+        """Work out the ideal shares for every type, and what follows from them (E.3)."""
         found = Targets()
         settings = self.settings
         factor = settings.natural_factor if natural else type(settings.natural_factor)(1)
@@ -185,15 +190,12 @@ class Round:
     def may_go(self, allocation: Allocation) -> bool:
         """Tells whether *allocation* may be a victim at all, whoever wants its room."""
         return not (
-            allocation.preempted
-            or allocation.released
-            or allocation.spec.required_node
-            or allocation.replaces is not None
-            or allocation.key in self.selection.waits
+            allocation.place in _OUT_OF_REACH or allocation.spec.required_node or allocation.key in self.selection.waits
         )
 
     def wanting(self, left: Amounts) -> bool:
-        """Whether something is still to be freed. ``conservative``: nothing any more as soon as one type is done."""
+        """Tells whether something is still to be freed. ``conservative``: nothing any more as soon as one type is
+        done."""
         if self.settings.conservative:
             return all(amount > 0 for amount in left.values())
         return positive(left)
@@ -204,7 +206,7 @@ class Round:
         return left is not None and left.get(t, 0) > 0 and (self.most is None or self.most.get(t, 0) > 0)
 
     def commit(self, place: Place, asking: QueueFigures, givers: Sequence[QueueFigures]) -> None:
-        """*place* is selected for an ask of *asking*; *givers*: the leaf of each victim."""
+        """Select *place* for an ask of *asking*; *givers*: the leaf of each victim."""
         pairs = place.ask.shape.pairs
         come(asking, pairs)
         planned = self._planned_for.get(asking)
@@ -237,7 +239,7 @@ class Round:
         self.selection.add(place, self._wait_ns)
 
     def planned_for(self, leaf: QueueFigures) -> Amounts:
-        """The asks of *leaf* that have a place."""
+        """Returns the asks of *leaf* that have a place."""
         return self._planned_for.get(leaf, _NOTHING)
 
     def reservations(self) -> list[Reservation]:

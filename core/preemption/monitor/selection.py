@@ -1,4 +1,5 @@
-"""Who goes: from each leaf that holds too much, as much as this turn asks for, and only where an ask gets its place.
+"""The selection of a round: from each leaf that holds too much, as much as this turn asks for, and only where an ask
+gets its place.
 
 The selectors run one after the other, and what one selects counts for the next: for reserved asks of more important
 queues (optional), for reserved asks at all (optional), for all others that are short of their share, then where totals
@@ -28,13 +29,14 @@ TRIES_A_PIECE: Final = 200
 LOOKS_PER_TRY: Final = 5
 """Looks at an allocation that can be taken in the time of one try to select one."""
 ENOUGH: Final = 2
-"""How many times what a leaf is to give up is looked at first: mostly that does, and sorting the rest costs more."""
+"""The multiple of what a leaf is to give up that is looked at first: mostly that does, and sorting the rest costs more.
+"""
 
 _OFFERED: Final = 0
 _PLAIN: Final = 1
 _ROW: Final = {0: _PLAIN, 1: 4, 2: 7, 3: 10}
-"""By class: ordinary tasks, opted-out ones, originators. In each come first those whose applications have prepared for
-it, then others at risk, then those that nobody notified."""
+"""The orders of victims by class: ordinary tasks, opted-out ones, originators. In each come first those whose
+applications have prepared for it, then others at risk, then those that nobody notified."""
 _LAST_PLAIN: Final = _PLAIN + 2
 
 _Ranked = tuple[int, int, int, str, Allocation]
@@ -50,7 +52,7 @@ def select(
     memory: Memory | None = None,
     spared: Container[Queue] = (),
 ) -> Generator[int, None, Selection]:
-    """Everybody who should go as things stand; yields after every piece of work.
+    """Select everybody who should go as things stand; yields after every piece of work.
 
     *spared*: leaves left alone, because something else takes from them just now.
     """
@@ -85,7 +87,7 @@ def select(
 
 
 def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
+    """Find places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
     if not run.left or not run.short:
         return
     yield from planner.resume()
@@ -146,7 +148,8 @@ def _collect(
 
 
 def _ranked(run: Round, allocation: Allocation) -> _Ranked:
-    """*allocation* with what decides when it goes: the least work is lost where least was done since it was saved."""
+    """Returns *allocation* with what decides when it goes: the least work is lost where least was done since it was
+    saved."""
     key = allocation.key
     memory = run.memory
     saved_ns = allocation.created_ns

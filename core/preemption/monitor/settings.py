@@ -10,7 +10,7 @@ from typing import Final
 from kornel.core.domain.settings import MonitorContract
 
 BALANCE_WAIT_NS: Final = 300 * 10**9
-"""From notice to kill for what only the balance between satisfied queues asks for."""
+"""The time from notice to kill for what only the balance between satisfied queues asks for."""
 
 _MILLISECOND_NS: Final = 10**6
 
@@ -42,7 +42,7 @@ class MonitorSettings:
 
 
 def settings_of(values: Mapping[str, bool | int | float | str] | None) -> MonitorSettings | None:
-    """*values* as configured, by key; ``None``: the policy is off."""
+    """Returns *values* as configured, by key; ``None``: the policy is off."""
     if values is None or not values["enabled"]:
         return None
     return MonitorSettings(
@@ -63,5 +63,5 @@ def settings_of(values: Mapping[str, bool | int | float | str] | None) -> Monito
 
 
 def _exact(value: bool | int | float | str) -> Fraction:
-    """The decimal fraction that was written, not its nearest binary one: 0.2 of 5 is 1."""
+    """Returns the decimal fraction that was written, not its nearest binary one: 0.2 of 5 is 1."""
     return Fraction(str(value))

@@ -1,4 +1,5 @@
-"""Who has to leave a node so that an ask runs there is chosen: who goes first, else the first set that does (E.5)."""
+"""The choice of who has to leave a node so that an ask runs there: who goes first, else the first set that does
+(E.5)."""
 
 from __future__ import annotations
 
@@ -57,12 +58,13 @@ class VictimChoice:
         self._going = going
         self._spare = spare
         self._sets = SETS_A_ROUND
-        """How many sets of victims may still be tried in this round where the first to go do not do."""
+        """The number of sets of victims that may still be tried in this round where the first to go do not do."""
 
     def victims(
         self, want: Want, node: Node, candidates: Iterable[Candidate], whom: Whom, *, anywhere: bool = False
     ) -> list[Candidate] | None:
-        """Who of *candidates*, the first first, has to leave so that *want* runs on *node*; ``None``: they do not do.
+        """Returns who of *candidates*, the first first, has to leave so that *want* runs on *node*; ``None``: they do
+        not do.
 
         *anywhere*: the node has room as it is, and they need not be there.
         """
@@ -146,7 +148,8 @@ class VictimChoice:
         needs: Needs,
         whom: Whom,
     ) -> list[Candidate]:
-        """The first set of ordinary or opted-out *candidates* that makes room for *want* lawfully, in order of sets.
+        """Returns the first set of ordinary or opted-out *candidates* that makes room for *want* lawfully, in order of
+        sets.
 
         Tries so many sets of one node, and so many in a round: what is left lowered is what is still lacking.
         """

@@ -21,7 +21,7 @@ from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank,
 MOST_STEPS: Final = 10_000
 """Numbers tried for a group, in one search."""
 MOST_GROUPS: Final = 4_000
-"""With more groups than this there is no search: so many sizes fill almost any gap one after the other."""
+"""The number of groups above which there is no search: so many sizes fill almost any gap one after the other."""
 STEPS_PER_YIELD: Final = 16
 
 Score = tuple[int, int]
@@ -42,7 +42,7 @@ class Group:
             for guard in guards
             if any(t in guard for t, _ in pairs)
         )
-        """What each queue on the path may lose, with what one task takes of it."""
+        """The amounts that each queue on the path may lose, with what one task takes of it."""
         self.going: list[Allocation] = []
         self.others: list[Allocation] = []
 
@@ -50,7 +50,7 @@ class Group:
         return len(self.going) + len(self.others)
 
     def first(self, count: int) -> list[Allocation]:
-        """*count* of them: those chosen before, then others."""
+        """Returns *count* of its tasks: those chosen before, then others."""
         return [*self.going[:count], *self.others[: max(0, count - len(self.going))]]
 
     def most(self) -> int:
@@ -62,7 +62,7 @@ class Group:
         return count
 
     def take(self, count: int, freed: dict[int, int]) -> None:
-        """*count* of them go; below 0: they stay after all."""
+        """Have *count* of its tasks go; below 0: they stay after all."""
         for guard, takes in self.guards:
             for t, amount in takes:
                 guard[t] -= count * amount
@@ -120,7 +120,7 @@ def _reachable(
 
 
 def _between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
-    """All queues from *leaves* up to *queue*."""
+    """Returns all queues from *leaves* up to *queue*."""
     found: dict[Queue, None] = {}
     for leaf in leaves:
         for level in leaf.lineage():
@@ -180,10 +180,10 @@ class _Search:
         )
         self.best = self.first
         self.counts: list[int] = []
-        """How many of each group go in the best choice."""
+        """The number of tasks of each group that go in the best choice."""
 
     def _suffixes(self) -> list[Amounts]:
-        """The most that the groups from each on can free, by type."""
+        """Returns the most that the groups from each on can free, by type."""
         rest = dict.fromkeys(self._wanted, 0)
         found = [rest]
         for group in reversed(self._groups):
@@ -239,7 +239,7 @@ class _Search:
 
 
 def _counts(group: Group) -> Iterator[int]:
-    """All numbers of *group* that may go, those nearest to what was chosen first."""
+    """Yields all numbers of *group* that may go, those nearest to what was chosen first."""
     most = group.most()
     start = min(len(group.going), most)
     yield start

@@ -15,14 +15,15 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption import eviction
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.plan import QuotaPlan, Refusal
-from kornel.core.preemption.quota import laws
+from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.quota import cycle_limit, laws
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota import standing as quota_standing
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import QuotaRun
+from kornel.core.preemption.quota.plan import KIND, QuotaPlan
 from kornel.core.preemption.quota.shares import Amounts, excess
 
 LOOKS_PER_DECISION: Final = 16
@@ -31,6 +32,11 @@ BATCH: Final = 64
 """Victims asked to leave in one step; each costs as much as a placement."""
 MOST_SAID: Final = 8
 """Reasons why something stays above a max that a record names, those that keep most there."""
+
+
+def is_enforcing(state: PartitionState) -> bool:
+    """Tells whether a max is being enforced, or is due to be."""
+    return state.enforcement.busy
 
 
 def advance(state: PartitionState, now_ns: int, budget: int) -> int:
@@ -57,7 +63,7 @@ def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
 
 
 def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
-    """One step of *run*. Returns its cost in decisions, at least 1."""
+    """Take one step of *run*. Returns its cost in decisions, at least 1."""
     if not quota_standing.is_enforceable(state, run.queue):
         _abandon(state, run, now_ns)
         return 1
@@ -75,7 +81,7 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     run.at += BATCH
     left = _left(run, run.plan)
     refused = ""
-    if batch and left and governing.shadowed(state, quota.KIND):
+    if batch and left and governing.shadowed(state, KIND):
         would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
         _take_down(run, would_be.victims)
         run.stopped = Refusal(Outcome.SHADOW)
@@ -95,7 +101,7 @@ def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
 
 
 def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
-    """The queue of *run* left the configuration: nobody else is asked to leave, and what was done is recorded."""
+    """End *run*, whose queue left the configuration: nobody else is asked to leave, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
         _finish(state, run, run.plan, "", now_ns)
@@ -111,7 +117,7 @@ def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -
     refusal = eviction.judge(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
-    most, denial = pacing.allow_enforcement(state, part.victims, now_ns, run)
+    most, denial = cycle_limit.allow_victims(state, part.victims, now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]
@@ -166,7 +172,8 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
 
 
 def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
-    """What *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is not."""
+    """Returns what *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is
+    not."""
     if not plan.target:
         return {}
     over = excess(run.queue, plan.ceilings, run.staying)
@@ -194,7 +201,7 @@ def _record(
     state.preemptions += bool(run.records) and outcome is not Outcome.SHADOW
     victims = tuple(run.records)
     state.effects.append(
-        PreemptionDecided(now_ns, state.name, quota.KIND, "", "", run.queue.path, outcome, detail, "", victims)
+        PreemptionDecided(now_ns, state.name, KIND, "", "", run.queue.path, outcome, detail, "", victims)
     )
     if state.recording and outcome is not Outcome.NOTHING_TO_DO:
         state.events.queues.quota_enforced(run.queue, outcome, detail)

@@ -1,4 +1,4 @@
-"""What the partition knows about maxima that are being enforced, or will be (preemption.md D.4, D.5)."""
+"""The knowledge of a partition about maxima that are being enforced, or will be (preemption.md D.4, D.5)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.plan import Protection, QuotaPlan, Refusal
+from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.quota.plan import Protection, QuotaPlan
 from kornel.core.preemption.quota.planner import Steps
 from kornel.core.preemption.quota.timer_rules import Terms
 
 Numbers = list[object]
-"""What decides how far a queue can be enforced, to be compared with later."""
+"""The numbers that decide how far a queue can be enforced, to be compared with later."""
 
 
 class QuotaRun:
@@ -32,34 +33,35 @@ class QuotaRun:
         self.miss: Final = miss
         self.steps: Final = steps
         self.numbers: Final = numbers
-        """As they were when the run began."""
+        """The numbers of the queue when the run began."""
         self.staying = staying
-        """What earlier victims hold that do not leave: others go instead of them."""
+        """The amounts that earlier victims hold that do not leave: others go instead of them."""
         self.replaces: Final = bool(staying)
-        """They are what this run began for, or a part of it."""
+        """Tells whether such amounts are what this run began for, or a part of it."""
         self.again: Final = again
         """An earlier run left something, and what kept it there may have changed."""
         self.plan: QuotaPlan | None = None
-        """Who is to go, once that is worked out."""
+        """The choice of who is to go, once that is worked out."""
         self.at = 0
-        """How many of the chosen have been dealt with."""
+        """The number of the chosen that have been dealt with."""
         self.freed: dict[int, int] = {}
         """By type of the target, what those asked to leave hold."""
         self.records: list[VictimRecord] = []
         self.changed: Terms | None = None
         """The terms before the first change made during the run."""
         self.stopped: Refusal | None = None
-        """What kept it from going on, or from being carried out at all; ``retry_ns``: when to go on."""
+        """The refusal that kept it from going on, or from being carried out at all; ``retry_ns``: when to go on."""
         self.grew = False
         """Something was added to the queue unchecked during the run."""
 
     @property
     def target(self) -> Mapping[int, int]:
+        """The amounts above the max that the run is to free, by type index."""
         return self.plan.target if self.plan is not None else {}
 
 
 class Remainder:
-    """What the last run left above a max, and when to look at it again.
+    """The amounts that the last run left above a max, and when to look at them again.
 
     numbers    of the queue when that run looked, or of the last look since
     pause_ns   from that look to the next
@@ -96,9 +98,9 @@ class Standing:
     def __init__(self, since_ns: int) -> None:
         self.since_ns: Final = since_ns
         self.reached: Outcome | None = None
-        """What its last run came to; ``None``: there was none, or another one is to come."""
+        """The outcome of its last run; ``None``: there was none, or another one is to come."""
         self.rest: Remainder | None = None
-        """What that run left, if it is to be looked at again."""
+        """The remainder of that run, if it is to be looked at again."""
 
     def forget_run(self) -> None:
         """Forget what the last run came to: it says nothing any more."""
@@ -106,7 +108,7 @@ class Standing:
 
 
 class Enforcement:
-    """Which queues hold more than their max, which of them are to be enforced, and when."""
+    """The queues that hold more than their max: which of them are to be enforced, and when."""
 
     __slots__ = ("above", "armed", "deferred", "due", "postponed", "replacing", "run", "served", "ticking")
 
@@ -116,16 +118,16 @@ class Enforcement:
         self.replacing: dict[Allocation, None] = {}
         """Victims that go instead of others who do not: they are not replaced in turn."""
         self.armed: dict[Queue, int] = {}
-        """When each becomes due, in nanoseconds."""
+        """The time when each becomes due, in nanoseconds."""
         self.postponed: dict[Queue, tuple[int, int]] = {}
-        """Of those put off: when each was to be enforced at first, and how often that was put off (K9)."""
+        """The queues that were put off: when each was to be enforced at first, and how often that was put off (K9)."""
         self.due: list[Queue] = []
-        """Those whose time has come, in the order in which they are served; all still armed."""
+        """The queues whose time has come, in the order in which they are served; all still armed."""
         self.run: QuotaRun | None = None
         self.deferred: dict[Allocation, None] = {}
         """Asks that were about to preempt for a guarantee: their turn comes once there is nothing left to enforce."""
         self.served: dict[Queue, None] = {}
-        """Those that were served since the round of the periodic policy under way began, or are just now."""
+        """The queues that were served since the round of the periodic policy under way began, or are just now."""
         self.ticking = False
         """The next tick is among the timers."""
 
@@ -135,9 +137,10 @@ class Enforcement:
         return self.run is not None or bool(self.due)
 
     def round_begins(self) -> None:
-        """The periodic policy looks at the queues anew: only what is being served now is in its way."""
+        """Note that the periodic policy looks at the queues anew: only what is being served now is in its way."""
         self.served = {} if self.run is None else {self.run.queue: None}
 
     def __contains__(self, leaf: object) -> bool:
-        """Whether the max of *leaf* or of a queue above it was enforced in this round of the periodic policy (H)."""
+        """Tells whether the max of *leaf* or of a queue above it was enforced in this round of the periodic policy
+        (H)."""
         return bool(self.served) and isinstance(leaf, Queue) and any(queue in self.served for queue in leaf.lineage())

@@ -8,19 +8,26 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from kornel.core.preemption.quota import laws, rounds
+from kornel.core.preemption.quota import drive, laws, rounds, timers
 from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota.plan import KIND
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
 """Something else ended the run: those who were asked to leave before do leave."""
 
 QUOTA: Final = Kind(
-    name=quota.KIND,
+    name=KIND,
     laws=(1, 2, 5),
     allowed_by="the queue holds more than its max, and stays at or above its guarantee (law 2)",
     planner=quota.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.enforce_due, wants_round=rounds.has_queues_due),
+    driver=Driver(
+        in_round=rounds.enforce_due,
+        wants_round=rounds.has_queues_due,
+        is_busy=drive.is_enforcing,
+        advance=drive.advance,
+        note_arrival=timers.note_arrival,
+    ),
     outcomes=MappingProxyType(
         {
             Outcome.FULL: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.GOOD),

@@ -9,11 +9,11 @@ from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import QuotaPlan
+from kornel.core.preemption.quota.plan import QuotaPlan
 
 
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
-    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     return (
         *_eligible(view, plan),
         *_law_2(view, plan),
@@ -42,7 +42,7 @@ def _eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
 
 
 def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """No queue that loses anything of a type ends below what it is guaranteed of it."""
+    """Yields queues that lose something of a type and end below what they are guaranteed of it."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
         for queue in path_of(victim.queue):
@@ -58,7 +58,8 @@ def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
 
 
 def _target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """No more is aimed at than the queue is above its max, counting victims in flight that do not leave."""
+    """Yields types of which more is aimed at than the queue is above its max, counting victims in flight that do not
+    leave."""
     names = view.types.names
     for t, amount in plan.staying.items():
         if not 0 <= amount <= plan.queue.preempting[t]:
@@ -78,7 +79,7 @@ def _over(plan: QuotaPlan, t: int) -> int:
 
 
 def _honest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """``FULL`` is said only where every type ends within the max."""
+    """Yields a breach if ``FULL`` is said although some type does not end within the max."""
     freed = _freed(plan)
     for t in plan.ceilings if plan.outcome is Outcome.FULL else ():
         left = _over(plan, t) - freed.get(t, 0)
@@ -96,7 +97,7 @@ def _freed(plan: QuotaPlan) -> dict[int, int]:
 
 
 def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """Every victim is needed for some type of the target, met or not.
+    """Yields victims that are needed for no type of the target, met or not.
 
     Needed for a type is who could not stay without less of it being freed, up to the target. So what is freed of a
     type beyond the target is less than the smallest victim that goes for this type alone.

@@ -16,12 +16,10 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.preemption.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.combinations import improve
+from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
 from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
-
-KIND: Final = "quota"
 
 MOST_PROTECTIONS: Final = 32
 """Reasons why something stays above a max that a plan names, of each type those that keep most there; tasks that are
@@ -43,7 +41,7 @@ def plan(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> 
 
 
 def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
-    """As :func:`plan`, in steps of limited length. Between two of them the queue may change.
+    """Plan as :func:`plan` does, in steps of limited length. Between two of them the queue may change.
 
     *staying*: what victims in flight hold that will not leave. Target and parts are those of the first step. Whoever
     left meanwhile is not chosen, newcomers are not looked at.
@@ -78,7 +76,7 @@ def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> S
 
 
 def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
-    """Nobody goes without need: the most important of those chosen are handed back first."""
+    """Hand back the most important of those chosen first, so that nobody goes without need."""
     spare = choice.spare()
     if not any(spare.values()):
         return
@@ -92,7 +90,8 @@ def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
 
 
 def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
-    """What keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first thing."""
+    """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
+    thing."""
     unmet = choice.unmet()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0

@@ -1,11 +1,10 @@
-"""What the enforcement of lowered maxima does in a round of the periodic cycle (preemption.md F2, H)."""
+"""The turn of the enforcement of lowered maxima in a round of the periodic cycle (preemption.md F2, H)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.quota import drive
 
 ENFORCEMENT_BUDGET: Final = 256
@@ -20,5 +19,3 @@ def has_queues_due(state: PartitionState) -> bool:
 def enforce_due(state: PartitionState, now_ns: int) -> None:
     """Go on with the lowered maxima that are due."""
     drive.advance(state, now_ns, ENFORCEMENT_BUDGET)
-    if state.enforcement.deferred and not state.enforcement.busy:
-        guarantee_drive.resume(state, now_ns)

@@ -1,4 +1,4 @@
-"""How much a lowered max calls for, and what part of it each leaf below bears (preemption.md D.6, D.8).
+"""The target of a lowered max, and the part of it that each leaf below bears (preemption.md D.6, D.8).
 
 The target is what the queue holds above its max, whatever protects that: only so is an outcome honest. What the
 guarantees above it leave of the target is spread over the leaves. What a queue holds above its guarantee is
@@ -21,18 +21,19 @@ NONE_STAYING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 def net(queue: Queue, t: int) -> int:
-    """Used of type *t* once the victims in flight are gone."""
+    """Returns what is used of type *t* once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]
 
 
 def excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
-    """What *queue* holds above *ceilings* once its victims in flight are gone, but for what of them is *staying*."""
+    """Returns what *queue* holds above *ceilings* once its victims in flight are gone, but for what of them is
+    *staying*."""
     over = {t: net(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
 
 
 def attainable(queue: Queue, wanted: Amounts) -> Amounts:
-    """The part of *wanted* that no guarantee from *queue* up to the root protects."""
+    """Returns the part of *wanted* that no guarantee from *queue* up to the root protects."""
     found: Amounts = {}
     for t, amount in wanted.items():
         open_ = min([amount, *above_guarantees(queue, t)])
@@ -42,12 +43,13 @@ def attainable(queue: Queue, wanted: Amounts) -> Amounts:
 
 
 def above_guarantees(queue: Queue, t: int) -> list[int]:
-    """What *queue* and each queue above it with a guarantee of type *t* hold beyond that; below 0: too little."""
+    """Returns what *queue* and each queue above it with a guarantee of type *t* hold beyond that; below 0: too
+    little."""
     return [net(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
 
 
 def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
-    """The part of *wanted* that each leaf at or below *queue* bears, leaves by path.
+    """Returns the part of *wanted* that each leaf at or below *queue* bears, leaves by path.
 
     Leaves that can release nothing of these types are left out; an empty part means that rounding left none.
     """
@@ -61,7 +63,7 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
 
 
 def _reckon(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
-    """Fill in what *queue* and everything below it can release. Each level bounds the one above."""
+    """Fill in what *queue* and everything below it can release, and return it. Each level bounds the one above."""
     own = {t: max(0, net(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)
@@ -89,7 +91,8 @@ def _spread(queue: Queue, part: Amounts, releasable: dict[Queue, Amounts], found
 
 
 def _proportional(amount: int, holders: list[tuple[Queue, int]]) -> list[tuple[Queue, int]]:
-    """*amount* split like what each holds, in whole units: those missing go to the largest fractions, then by path."""
+    """Returns *amount* split like what each holds, in whole units: those missing go to the largest fractions, then by
+    path."""
     total = sum(held for _, held in holders)
     amount = min(amount, total)
     split = [(child, *divmod(amount * held, total)) for child, held in holders]

@@ -13,8 +13,8 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
+from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
 
 FIRST_PAUSE_NS: Final = 10**9
@@ -92,7 +92,8 @@ def _tree(queue: Queue) -> Iterator[Queue]:
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
-    """What *run* left of a max, to be looked at again when the numbers are others, ever later while that is in vain."""
+    """Returns what *run* left of a max, to be looked at again when the numbers are others, ever later while that is in
+    vain."""
     in_vain = not run.records
     pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
     return Remainder(
@@ -106,7 +107,8 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
 
 
 def _ending(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
-    """Some of the tasks whose place others take, or that somebody ends: when they have left there is more to choose."""
+    """Returns some of the tasks whose place others take, or that somebody ends: when they have left there is more to
+    choose."""
     found: list[Allocation] = []
     if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
         for leaf in _tree(queue):
@@ -133,7 +135,7 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:
-    """One line for people. What a queue holds and is guaranteed is that of now."""
+    """Returns one line for people. What a queue holds and is guaranteed is that of now."""
     resources = state.types.resources
     amount = dict(resources({protection.t: protection.amount}))
     match protection.reason:

@@ -1,4 +1,4 @@
-"""When a lowered max begins to be enforced: what a change of configuration does to the start (preemption.md D.4)."""
+"""The start of the enforcement of a lowered max: what a change of configuration does to it (preemption.md D.4)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(queue: Queue) -> Terms:
+    """Returns the max and the delay of *queue*, which decide when it is enforced."""
     return Terms(queue.max, queue.properties.quota_preemption_delay_ns)
 
 
@@ -46,7 +47,8 @@ def next_start(queue: Queue, before: Terms, start_ns: int | None, now_ns: int) -
 
 
 def over_max(queue: Queue) -> bool:
-    """Whether *queue* holds more of a type than its own max. Victims in flight count in the mode ``adjust`` only."""
+    """Tells whether *queue* holds more of a type than its own max. Victims in flight count in the mode ``adjust``
+    only."""
     used = queue.used
     if queue.properties.quota_preemption_timer is QuotaTimer.ADJUST:
         return any(used[t] > most for t, most in queue.max.items())

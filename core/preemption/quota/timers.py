@@ -16,8 +16,8 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
-from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota import standing as quota_standing
+from kornel.core.preemption.quota.plan import KIND
 from kornel.core.preemption.quota.shares import excess
 from kornel.core.preemption.quota.standing import is_enforceable
 from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
@@ -28,7 +28,7 @@ NO_TERMS: Final = Terms({}, 0)
 
 
 def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
-    """The configuration changed: arm, move or clear the timers of the configured queues concerned.
+    """Arm, move or clear the timers of the configured queues that a new configuration concerns.
 
     *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
     this change, enforcement concerns every queue.
@@ -76,12 +76,12 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
     later_s = (start_ns - first_ns) / 10**9
     detail = f"put off {times + 1} times, by {later_s:g} s in all; quota.preemption.timer adjust keeps the first start"
     outcome = Outcome.TIMER_POSTPONED
-    state.effects.append(PreemptionDecided(now_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", ()))
+    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", ()))
 
 
-def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
-    """Something was added to *leaf* without regard to any max: recovered, or grown in place."""
-    enforcement = state.enforcement
+def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Look at the queues of *allocation*, which came without regard to any max: recovered, or grown in place."""
+    enforcement, leaf = state.enforcement, allocation.queue
     for queue in leaf.lineage():
         # Looked at for every recovered allocation: most queues hold less than they may.
         if queue.ceilings and quota_standing.holds_more(queue) and queue not in enforcement.above:
@@ -99,7 +99,7 @@ def grew(state: PartitionState, leaf: Queue, now_ns: int) -> None:
 def run_ended(
     state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int, *, again: bool = False
 ) -> None:
-    """*queue* was enforced: what came up meanwhile is looked at now. *again*: its timer had not been said to run."""
+    """Look at what came up while *queue* was enforced. *again*: its timer had not been said to run."""
     if again:
         state.enforcement.armed.pop(queue, None)
     _set(state, queue, None, now_ns)
@@ -112,7 +112,8 @@ def run_ended(
 
 
 def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
-    """The governor stopped the run of *queue*: go on when it may be, unless something else makes it due before."""
+    """Go on with the run of *queue*, which the governor stopped, when that may be, unless something else makes it due
+    before."""
     if not state.preemption.quota_enabled or not is_enforceable(state, queue):
         return
     if queue not in state.enforcement.armed and over_max(queue):
@@ -127,7 +128,7 @@ def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
 
 
 def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int) -> None:
-    """*queue* becomes due at *start_ns*; ``None``: not any more."""
+    """Have *queue* become due at *start_ns*; ``None``: not any more."""
     enforcement = state.enforcement
     if state.recording:
         state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
@@ -208,7 +209,7 @@ def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocatio
         records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
         outcome = Outcome.VICTIM_STUCK
         state.effects.append(
-            PreemptionDecided(at_ns, state.name, quota.KIND, "", "", queue.path, outcome, detail, "", records)
+            PreemptionDecided(at_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records)
         )
         if state.recording:
             state.events.queues.quota_enforced(queue, outcome, f"{len(stuck)} victims {detail}")

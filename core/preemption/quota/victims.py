@@ -1,4 +1,4 @@
-"""Who goes when a max is enforced: the order, and the choice in it (preemption.md D.7).
+"""The victims when a max is enforced: their order, and the choice in it (preemption.md D.7).
 
 The order is kept as sorted runs of limited length that are merged as far as somebody looks, so that no step of the
 work takes long, however many tasks a queue has.
@@ -14,7 +14,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import Final
 
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import LEAVING, Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.preemption.quota.shares import Amounts, net
@@ -57,6 +57,7 @@ class VictimOrder:
         return able
 
     def key(self, allocation: Allocation) -> Key:
+        """Returns the sort key of *task*: who has the smaller one goes first."""
         spec = allocation.spec
         kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
         return (
@@ -64,7 +65,7 @@ class VictimOrder:
         )  # fmt: skip
 
     def merged(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
-        """All of *runs*, the first to go first; sorted as far as somebody looks."""
+        """Yields all of *runs*, the first to go first; sorted as far as somebody looks."""
         return runs[0] if len(runs) == 1 else merge(*runs, key=self.key)
 
     def _kind_of(self, shape: Shape) -> Kind:
@@ -74,7 +75,8 @@ class VictimOrder:
         return kind
 
     def _kind(self, shape: Shape) -> Kind:
-        """Most of its types wanted first, then the smallest part of the max."""
+        """Returns the part of the key that depends on the size: most of its types wanted first, then the smallest part
+        of the max."""
         shares: list[float] = []
         for t, amount in shape.pairs:
             if t in self._wanted:
@@ -93,18 +95,19 @@ def rank(allocation: Allocation) -> Rank:
 
 def stays(allocation: Allocation) -> bool:
     """Tells whether *allocation* is out of reach: on its way out already, or gone."""
-    return allocation.preempted or allocation.released or allocation.node is None
+    return allocation.place in LEAVING or allocation.node is None
 
 
 class Choice:
     """The victims chosen so far, what they free of the target, and what guarantees still leave on every path."""
 
     def __init__(self, wanted: Amounts, miss: int = 0, shares: Mapping[Queue, Amounts] = NO_SHARES) -> None:
-        """*miss*: percentage of the target that may be left. *shares*: the part of it that each leaf bears."""
+        """Begin without victims. *miss*: percentage of the target that may be left. *shares*: the part of it that each
+        leaf bears."""
         self.wanted = wanted
         self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
         self.victims: dict[Allocation, None] = {}
-        """In the order in which they were taken."""
+        """The victims in the order in which they were taken."""
         self.miss = miss
         self._shares = shares
         self._turns = Turns(wanted, shares)
@@ -116,7 +119,7 @@ class Choice:
         return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
 
     def lacking(self) -> Amounts:
-        """As :meth:`unmet`, without what may be missed."""
+        """Returns what :meth:`unmet` does, without what may be missed."""
         return {t: amount for t, amount in self.unmet().items() if self._is_lacking(t)}
 
     def _is_lacking(self, t: int) -> bool:
@@ -220,7 +223,8 @@ class Choice:
         yield len(victims) % RUN_LENGTH
 
     def spare(self) -> Amounts:
-        """What is freed of each type beyond the target. A type of which too little is freed has nothing to spare."""
+        """Returns what is freed of each type beyond the target. A type of which too little is freed has nothing to
+        spare."""
         return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
 
     def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
@@ -270,7 +274,8 @@ class Choice:
                     guard[t] += amount
 
     def _lawful(self, victim: Allocation) -> bool:
-        """Law 2: no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses."""
+        """Tells whether no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses
+        (law 2)."""
         for guard in self._guards_of(victim.queue):
             for t, amount in victim.shape.pairs:
                 spare = guard.get(t)
@@ -303,7 +308,8 @@ class Choice:
         return spare
 
     def hindrance(self, leaf: Queue, shape: Shape) -> tuple[Queue, int] | None:
-        """The lowest queue from *leaf* up whose guarantee keeps a task of *shape* there now, and for which type."""
+        """Returns the lowest queue from *leaf* up whose guarantee keeps a task of *shape* there now, and for which
+        type."""
         for queue in leaf.lineage():
             if queue.guaranteed:
                 spare = self._spare_of(queue)
@@ -314,7 +320,7 @@ class Choice:
 
 
 class Turns:
-    """How much each leaf has given beyond its part of a target, all types on one scale."""
+    """The amounts that each leaf has given beyond its part of a target, all types on one scale."""
 
     def __init__(self, wanted: Amounts, shares: Mapping[Queue, Amounts]) -> None:
         least = lcm(*wanted.values())
@@ -325,10 +331,11 @@ class Turns:
         }
 
     def beyond(self, leaf: Queue) -> int:
+        """Returns how far *leaf* is beyond its part."""
         return self._beyond.get(leaf, 0)
 
     def gave(self, victim: Allocation, times: int) -> None:
-        """*victim* goes; *times* -1: it stays after all."""
+        """Count *victim* as gone; *times* -1: it stays after all."""
         shape = victim.shape
         worth = self._worth.get(shape)
         if worth is None:

@@ -9,19 +9,29 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.model.allocations import Reservation
-from kornel.core.model.nodes import Node
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import failing
 from kornel.core.partition.waiting.rooms import look_again
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
-from kornel.core.preemption.required_node import laws
+from kornel.core.preemption.required_node import cycle_limit, laws
 from kornel.core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
 """Decisions that one such search counts for in a slice's budget."""
+
+
+def has_asks(state: PartitionState) -> bool:
+    """Tells whether anybody waits."""
+    return state.root.waiting > 0
+
+
+def must_run_there(reservation: Reservation) -> bool:
+    """Tells whether the ask of *reservation* must run on its node."""
+    return bool(reservation.ask.spec.required_node)
 
 
 def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
@@ -36,12 +46,12 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
         _rank(state, reservation, now_ns, last=False)
         return False
     _rank(state, reservation, now_ns, last=True)
-    held = pacing.hold_back_required(state, reservation, now_ns)
+    held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
-        pacing.note(state, required_node.KIND, ask, held, now_ns)
+        pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
         return False
     state.preemption_attempts += 1
-    state.required_node_attempts += 1
+    state.search_cost += ATTEMPT_COST
     would_be: PreemptionPlan | None = None
     result = required_node.plan(state, ask, node)
     if isinstance(result, PreemptionPlan):
@@ -77,8 +87,19 @@ def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last:
         eviction.give_way(state, node, now_ns)
 
 
-def newcomer(state: PartitionState, node: Node) -> None:
-    """Something runs on *node* now that was not placed there: it may be in the way of those who must run there."""
-    for reservation in node.reservations.values():
+def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Try to make room for the ask of *reservation* on the node that it must run on, if no limit keeps it back.
+
+    Returns whether victims were asked to leave.
+    """
+    return limited is None and bool(reservation.ask.spec.required_node) and attempt(state, reservation, now_ns)
+
+
+def note_arrival(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:
+    """Look again at those who must run on the node of *allocation*, which was not placed there and may be in their
+    way."""
+    if allocation.node is None:
+        return
+    for reservation in allocation.node.reservations.values():
         if reservation.ask.spec.required_node:
             look_again(state, reservation)

@@ -9,8 +9,9 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
 from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
-from kornel.core.preemption.required_node import laws, rounds
+from kornel.core.preemption.required_node import drive, laws
 from kornel.core.preemption.required_node import planner as required_node
+from kornel.core.preemption.required_node.foresight import foresee_attempt
 
 REQUIRED_NODE: Final = Kind(
     name=required_node.KIND,
@@ -18,7 +19,13 @@ REQUIRED_NODE: Final = Kind(
     allowed_by="the ask must run on this node and is at least as important (preemption.md C)",
     planner=required_node.plan,
     check=laws.check,
-    driver=Driver(in_round=rounds.serve_required_nodes, wants_round=rounds.has_asks),
+    driver=Driver(
+        tries_again=drive.must_run_there,
+        wants_round=drive.has_asks,
+        serve_reserved=drive.serve_reserved,
+        note_arrival=drive.note_arrival,
+    ),
+    foresee=foresee_attempt,
     outcomes=MappingProxyType(
         {
             **BOUNDS,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws import overkill
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
@@ -15,7 +16,8 @@ from kornel.core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """Every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node holds."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node
+    holds."""
     return (*_node(view, plan), *_eligible(plan), *_sufficient_and_minimal(view, plan), *_milder(view, plan))
 
 
@@ -39,7 +41,7 @@ def _eligible(plan: PreemptionPlan) -> Iterator[Violation]:
             ("bound to its required node", bool(victim.spec.required_node)),
             ("being released", victim.released),
             ("already a victim", victim.preempted),
-            ("taking the place of a placeholder", victim.replaces is not None),
+            ("taking the place of a placeholder", victim.place is AskPlace.REPLACING),
         ):
             if present:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
@@ -84,7 +86,8 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
 
 
 def _class(allocation: Allocation) -> int:
-    """Regular, opted out, originator, originator that opted out: each goes only where all before it do not do."""
+    """Returns the class of a task: regular, opted out, originator, originator that opted out. Each goes only where all
+    before it do not do."""
     willing = allocation.spec.allow_preempt_self
     if allocation.spec.originator:
         return 3 if willing else 4
@@ -101,7 +104,7 @@ def _milder(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
         if _class(allocation) < worst
         and allocation.priority <= plan.ask.priority
         and not (allocation.spec.required_node or allocation.released or allocation.preempted)
-        and allocation.replaces is None
+        and allocation.place is not AskPlace.REPLACING
     ]
     if _covered(view, plan, milder):
         yield Violation(Law.OPT_OUT_LAST, f"milder victims would do on {plan.node.node_id}")

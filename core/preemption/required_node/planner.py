@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -59,7 +60,7 @@ def room_is_coming(node: Node, ask: Allocation) -> bool:
 
 
 def _room(node: Node, ask: Allocation) -> Vector:
-    """By type, what is free on *node* or leaving it, less what others hold that must run there too.
+    """Returns, by type, what is free on *node* or leaving it, less what others hold that must run there too.
 
     All other claims come after those, and give way.
     """
@@ -91,7 +92,7 @@ def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Can
             dropped["without a type asked for"] += 1
         elif allocation.released:
             dropped["being released"] += 1
-        elif allocation.replaces is not None:
+        elif allocation.place is AskPlace.REPLACING:
             dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it runs.
         else:
             size = tuple(amounts.get(t, 0) for t in asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.partition.asks import finding
@@ -12,6 +13,7 @@ from kornel.core.partition.history.recent_victims import RecentVictim
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
+from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.registry import allowed_by
 from kornel.core.telling.allocations.blockers import blockers
 from kornel.core.telling.allocations.explanation import (
@@ -22,8 +24,6 @@ from kornel.core.telling.allocations.explanation import (
     LostWork,
     Position,
     PreemptedWork,
-    PreemptionOutlook,
-    PreemptionVerdict,
     Report,
 )
 from kornel.core.telling.preemption.outlook import ReadingIndex, outlook
@@ -71,8 +71,9 @@ def _standing(ask: Allocation) -> tuple[str, str]:
     """Name of the state, and the node that goes with it."""
     if ask.node is not None:
         return "Allocated", ask.node.node_id
-    if ask.held_on is not None:
-        return "Held", ask.held_on.node_id
+    held_on = ask.held_on
+    if held_on is not None:
+        return "Held", held_on.node_id
     if ask.reservation is not None:
         return "Reserved", ask.reservation.node.node_id
     return "Pending", ""
@@ -145,7 +146,7 @@ def _explain_application(
 
 def _kind(ask: Allocation) -> tuple[object, ...]:
     """Asks of the same kind have the same blockers; one with a node kept or held for it stands alone."""
-    alone = ask.key if ask.reservation is not None or ask.held_on is not None or ask.refused is not None else ""
+    alone = ask.key if ask.reservation is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
     pool = ask.pool.name if ask.pool is not None else ""
     return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone)
 

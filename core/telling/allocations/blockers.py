@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
@@ -32,7 +33,7 @@ def blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...
     """What keeps *ask* waiting, ranked, and how many open nodes have room for it. Cost: linear in nodes."""
     found = [*_application(ask), *_users(state, ask), *_queues(state, ask), *_reservation(state, ask)]
     fitting = 0
-    if ask.held_on is None and ask.pool is None:
+    if ask.place is not AskPlace.HELD and ask.place is not AskPlace.POOLED:
         if ask.spec.required_node:
             on_node = list(_required_node(state, ask))
             fitting = not on_node
@@ -58,14 +59,14 @@ def _application(ask: Allocation) -> Iterator[Blocker]:
         yield Blocker(
             BlockerKind.BACK_OFF, Level.APPLICATION, name, detail, until_ns=application.backoff_until_ns
         )  # fmt: skip
-    if ask.pool is not None:
-        pool = ask.pool
+    pool, held_on = ask.pool, ask.held_on
+    if pool is not None:
         left = pool.count - pool.replaced - pool.timed_out
         detail = f"takes the place of one of {left} placeholders of task group {pool.name}, none of which runs yet"
         yield Blocker(BlockerKind.WAITING_FOR_PLACEHOLDER, Level.APPLICATION, pool.name, detail)
-    if ask.held_on is not None:
+    if held_on is not None:
         detail = "the shim is asked whether it may run there"
-        yield Blocker(BlockerKind.WAITING_FOR_ANSWER, Level.NODE, ask.held_on.node_id, detail)
+        yield Blocker(BlockerKind.WAITING_FOR_ANSWER, Level.NODE, held_on.node_id, detail)
     if application.state is AppState.ACCEPTED:
         yield from _gates(ask)
 

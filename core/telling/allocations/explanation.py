@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.resources import Resources
+from kornel.core.preemption.foresight import PreemptionOutlook
 
 
 class AskFailure(NamedTuple):
@@ -131,50 +132,6 @@ class Position(NamedTuple):
     leaf_of: int
     partition: int
     partition_of: int
-
-
-class PreemptionVerdict(StrEnum):
-    """The judgements of what preemption can do for an ask."""
-
-    WOULD_HELP = "would-help"
-    """The next attempt finds victims."""
-    UNDER_WAY = "under-way"
-    """The ask has preempted, and its victims are leaving."""
-    NOT_NEEDED = "not-needed"
-    """There is room without it."""
-    FORBIDDEN = "forbidden"
-    """A switch, limit, law or fence stands against it."""
-    NO_VICTIMS = "no-victims"
-    """Preemption is allowed, but no victims that the laws allow make enough room."""
-
-
-class LawTally(NamedTuple):
-    """Queues whose allocations are protected by the same rule, and the first of them."""
-
-    law: str
-    queues: int
-    allocations: int
-    example: str
-
-
-class PreemptionOutlook(NamedTuple):
-    """The forecast for an attempt to preempt for an ask.
-
-    blocked_by     switch, limit, law, fence, delay or budget that stands against an attempt now; empty: nothing does
-    outcome        code of preemption.md I for an attempt made now; empty: none could be made
-    not_before_ns  when the next attempt may be made; ``None``: waiting does not bring one
-    victims        who would have to leave ``node_id`` (under way: who has still to leave)
-    protected      for attempts that find nobody: what protects whom
-    """
-
-    verdict: PreemptionVerdict
-    blocked_by: str
-    outcome: str
-    detail: str
-    not_before_ns: int | None = None
-    node_id: str = ""
-    victims: tuple[VictimRecord, ...] = ()
-    protected: tuple[LawTally, ...] = ()
 
 
 class PreemptedWork(NamedTuple):

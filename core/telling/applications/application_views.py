@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.application_states import AppState, StateEntry
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.domain.priorities import PRIORITY_MIN, as_reported
 from kornel.core.domain.resources import NOTHING, Resources
@@ -150,7 +151,11 @@ class ApplicationViews:
     def view(self, application: Application) -> ApplicationView:
         """Shows one live application with everything it asks for and holds."""
         waiting = application.asks
-        asks = [ask_view(waiting[key]) for key in sorted(waiting) if waiting[key].replaces is None] if waiting else []
+        asks = (
+            [ask_view(waiting[key]) for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
+            if waiting
+            else []
+        )
         reserved = tuple([ask.key for ask in asks if ask.reserved_node])
         return self._view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
@@ -353,7 +358,7 @@ def _stamp(application: Application, render: Render) -> object:
 def _asks(application: Application) -> Iterator[list[AskView]]:
     """Shows those that wait now, in pieces, each as of when its turn comes."""
     waiting = application.asks
-    found = [waiting[key] for key in sorted(waiting) if waiting[key].replaces is None]
+    found = [waiting[key] for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
     for start in range(0, len(found), _PIECE):
         yield [ask_view(each) for each in found[start : start + _PIECE]]
 
@@ -364,7 +369,7 @@ def _pending(application: Application) -> list[int]:
         return application.pending
     pending = list(application.pending)
     for ask in application.asks.values():
-        if ask.held_on is not None:
+        if ask.place is AskPlace.HELD:
             for t, amount in ask.shape.pairs:
                 pending[t] += amount
     return pending

@@ -15,6 +15,7 @@ from kornel.core.domain.drains import DrainedNode, OperatorDrain
 from kornel.core.domain.health import HealthReport
 from kornel.core.domain.resources import clamp
 from kornel.core.domain.secrets import without_secrets
+from kornel.core.preemption.foresight import LawTally, PreemptionOutlook
 from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
@@ -22,10 +23,8 @@ from kornel.core.telling.allocations.explanation import (
     AskReport,
     Blocker,
     EqualAsks,
-    LawTally,
     LostWork,
     PreemptedWork,
-    PreemptionOutlook,
     Report,
     Shortage,
 )

@@ -77,9 +77,8 @@ def reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
 
 
 def fits_on(node: Node, ask: Allocation) -> bool:
-    """Whether *node* has room for *ask* now, beside what is held for others and comes before it."""
-    own = ask.reservation
-    return node.fits_holder(own) if own is not None and own.node is node else node.fits(ask.shape.pairs)
+    """Tells whether *node* has room for *ask* now, beside what is held for others and comes before it."""
+    return node.fits_ask(ask)
 
 
 def shortages_on(state: PartitionState, node: Node, pairs: Pairs, *, empty: bool = False) -> tuple[Shortage, ...]:

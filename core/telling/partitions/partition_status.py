@@ -16,8 +16,6 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.governor.books import AsOf
 from kornel.core.preemption.governor.bounds import CLUSTER, Scope
 from kornel.core.preemption.governor.governing import limits_for_reading
-from kornel.core.preemption.guarantee import planner as guarantee
-from kornel.core.preemption.required_node import planner as required_node
 
 
 class QueueStatus(NamedTuple):
@@ -206,15 +204,10 @@ def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
     if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
         return
     since_ns = now_ns - state.preemption.cycle_interval_ns
-    for kind, waits, window in (
-        (guarantee.KIND, bool(pace.waiting), pace.guarantee),
-        (required_node.KIND, bool(pace.waiting_reservations), pace.required_node),
-    ):
-        if waits:
-            victims = window.without(since_ns).totals.victims
-            yield ScopeStatus(
-                "interval", kind, victims, governor.bound_of(kind).interval, nothing, nothing, pace.wakes_ns
-            )
+    for kind, of_kind in pace.in_order():
+        if of_kind.waiting:
+            victims, most = of_kind.window.copy_since(since_ns).totals.victims, governor.bound_of(kind).interval
+            yield ScopeStatus("interval", kind, victims, most, nothing, nothing, pace.wakes_ns)
 
 
 def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:

@@ -11,7 +11,6 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.guarantee import planner as guarantee
 
 
 class PartitionView(NamedTuple):
@@ -53,7 +52,7 @@ def partition_view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionV
         used=resources(state.root.used),
         node_sort_policy=sort.policy,
         node_sort_weights=sort.weights,
-        preemption_enabled=state.preemption.enabled and guarantee.KIND in state.preemption.policies,
+        preemption_enabled=state.preemption.enabled and state.lists_guarantees,
         quota_preemption_enabled=state.preemption.quota_enabled,
         nodes=len(state.nodes),
         applications={name: counts[name] for name in sorted(counts)},

@@ -9,8 +9,8 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
-from kornel.core.preemption.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.enforcement import Standing
+from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.shares import Amounts, net
 from kornel.core.preemption.quota.standing import above_max as held_above_max
 from kornel.core.preemption.quota.standing import say_protection

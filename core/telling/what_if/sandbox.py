@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import NOTHING_WAITS, exposed
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
@@ -306,7 +307,7 @@ class Sandbox:
     def _apply(self, plan: PreemptionPlan, at_ns: int) -> None:
         journal, ask, node = self.journal, plan.ask, plan.node
         for victim in plan.victims:
-            journal.set(victim, "preempted", True)
+            journal.set(victim, "place", AskPlace.PREEMPTED)
             journal.set(victim.application, "preempted_count", victim.application.preempted_count + 1)
             for queue in victim.queue.lineage():
                 journal.add(queue.preempting, victim.shape.pairs)

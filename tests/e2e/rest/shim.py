@@ -12,7 +12,7 @@ import httpx
 from kornel.core.service.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2, configuration_pb2_grpc
-from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, resource, running_core
+from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, resource, running_core, until
 
 PREFIX = "/ws/v1"
 P = f"{PREFIX}/partition/default"
@@ -83,8 +83,7 @@ class Cluster:
         info = si.NodeInfo(nodeID=node_id, action=action, attributes=attributes or {})
         if capacity:
             info.schedulableResource.CopyFrom(resource(**capacity))
-        await self.nodes.send(si.NodeRequest(rmID="rm-1", nodes=[info]))
-        await self.core.settle()
+        await self._tell(self.nodes, si.NodeRequest(rmID="rm-1", nodes=[info]))
 
     async def submit(
         self,
@@ -103,13 +102,11 @@ class Cluster:
             )
             for application_id in application_ids
         ]
-        await self.applications.send(si.ApplicationRequest(rmID="rm-1", new=added))
-        await self.core.settle()
+        await self._tell(self.applications, si.ApplicationRequest(rmID="rm-1", new=added))
 
     async def remove(self, application_id: str) -> None:
         gone = si.RemoveApplicationRequest(applicationID=application_id)
-        await self.applications.send(si.ApplicationRequest(rmID="rm-1", remove=[gone]))
-        await self.core.settle()
+        await self._tell(self.applications, si.ApplicationRequest(rmID="rm-1", remove=[gone]))
 
     async def ask(
         self, key: str, application_id: str = "app", fields: Mapping[str, Any] | None = None, **amounts: int
@@ -118,13 +115,19 @@ class Cluster:
         allocation = si.Allocation(
             allocationKey=key, applicationID=application_id, resourcePerAlloc=resource(**amounts), **(fields or {})
         )
-        await self.allocations.send(si.AllocationRequest(rmID="rm-1", allocations=[allocation]))
-        await self.core.settle()
+        await self._tell(self.allocations, si.AllocationRequest(rmID="rm-1", allocations=[allocation]))
 
     async def release(self, key: str, application_id: str = "app", termination: Any = si.STOPPED_BY_RM) -> None:
         gone = si.AllocationRelease(applicationID=application_id, allocationKey=key, terminationType=termination)
         releases = si.AllocationReleasesRequest(allocationsToRelease=[gone])
-        await self.allocations.send(si.AllocationRequest(rmID="rm-1", releases=releases))
+        await self._tell(self.allocations, si.AllocationRequest(rmID="rm-1", releases=releases))
+
+    async def _tell(self, stream: Conversation, request: Any) -> None:
+        """Send *request* and return once the engine has had it, however busy the machine is, and all is settled."""
+        metrics = self.core.metrics
+        before = metrics.commands_applied + metrics.commands_refused
+        await stream.send(request)
+        await until(lambda: metrics.commands_applied + metrics.commands_refused > before, "the engine to have it")
         await self.core.settle()
 
     async def wait(self, seconds: float) -> None:

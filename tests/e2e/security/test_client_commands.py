@@ -18,6 +18,7 @@ from kornel.shim_client.credentials import NO_CREDENTIALS
 from kornel.shim_mock.cli import app as mock
 from tests.e2e.security.test_commands import make_token, succeed
 from tests.e2e.test_command import serving
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
 POLICY = """
@@ -142,7 +143,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-EXAMPLE = ["--", sys.executable, "-m", "kornel.shim_client.example", "--core", "{address}"]
+EXAMPLE = ["-m", "kornel.shim_client.example", "--core", "{address}"]
 CARELESS = """
 import asyncio, os, sys
 from kornel.shim_client import example
@@ -160,7 +161,7 @@ def test_the_scripted_core_asks_who_the_shim_is(files: Files) -> None:
         (["--ca", files["ca.pem"], "--token-file", str(files.token)], few),
         ([*files.certificate, "--token-file", str(files.token)], mutual),
     ):
-        done = invoke(kit, *credentials, *checks, *EXAMPLE)
+        done = invoke(kit, *credentials, *checks, "--", python(), *EXAMPLE)
         assert done.exit_code == 0, done.output
         assert "2 pass" in done.output
 

@@ -134,7 +134,10 @@ def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
 
 @pytest.fixture
 async def evicted(core: ToyCore) -> AsyncIterator[str]:
-    """The key of an allocation that was told to leave because its lease is over; it does not leave."""
+    """The key of an allocation that was told to leave because its lease is over; it does not leave.
+
+    Another ask, ``large``, is larger than the node and waits.
+    """
     async with grpc.aio.insecure_channel(core.grpc) as channel:
         shim = si_pb2_grpc.SchedulerStub(channel)
         await shim.RegisterResourceManager(
@@ -149,7 +152,7 @@ async def evicted(core: ToyCore) -> AsyncIterator[str]:
             await nodes.receive()
             await applications.send(application_request("app"))
             await applications.receive()
-            await allocations.send(allocation_request(ask("k")))
+            await allocations.send(allocation_request(ask("large", vcore=20_000), ask("k")))
             while not any(response.released for response in allocations.got):
                 await allocations.receive()
             (release,) = [entry for response in allocations.got for entry in response.released]

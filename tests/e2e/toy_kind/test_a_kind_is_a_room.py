@@ -31,6 +31,9 @@ async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
     told = kornel(core.folder, "explain", evicted, "--grpc", core.grpc)
     assert "lease" in told
     assert LAW in told
+    waiting = kornel(core.folder, "explain", "large", "--grpc", core.grpc)
+    assert "preemption: would-help" in waiting
+    assert "a lease ends" in waiting
     (line,) = core.logged("preemption decided")
     assert (line["kind"], line["outcome"], line["victims"], line["level"]) == ("lease", "TRIGGERED", ["k"], "info")
     async with httpx.AsyncClient(base_url=core.rest) as http:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from playwright.async_api import Playwright, async_playwright
 
 from tests.e2e.web.browser import CHROMIUM
+from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +30,7 @@ async def playwright() -> AsyncIterator[Playwright]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the page of a demo that has been played and was told to stay; at the end it must leave in order."""
-    command = [sys.executable, "-m", "kornel.shim_mock", "demo", "--kind", "guarantee", "--keep", "--out"]
+    command = [python(), "-m", "kornel.shim_mock", "demo", "--kind", "guarantee", "--keep", "--out"]
     with subprocess.Popen(
         [*command, str(tmp_path_factory.mktemp("demo"))],
         env={"PYTHONPATH": str(ROOT), "COLUMNS": "200", "PYTHONUNBUFFERED": "1", "PATH": os.defpath},

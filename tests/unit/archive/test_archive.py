@@ -482,6 +482,7 @@ def test_filters_have_an_index(tmp_path: Path) -> None:
     writer.forget_connections()
 
 
+@pytest.mark.usefixtures("cold_committer")
 def test_committing_process_that_is_killed_is_started_again(database: str, tmp_path: Path) -> None:
     """At any moment: nothing that was stored is missing, nothing is there twice, and health says so meanwhile."""
     settings = settings_for(database, tmp_path)
@@ -552,6 +553,7 @@ def test_full_queue_takes_no_memory_for_what_it_drops(tmp_path: Path) -> None:
     assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10)]
 
 
+@pytest.mark.usefixtures("cold_committer")
 def test_database_that_hangs_without_a_word_is_told(tmp_path: Path) -> None:
     """A process that neither commits nor complains is a problem too; it is over once it goes on."""
     settings = settings_for(str(tmp_path / "history.db"), tmp_path, silence_s=0.3)

@@ -29,7 +29,7 @@ from kornel.v1.status_pb2 import (
 NOW_NS = 1_800_000_000 * 10**9
 
 GOOD = "partitions:\n  - name: default\n    queues:\n      - name: root\n"
-ODD = """
+UPSTREAM = """
 partitions:
   - name: default
     queues:
@@ -41,6 +41,9 @@ partitions:
             properties:
               application.sort.policy: stateaware
 """
+
+
+ODD = GOOD + "        queues: [{name: a, resources: {max: {Memory: 5}}}]\n"
 
 
 SERVER_ONLY = (
@@ -66,6 +69,17 @@ def test_config_check(tmp_path: Path, text: str, code: int, said: str) -> None:
     exit_code, output = run("config", "check", str(file))
     assert exit_code == code, output
     assert said in output
+
+
+def test_what_concerns_yunikorn_is_told_to_who_asks(tmp_path: Path) -> None:
+    """Everybody else has no use for it, and a check that finds nothing else exits 0."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(UPSTREAM, encoding="utf-8")
+    assert run("config", "check", str(file))[0] == 0
+    exit_code, output = run("config", "check", str(file), "--yunikorn")
+    assert exit_code == 1
+    assert "YuniKorn" in output
+    assert json.loads(run("config", "check", str(file), "--json")[1])["problems"] == []
 
 
 @pytest.mark.parametrize(("text", "code"), [(GOOD, 0), ("", 0), (ODD, 1), ("partitions: 7\n", 2)])

@@ -8,7 +8,7 @@ import pytest
 
 from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove, follow_move
 
-NOWHERE, WAITING, POOLED, RESERVED, HELD, REFUSED, REPLACING, PLACED, GONE = AskPlace
+NOWHERE, WAITING, POOLED, RESERVED, HELD, REFUSED, REPLACING, PLACED, PREEMPTED, RELEASED, GONE = AskPlace
 
 EXPECTED = {
     NOWHERE: {
@@ -29,7 +29,11 @@ EXPECTED = {
         AskMove.FORGIVE: NOWHERE,
     },
     REPLACING: {AskMove.PLACE: PLACED, AskMove.UNDO: NOWHERE},
-    PLACED: {AskMove.RETURN: NOWHERE, AskMove.END: GONE},
+    PLACED: {
+        AskMove.RETURN: NOWHERE, AskMove.END: GONE, AskMove.PREEMPT: PREEMPTED, AskMove.RELEASE: RELEASED,
+    },
+    PREEMPTED: {AskMove.END: GONE},
+    RELEASED: {AskMove.END: GONE},
     GONE: {},
 }  # fmt: skip
 """By place, as one would tell the life of an ask; the table of the code goes by move."""

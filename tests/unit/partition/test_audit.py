@@ -62,10 +62,6 @@ def _prioritise(state: PartitionState) -> None:
     state.queues["root.a"].priority = 7
 
 
-def _release_and_preempt(state: PartitionState) -> None:
-    state.requests["k"].released = state.requests["k"].preempted = True
-
-
 def gang() -> PartitionState:
     """In app1's group g, p1 is being replaced by r1 and r2 waits for another one; group h has p2, which is free."""
     stage = Stage()
@@ -83,7 +79,7 @@ def _charge_twice(state: PartitionState) -> None:
 
 def _unlink(state: PartitionState, key: str) -> None:
     request = state.requests[key]
-    request.replaces = request.replaced_by = None
+    request.where = None
 
 
 @pytest.mark.parametrize(
@@ -92,14 +88,14 @@ def _unlink(state: PartitionState, key: str) -> None:
         ("I10", lambda state: setattr(state.applications["app1"].task_groups["g"], "timed_out", 1)),
         ("I10", lambda state: setattr(state.applications["app1"].task_groups["g"], "replaced", -1)),
         ("I10", lambda state: state.applications["app1"].task_groups["h"].free.discard(state.requests["p2"])),
-        ("I10", lambda state: setattr(state.requests["p2"], "released", True)),
+        ("I10", lambda state: setattr(state.requests["p2"], "place", AskPlace.RELEASED)),
         ("10.2", lambda state: state.applications["app1"].task_groups["g"].asks.discard(state.requests["r2"])),
         ("10.2", lambda state: setattr(state.requests["r2"], "place", AskPlace.NOWHERE)),
         ("I9", lambda state: setattr(state.requests["r1"], "place", AskPlace.PLACED)),
         ("I9", lambda state: setattr(state.requests["p2"], "place", AskPlace.WAITING)),
         ("10.3", lambda state: _unlink(state, "p1")),
         ("10.3", lambda state: _unlink(state, "r1")),
-        ("10.3", lambda state: setattr(state.requests["p1"], "released", False)),
+        ("10.3", lambda state: setattr(state.requests["p1"], "place", AskPlace.PLACED)),
         ("I4", _charge_twice),
         ("I4", lambda state: state.nodes["n1"].allocations.pop("p2")),
         ("I1", lambda state: setattr(state.applications["app1"], "placeholder_count", 1)),
@@ -120,7 +116,7 @@ def test_a_forgotten_gang_is_found() -> None:
     state = stage.engine.partition("[rm-1]default")
     assert state is not None
     assert audit.check(state) == []
-    state.gangs.clear()
+    state.gangs.to_match.clear()
     assert [broken.rule for broken in audit.check(state)] == ["10.3"]
 
 
@@ -156,7 +152,6 @@ def _miscount(state: PartitionState) -> None:
         ("I9", _prioritise),
         ("I8", lambda state: state.requests.pop("k")),
         ("I8", lambda state: state.nodes.pop("n1" if state.requests["k"].node is state.nodes["n1"] else "n2")),
-        ("I11", _release_and_preempt),
         ("I1", _miscount),
         ("I9", lambda state: state.applications["app1"].groups.clear()),
     ],

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.plan import PreemptionPlan, QuotaPlan
+from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota import rounds
+from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.required_node import planner as required_node
 from tests.scenarios.language import Stage
 
@@ -122,7 +124,7 @@ def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch
     def planned(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan:
         made = plan(view, ask, node)
         assert isinstance(made, PreemptionPlan)
-        made.victims[0].released = True
+        made.victims[0].place = AskPlace.RELEASED
         return made
 
     monkeypatch.setattr(required_node, "plan", planned)

@@ -211,11 +211,11 @@ def test_without_room_elsewhere_the_next_node_is_waited_for(gang: Stage) -> None
     serve(gang)
     state = state_of(gang)
     application = state.applications["app1"]
-    assert application not in state.gangs
+    assert application not in state.gangs.to_match
     gang.play(["foreign f node=n1 vcore=1"])
-    assert application not in state.gangs
+    assert application not in state.gangs.to_match
     gang.play(["node n3"])
-    assert application in state.gangs
+    assert application in state.gangs.to_match
     serve(gang)
     assert state.requests["r"].node is state.nodes["n3"]
 
@@ -242,7 +242,7 @@ def test_the_budget_ends_a_step() -> None:
     assert replacement.serve(state, stage.now_ns, 2) == 2
     assert [state.requests[f"r{n}"].replaces is not None for n in range(3)] == [True, True, False]
     assert replacement.serve(state, stage.now_ns, 2) == 1
-    assert not state.gangs
+    assert not state.gangs.to_match
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
@@ -46,7 +47,7 @@ def test_j_b51_a_victim_released_meanwhile_ends_the_attempt(stage: Stage, monkey
     state = state_of(stage)
 
     def plan(view: PartitionState, _ask: Allocation, **_: object) -> PreemptionPlan:
-        view.requests["v1"].released = True
+        view.requests["v1"].place = AskPlace.RELEASED
         return plan_of(view, "v1", "v2")
 
     monkeypatch.setattr(guarantee, "plan", plan)

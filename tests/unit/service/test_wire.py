@@ -309,6 +309,16 @@ def test_long_application_and_node_requests_are_cut_too() -> None:
     assert [node.node_id for command in nodes for node in command.nodes] == [str(n) for n in range(count)]
 
 
+def test_nodes_reach_the_engine_with_few_allocations_at_a_time() -> None:
+    """What runs on a node comes with it, so nodes that bring much are handed over one by one."""
+    numbers = [0, wire.PIECE * 3, 1, 1, wire.PIECE // 2, wire.PIECE // 2]
+    nodes = [si.NodeInfo(nodeID=str(n), existingAllocations=[si.Allocation()] * n) for n in numbers]
+    commands = list(Decoder().node_commands(si.NodeRequest(nodes=nodes)))
+    assert [[len(node.existing) for node in command.nodes] for command in commands] == [
+        [0], [wire.PIECE * 3], [1, 1, wire.PIECE // 2], [wire.PIECE // 2]
+    ]  # fmt: skip
+
+
 def test_an_empty_request_is_still_a_command() -> None:
     """A message that carries only an rmID binds its stream, so it has to reach the engine's task (1.1)."""
     decoder = Decoder()

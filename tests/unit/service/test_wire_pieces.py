@@ -13,7 +13,15 @@ from kornel.core.service import wire_pieces
 from kornel.core.service.status_codes import MalformedMessage, TooMany
 from kornel.core.service.streams import Kind
 from kornel.core.service.wire import PIECE, Decoder
-from kornel.core.service.wire_pieces import LONGEST_ENTRY, MOST_ENTRIES, MOST_PARTS, SHORT, check_answers, read_request
+from kornel.core.service.wire_pieces import (
+    LONGEST_ENTRY,
+    MOST_ENTRIES,
+    MOST_PARTS,
+    MOST_WITHIN,
+    SHORT,
+    check_answers,
+    read_request,
+)
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import create, resource
 
@@ -132,6 +140,20 @@ def test_one_entry_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
         messages(Kind.NODE, wire_pieces._field(1, b"\x32\x00" * (MOST_PARTS + 1)))
     with pytest.raises(TooMany, match="bytes"):
         messages(Kind.NODE, si.NodeRequest(nodes=[si.NodeInfo(nodeID="x" * LONGEST_ENTRY)]).SerializeToString())
+
+
+def test_allocations_that_nodes_bring_along_count_as_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = wire_pieces._field(1, b"\x32\x00" * (MOST_WITHIN - 1))
+    taken = messages(Kind.NODE, node * 4)
+    assert [[len(each.existingAllocations) for each in message.nodes] for message in taken] == [[MOST_WITHIN - 1]] * 4
+    few = wire_pieces._field(1, b"\x32\x00" * 9)
+    assert {len(message.nodes) for message in messages(Kind.NODE, few * 2_000)} == {PIECE // 10}
+
+    monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
+    with pytest.raises(TooMany, match="of its own"):
+        messages(Kind.NODE, wire_pieces._field(1, b"\x32\x00" * (MOST_WITHIN + 1)))
+    with pytest.raises(TooMany, match="500,000"):
+        messages(Kind.NODE, node * (MOST_ENTRIES // MOST_WITHIN + 1))
 
 
 @pytest.mark.parametrize(

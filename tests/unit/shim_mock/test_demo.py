@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.run import run_scenario
 from kornel.shim_mock.scenario import load_scenario, parse_scenario
+from tests.prepared import python
 
 SERVING = """
 import pathlib, signal, sys
@@ -34,7 +34,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 async def demonstrate(*options: str) -> tuple[int | None, str]:
     """Run the demo from the command line with *options*: its exit status, and all it printed."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "kornel.shim_mock", "demo", *options),
+        *(python(), "-m", "kornel.shim_mock", "demo", *options),
         env={"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -9,11 +9,11 @@ import pytest
 
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.partition.history.recent_victims import KEPT, RecentVictims
+from kornel.core.preemption.foresight import PreemptionVerdict
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
     LostWork,
-    PreemptionVerdict,
     Shortage,
 )
 from kornel.core.telling.explain import Named

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.telling.allocations.explanation import AskReport, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
+from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from kornel.core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from tests.reading import read, status_of

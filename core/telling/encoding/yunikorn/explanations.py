@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
+from kornel.core.preemption.foresight import LawTally, PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.registry import allowed_by
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
@@ -14,13 +15,10 @@ from kornel.core.telling.allocations.explanation import (
     AskReport,
     Blocker,
     EqualAsks,
-    LawTally,
     Level,
     LostWork,
     Position,
     PreemptedWork,
-    PreemptionOutlook,
-    PreemptionVerdict,
     Report,
     Shortage,
 )

@@ -7,13 +7,22 @@ from kornel.core.preemption.lease.plan import NAME, plan
 
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
+from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
 
 
 def has_leases(state: PartitionState) -> bool:
     """Tells whether anything runs whose lease may end."""
     return NAME in state.preemption.sections and state.allocation_count > 0
+
+
+def foresee_ends(state: PartitionState, ask: Allocation, _asked: Circumstances) -> PreemptionOutlook | None:
+    """Returns that the next lease that ends makes room for *ask*, if anything runs whose lease may end."""
+    if not has_leases(state):
+        return None
+    return PreemptionOutlook(PreemptionVerdict.WOULD_HELP, "", "", "a lease ends")
 
 
 def end_leases(state: PartitionState, now_ns: int) -> None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.preemption.lease import laws
-from kornel.core.preemption.lease.drive import end_leases, has_leases
+from kornel.core.preemption.lease.drive import end_leases, foresee_ends, has_leases
 from kornel.core.preemption.lease.plan import NAME, plan
 
 from kornel.core.domain.reasons import Outcome
@@ -19,6 +19,7 @@ LEASE: Final = Kind(
     planner=plan,
     check=laws.check,
     driver=Driver(in_round=end_leases, wants_round=has_leases),
+    foresee=foresee_ends,
     outcomes=MappingProxyType(
         {Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT)}
     ),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.effects import Released
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
@@ -15,6 +16,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import judging as laws
 from kornel.core.preemption.guarantee import allowances as terms
+from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee import solve
 from kornel.core.preemption.guarantee.allowances import Terms
@@ -76,7 +78,7 @@ def test_without_a_bug_laws_and_oracle_agree(case: str) -> None:
         assert expected == str(plan.outcome)
     else:
         assert expected == (plan.node.node_id, [victim.key for victim in plan.victims])
-        assert laws.check_exhaustive(world, plan) == ()
+        assert guarantee_laws.check_exhaustive(world, plan) == ()
 
 
 def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +182,7 @@ def test_rollback_after_victims_were_told(bug: bool, monkeypatch: pytest.MonkeyP
         def fails(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
             for victim in ask.victims.values():
                 ledger.unbook_victim(victim)
+                victim.place = AskPlace.PLACED
             ask.victims.clear()
             moves.end_claim(state, ask)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
@@ -247,8 +248,8 @@ def test_refusal_counts_what_each_filter_kept_back() -> None:
         running p.z: z1 c:1@n1
         ask p.a: 1"""
     )
-    world.allocations["v2"].released = True
-    world.allocations["v3"].preempted = True
+    world.allocations["v2"].place = AskPlace.RELEASED
+    world.allocations["v3"].place = AskPlace.PREEMPTED
     result = guarantee.plan(world, ask, now_ns=NOW_NS)
     assert isinstance(result, Refusal)
     assert result.outcome is Outcome.NO_CANDIDATES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy, QueueProperties
@@ -133,7 +134,7 @@ class World:
         return allocation
 
     def place(self, allocation: Allocation, node: Node) -> None:
-        allocation.node = node
+        allocation.node, allocation.place = node, AskPlace.PLACED
         node.allocations[allocation.key] = allocation
         node.charge(allocation.shape.pairs)
         allocation.application.allocations[allocation.key] = allocation
@@ -149,7 +150,7 @@ class World:
 
     def mark(self, victim: Allocation) -> None:
         """*victim* has been told to leave."""
-        victim.preempted = True
+        victim.place = AskPlace.PREEMPTED
         assert victim.node is not None
         victim.node.expect_exits((victim,))
         victim.application.preempted_count += 1

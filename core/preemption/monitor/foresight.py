@@ -1,4 +1,4 @@
-"""Whether the periodic monitor could make room for an ask: what its last round found, and what has come of it."""
+"""The forecast of the periodic monitor for an ask: what its last round found, and what has come of it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from typing import Final
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.model.notices import Entry
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.monitor.notices import Entry
 from kornel.core.preemption.monitor.plan import Place
-from kornel.core.telling.allocations.explanation import PreemptionOutlook, PreemptionVerdict
 
 _MOST_NAMED: Final = 5
 RESTS = "the periodic monitor is on: asks do not preempt by themselves"
 
 
-def left_to_monitor(state: PartitionState, ask: Allocation) -> bool:
-    """Whether only the monitor makes room for *ask*: asks do not preempt beside it, or this one never does (H)."""
-    settings = state.notices.settings
+def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances) -> PreemptionOutlook | None:
+    """Returns what becomes of *ask* by the monitor's last round.
+
+    ``None``: the monitor is off or only observes, or *ask* preempts by itself (H).
+    """
     by_itself = state.guarantee_preemption and ask.spec.allow_preempt_other
-    return settings is not None and not settings.observe_only and not by_itself
-
-
-def by_monitor(state: PartitionState, ask: Allocation) -> PreemptionOutlook:
-    """What becomes of *ask* by the monitor's last round."""
+    if by_itself or not state.has_periodic_policy or ask.spec.required_node:
+        return None
     verdict, notices, names = PreemptionVerdict, state.notices, state.types.names
     path = ask.queue.path
     if not notices.rounds:
@@ -48,14 +47,14 @@ def by_monitor(state: PartitionState, ask: Allocation) -> PreemptionOutlook:
         detail += ", where others leave room for it"
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.NOTIFIED, detail, None, place.node.node_id)
     last = max(entry.deadline_ns for entry in entries)
-    risk = "; ".join(_told(state, entry) for entry in entries[:_MOST_NAMED])
+    risk = "; ".join(_describe_entry(state, entry) for entry in entries[:_MOST_NAMED])
     more = f"; and {len(entries) - _MOST_NAMED} more" if len(entries) > _MOST_NAMED else ""
     detail += f" once these have left, who are at risk: {risk}{more}"
     return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.NOTIFIED, detail, last, place.node.node_id)
 
 
-def _told(state: PartitionState, entry: Entry) -> str:
-    """An allocation at risk, and what its application made of the notice."""
+def _describe_entry(state: PartitionState, entry: Entry) -> str:
+    """Describes an allocation at risk, and what its application made of the notice."""
     key = entry.allocation.key
     answer = {None: "", True: ", its application prepares for it", False: ", its application does nothing about it"}
     saved_ns = state.notices.checkpoints.get(key)

@@ -1,4 +1,4 @@
-"""What protects whom from an ask: for every queue with work in it, the first rule that stands in the way."""
+"""Protection from an ask: for every queue with work in it, the first rule that stands in the way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.foresight import LawTally
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import leaves_below
 from kornel.core.preemption.guarantee.entitlement import entitlement
@@ -14,7 +15,6 @@ from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.victim_index import VictimIndex
-from kornel.core.telling.allocations.explanation import LawTally
 
 OWN_QUEUE = "own queue"
 LAW_7 = "law 7 (fence)"
@@ -45,7 +45,7 @@ def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tu
 
 
 def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
-    """What protects all of *leaf*; ``None``: some of it may go."""
+    """Returns what protects all of *leaf*; ``None``: some of it may go."""
     leaf_terms = terms.of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms

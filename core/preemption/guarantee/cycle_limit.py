@@ -1,0 +1,98 @@
+"""The limit on preemption for guarantees: the policy must be on, and what one interval allows not used up.
+
+Every attempt asks here first, wherever it comes from: the allocation cycle, a reserved ask, a round. Rules:
+preemption.md F4, F7.
+"""
+
+from __future__ import annotations
+
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.rooms import UNSERVED, activate
+from kornel.core.preemption import pacing
+from kornel.core.preemption.governor.bounds import SECOND_NS
+from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.planner import KIND
+from kornel.core.preemption.pace import Totals, Window
+from kornel.core.preemption.plan import Refusal
+
+
+def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
+    """Returns why nobody may preempt for *ask* now, by whatever path; ``None``: an attempt may be made.
+
+    The limit is tested before an attempt, so the last one may exceed it by its own result (F7).
+    """
+    if not state.guarantee_preemption:
+        return Refusal(Outcome.POLICY_OFF, why_off(state))
+    if ask.dialogue is not None and ask.dialogue.waits:
+        return None  # Nothing is decided before the shim has answered, and then it is asked here again.
+    window = pacing.current_window(state, KIND, now_ns)
+    held = _check_limit(state, window, ask.shape.pairs)
+    if held is not None and isinstance(entitlement(ask, state.guarantee_mode, state.types.names), Refusal):
+        return None  # It may not preempt at all: that is found without a search, and says more.
+    return held
+
+
+def foresee_limit(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
+    """Returns what :func:`hold_back` would, for a question: nothing is dropped, noted or said."""
+    if not state.guarantee_preemption:
+        return Refusal(Outcome.POLICY_OFF, why_off(state))
+    return _check_limit(state, pacing.foreseen_window(state, KIND, now_ns), ask.shape.pairs)
+
+
+def why_off(state: PartitionState) -> str:
+    """Returns what keeps asks from preempting for guarantees in this partition as it is configured."""
+    if not state.preemption.enabled:
+        return "preemption.enabled is off"
+    if KIND not in state.preemption.policies:
+        return f"preemption.policies does not list {KIND}"
+    return "the periodic monitor is on: asks do not preempt by themselves"
+
+
+def keep_waiting(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
+    """Tells whether the limit holds back the asks of *group* that are due; then they are offered again in time."""
+    ask = next(iter(group.due), None)
+    held = hold_back(state, ask, now_ns) if ask is not None else None
+    if ask is None or held is None:
+        return False
+    pacing.note_held_back(state, KIND, ask, held, now_ns)
+    if held.retry_ns is not None:
+        pacing.wait_until(state, KIND, group, held.retry_ns, _offer_again)
+    return True
+
+
+def is_open(state: PartitionState, now_ns: int) -> bool:
+    """Tells whether a round may go on: nothing of the limit is used up, of whatever type."""
+    window = pacing.current_window(state, KIND, now_ns)
+    return _check_limit(state, window, tuple(state.root.max.items())) is None
+
+
+def _offer_again(state: PartitionState, _now_ns: int) -> None:
+    """Offer the groups that the limit held back, in the order of scheduling."""
+    pace = state.pace.kind(KIND)
+    waiting, pace.waiting = pace.waiting, {}
+    for group in waiting:
+        if isinstance(group, AskGroup) and group.due and group.application.state not in UNSERVED:
+            activate(group)
+
+
+def _check_limit(state: PartitionState, window: Window, pairs: Pairs) -> Refusal | None:
+    """Returns what of the limit an ask for *pairs* finds used up; ``None``: nothing."""
+    settings = state.preemption
+    share, sizes = settings.cycle_limit, state.root.max
+    if share <= 0:
+        return Refusal(Outcome.ROUND_LIMIT, "preemption.cycle.limit is 0: nobody preempts for a guarantee")
+    most = {t: sizes[t] * share for t, amount in pairs if amount > 0 and sizes.get(t, 0) > 0}
+
+    def reached(totals: Totals) -> int | None:
+        return next((t for t, limit in most.items() if totals.amounts.get(t, 0) >= limit), None)
+
+    t = reached(window.totals)
+    if t is None:
+        return pacing.check_victim_limit(state, KIND, window)
+    seconds = settings.cycle_interval_ns / SECOND_NS
+    taken, name = window.totals.amounts[t], state.types.names[t]
+    detail = f"served {taken} {name} within {seconds:g} s, preemption.cycle.limit is {share:g} of {sizes[t]}"
+    return pacing.refuse_until(state, window, lambda totals: reached(totals) is None, detail)

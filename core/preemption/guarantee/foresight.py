@@ -1,0 +1,108 @@
+"""The forecast for preemption for a guarantee: a dry run of the planner, of the governor and of the limits.
+
+Nothing is decided, counted or asked of the shim; the answer is what an attempt would come to without the shim's word.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption import eviction
+from kornel.core.preemption.foresight import LIMITED, UNLISTED, Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.governor.source import BOUNDS
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.guarantee import planner as guarantee
+from kornel.core.preemption.guarantee.cycle_limit import foresee_limit, why_off
+from kornel.core.preemption.guarantee.protection import protection
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
+
+_NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
+
+
+def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
+    """Returns what an attempt for *ask* would come to; ``None``: another kind makes room for it, if any does."""
+    if ask.spec.required_node:
+        return None
+    if state.has_periodic_policy and not (state.guarantee_preemption and ask.spec.allow_preempt_other):
+        return None
+    verdict, index, now_ns = PreemptionVerdict, asked.victims, asked.now_ns
+    if not state.preemption.enabled:
+        return PreemptionOutlook(verdict.FORBIDDEN, "preemption.enabled is off", "", "the partition does not preempt")
+    if not state.guarantee_preemption:
+        return PreemptionOutlook(verdict.FORBIDDEN, UNLISTED, Outcome.POLICY_OFF, why_off(state))
+    if not ask.spec.allow_preempt_other:
+        detail = "its preemption policy lets it preempt nobody"
+        return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
+    blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
+    result = guarantee.plan(state, ask, index=index, now_ns=now_ns)
+    if isinstance(result, PreemptionPlan):
+        governed = _govern(state, result, asked)
+        if isinstance(governed, PreemptionOutlook):
+            return governed
+        result = governed
+        victims = eviction.victim_records(result)
+        held = foresee_limit(state, ask, now_ns)
+        if held is not None:
+            return PreemptionOutlook(
+                verdict.FORBIDDEN, LIMITED, held.outcome, held.detail, held.retry_ns, result.node.node_id, victims
+            )
+        detail = f"needs {result.needs}, fence {result.fence.path}"
+        return PreemptionOutlook(
+            verdict.WOULD_HELP, blocked_by, Outcome.TRIGGERED, detail, not_before_ns, result.node.node_id, victims
+        )
+    return PreemptionOutlook(
+        verdict.NO_VICTIMS if result.outcome in _NOBODY else verdict.FORBIDDEN,
+        "",
+        result.outcome,
+        result.detail,
+        not_before_ns,
+        protected=protection(state, ask, index),
+    )
+
+
+def _govern(state: PartitionState, plan: PreemptionPlan, asked: Circumstances) -> PreemptionPlan | PreemptionOutlook:
+    """Returns *plan* or a detour that the governor would let pass now; else what stands against it (K13)."""
+
+    def plan_without(spared: Spared) -> PreemptionPlan | Refusal:
+        return guarantee.plan(state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns)
+
+    consults = state.callbacks.predicates or state.callbacks.preemption_predicates
+    found = governing.govern(state, plan, asked.now_ns, None if consults else plan_without, supposed=True)
+    if isinstance(found, Refusal):
+        blocked_by = f"governor: {BOUNDS[found.outcome].words}"
+        return PreemptionOutlook(
+            PreemptionVerdict.FORBIDDEN, blocked_by, found.outcome, found.detail, found.retry_ns, plan.node.node_id,
+            eviction.victim_records(plan),
+        )  # fmt: skip
+    if governing.shadowed(state, guarantee.KIND):
+        detail = "preemption.governor.shadow: preemption for guarantees only watches"
+        return PreemptionOutlook(
+            PreemptionVerdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, found.node.node_id,
+            eviction.victim_records(found),
+        )  # fmt: skip
+    return found
+
+
+def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
+    """Returns what delays the next attempt for *ask*, and until when; nothing: it may be made at once."""
+    refused = state.guarantee.refusals.waiting(ask)
+    retry_ns = 0 if refused is None else refused.not_before_ns
+    old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
+    backoff_ns = ask.application.backoff_until_ns
+    not_before_ns = max(retry_ns, old_enough_ns, backoff_ns)
+    if not_before_ns > now_ns:
+        reasons = {
+            old_enough_ns: "preemption.delay of its queue",
+            retry_ns: "pause between two searches of equal asks",
+            backoff_ns: "back-off of its application",
+        }
+        return reasons[not_before_ns], not_before_ns
+    if state.enforcement.busy:
+        return "a lowered max is being enforced", None
+    if state.guarantee.attempts_left.get(ask.queue, guarantee_drive.ATTEMPTS_PER_LEAF) <= 0:
+        return "attempts of its queue in this pass", state.guarantee.pass_began_ns + guarantee_drive.PASS_NS
+    return "", None

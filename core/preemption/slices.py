@@ -1,0 +1,71 @@
+"""The part of the kinds of preemption in a slice of the allocation cycle: each acts through its driver, in the order in
+which the registry lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.state import PartitionState
+from kornel.core.preemption.kind import Driver
+from kornel.core.preemption.registry import KINDS
+
+
+def offer_due(state: PartitionState, now_ns: int) -> None:
+    """Offer every ask whose next attempt is due, of whatever kind."""
+    for kind in KINDS:
+        kind.driver.offer_due(state, now_ns)
+
+
+def resume_waiting(state: PartitionState, now_ns: int) -> bool:
+    """Offer the asks of one kind that had to wait for another one. Returns whether there were any."""
+    found = [kind.driver.resume(state, now_ns) for kind in KINDS]  # Each has its turn, whatever the others say.
+    return any(found)
+
+
+def any_busy(state: PartitionState) -> bool:
+    """Tells whether some kind has work that goes on from slice to slice."""
+    for kind in KINDS:
+        if kind.driver.is_busy(state):
+            return True
+    return False
+
+
+def busy_drivers(state: PartitionState) -> Iterator[Driver]:
+    """Yields the drivers that have such work when their turn comes."""
+    for kind in KINDS:
+        if kind.driver.is_busy(state):
+            yield kind.driver
+
+
+def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
+    """Have the kinds make room for an ask of *group*, which found no place and has asks that are due.
+
+    Returns what that cost in decisions, and whether the group may stay where it is.
+    """
+    spent = 0
+    for kind in KINDS:
+        cost, stays = kind.driver.serve_unplaced(state, group, why, now_ns)
+        spent += cost
+        if stays:
+            return spent, True
+    return spent, False
+
+
+def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
+    """Have the kinds make room for the ask of *reservation*, which *limited* keeps back. Returns whether one did."""
+    return any(kind.driver.serve_reserved(state, reservation, limited, now_ns) for kind in KINDS)
+
+
+def end_slice(state: PartitionState, now_ns: int) -> None:
+    """Have every kind note what the slice changed."""
+    for kind in KINDS:
+        kind.driver.end_slice(state, now_ns)
+
+
+def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Tell every kind that *allocation* holds an amount on a node that nobody checked."""
+    for kind in KINDS:
+        kind.driver.note_arrival(state, allocation, now_ns)

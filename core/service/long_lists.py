@@ -1,0 +1,84 @@
+"""The pages of long lists, made one after the other, however many callers want one at once.
+
+A page is looked through and encoded in steps of about a millisecond. Were all pages that are wanted made side by side,
+each turn of the event loop would have a step of every one of them, and whoever asks for health would wait for them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from kornel.core.service.sharing import Sharing
+from kornel.core.service.status_codes import TooMany
+
+MOST_WAITING: Final = 256
+"""Callers that may wait for a page: all calls that a security file allows one connection by default."""
+
+AT_ONCE: Final = 50
+"""Entries looked at and encoded before others get their turn: about a millisecond."""
+
+ItemT = TypeVar("ItemT")
+EncodedT = TypeVar("EncodedT")
+
+
+class ListPage(NamedTuple, Generic[ItemT, EncodedT]):
+    """Entries of one answer. ``last``: the last of them, ``None`` without any; ``more``: others follow it."""
+
+    encoded: list[EncodedT]
+    last: ItemT | None
+    more: bool
+
+
+class LongLists:
+    """Makes the pages of one service."""
+
+    def __init__(self) -> None:
+        self._one = asyncio.Lock()
+        self._waiting = 0
+
+    async def make(
+        self,
+        items: Callable[[], Iterable[ItemT]],
+        size: int,
+        encode: Callable[[ItemT], EncodedT],
+        test: Callable[[ItemT], bool] = lambda item: True,
+    ) -> ListPage[ItemT, EncodedT]:
+        """Returns the first *size* of *items*, asked for when it is their turn, that pass *test*.
+
+        Raises :class:`TooMany` when too many callers wait.
+        """
+        if self._waiting >= MOST_WAITING:
+            raise TooMany("too many lists are being made")
+        self._waiting += 1
+        try:
+            async with self._one:
+                return await _make_page(items, size, encode, test)
+        finally:
+            self._waiting -= 1
+
+
+async def _make_page(
+    items: Callable[[], Iterable[ItemT]],
+    size: int,
+    encode: Callable[[ItemT], EncodedT],
+    test: Callable[[ItemT], bool],
+) -> ListPage[ItemT, EncodedT]:
+    sharing = Sharing.of_loop()
+    encoded: list[EncodedT] = []
+    last: ItemT | None = None
+    began = time.perf_counter()
+    with sharing.reading():
+        for looked, item in enumerate(items(), 1):
+            if test(item):
+                if len(encoded) == size:
+                    return ListPage(encoded, last, more=True)
+                encoded.append(encode(item))
+                last = item
+            if looked % AT_ONCE == 0:
+                await sharing.pause(time.perf_counter() - began)
+                began = time.perf_counter()
+        await sharing.pause(time.perf_counter() - began)
+    return ListPage(encoded, last, more=False)

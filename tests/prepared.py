@@ -1,0 +1,246 @@
+"""Starts our programs from a process that has imported them already: real processes, real sockets, real signals.
+
+Python needs a second of processor time and more to import what a core, a shim or a command takes, and tests start
+hundreds of them. Here one process per worker imports everything once, waits without any thread, and forks for each
+program: :func:`python` is what a test writes for ``sys.executable`` in front of ``-m kornel``. The program has the
+directory, environment, files and arguments of the command, and a session of its own; signals reach it, and it is killed
+when the command is. It cannot be stopped with SIGSTOP, and its process ID is not that of the command: tests that need
+either, and those that are about starting, write ``sys.executable``.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+LAUNCHER: Final = ROOT / "tests" / "launch.py"
+PATHS: Final = str(ROOT)
+PROGRAMS: Final = (
+    "kornel",
+    "kornel.core.archive.committer",
+    "kornel.core.service.judge_process",
+    "kornel.core.service.preview_process",
+    "kornel.shim_mock",
+    "kornel.shim_client.example",
+    "kornel.conformance",
+    "tests.conformance.broken_shims",
+)
+"""The modules that are run with ``-m`` here."""
+
+IMPORTED: Final = (
+    "kornel.core.cli.app",
+    "kornel.core.cli.serving",
+    *(program for program in PROGRAMS if "." in program),
+    "kornel.shim_mock.cli",
+    "kornel.conformance.cli",
+    "google.protobuf.json_format",
+    "pydantic",
+    "sqlalchemy.dialects.sqlite",
+    "typer._adapters",
+    "uvloop",
+)
+"""The modules that are imported beforehand: what programs import when they start."""
+
+READY: Final = b"ready\n"
+OTHER: Final = -1000
+"""The answer to a command that is none of :data:`PROGRAMS`."""
+
+
+COMMAND: Final = """\
+#!{python} -IS
+import sys
+sys.path.append({tests!r})
+import launch
+launch.main({socket!r}, sys.argv[1:])
+"""
+
+
+_keepers: Final[list[subprocess.Popen[bytes]]] = []
+
+
+@cache
+def python() -> str:
+    """Returns a command that runs :data:`PROGRAMS` behind ``-m`` in forks, and anything else as Python does.
+
+    The process that forks is started by the first call, and ends with the run of the tests, whatever ends that.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="prepared-"))
+    path = folder / "socket"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(64)
+    command = folder / "python"
+    command.write_text(
+        COMMAND.format(python=sys.executable, tests=str(LAUNCHER.parent), socket=str(path)), encoding="utf-8"
+    )
+    command.chmod(0o700)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = PATHS
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "tests.prepared", str(listener.fileno()), str(command)],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=[listener.fileno()],
+    )
+    listener.close()
+    # Whoever starts a program has patience for a program, and not for all that is imported here.
+    assert keeper.stdout is not None
+    assert keeper.stdout.readline() == READY
+
+    _keepers.append(keeper)
+    return str(command)
+
+
+def pytest_unconfigure() -> None:
+    """Ends the process that was prepared, and waits for it, so that its costs are a part of the run's."""
+    for keeper in _keepers:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        keeper.stdin.close()
+        keeper.wait()
+        keeper.stdout.close()
+
+
+class Keeper:
+    """Forks a process for each command that connects, and tells the command how its process ended."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._poll = select.poll()
+        self._processes: dict[int, tuple[int, socket.socket]] = {}
+        """By the file descriptors of a process and of its connection: its ID, and the connection."""
+
+    def serve(self) -> tuple[list[str], dict[str, str]] | None:
+        """Returns in each forked process the arguments and environment to go on with; ``None``: the tests are over."""
+        self._poll.register(0, select.POLLIN)
+        self._poll.register(self._listener, select.POLLIN)
+        while True:
+            for file, _ in self._poll.poll():
+                if file == 0:
+                    for pid, _ in self._processes.values():
+                        _kill_session(pid)
+                    return None
+                if file == self._listener.fileno():
+                    found = self._take(self._listener.accept()[0])
+                    if found is not None:
+                        return found
+                elif file in self._processes:
+                    self._follow(file)
+
+    def _take(self, connection: socket.socket) -> tuple[list[str], dict[str, str]] | None:
+        head, files, _, _ = socket.recv_fds(connection, 4, 3)
+        if len(head) < 4:
+            connection.close()
+            return None
+        (length,) = struct.unpack("!I", head)
+        request = connection.recv(length, socket.MSG_WAITALL)
+        words, _, variables = request.partition(b"\0\0")
+        folder, *arguments = map(os.fsdecode, words.split(b"\0"))
+        pairs = (os.fsdecode(each).partition("=") for each in variables.split(b"\0") if each)
+        environment = {name: value for name, _, value in pairs}
+        rest = [word for word in arguments if word != "-P"] if arguments[:1] == ["-P"] else arguments
+        if rest[:1] != ["-m"] or rest[1] not in PROGRAMS or environment.get("PYTHONPATH") not in (None, PATHS):
+            connection.sendall(struct.pack("!i", OTHER))
+            connection.close()
+            for file in files:
+                os.close(file)
+            return None
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            for to, file in enumerate(files):
+                os.dup2(file, to)
+            os.closerange(3, 65_536)
+            self._listener.detach()
+            connection.detach()
+            for _, other in self._processes.values():
+                other.detach()
+            os.chdir(folder)
+            return rest[1:], environment
+        for file in files:
+            os.close(file)
+        ended = os.pidfd_open(pid)
+        for file in (ended, connection.fileno()):
+            self._processes[file] = (pid, connection)
+            self._poll.register(file, select.POLLIN)
+        return None
+
+    def _follow(self, file: int) -> None:
+        """Passes on a signal, kills the process whose command has gone, or says how it has ended."""
+        pid, connection = self._processes[file]
+        if file == connection.fileno():
+            numbers = connection.recv(16)
+            for number in numbers:
+                os.kill(pid, number)
+            if not numbers:
+                _kill_session(pid)
+                self._poll.unregister(file)
+                del self._processes[file]
+            return
+        _, status = os.waitpid(pid, 0)
+        with suppress(OSError):  # Its command was killed.
+            connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
+        self._poll.unregister(file)
+        del self._processes[file]
+        if self._processes.pop(connection.fileno(), None) is not None:
+            self._poll.unregister(connection.fileno())
+        connection.close()
+        os.close(file)
+
+
+def _kill_session(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _become_program(arguments: list[str], environment: dict[str, str]) -> None:
+    """Runs the module that *arguments* begin with, as ``python -m`` would."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 - they are open, and stay so
+    sys.stdout = open(1, "w", encoding="utf-8", buffering=1 if os.isatty(1) else -1)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+    module, *rest = arguments
+    sys.argv = [module, *rest]
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # It becomes __main__, as if nobody had imported it.
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """Imports everything, and then forks on demand until standard input ends."""
+    for module in IMPORTED:
+        import_module(module)
+    for source in sys.modules["kornel.core.cli.app"].COMMANDS.values():
+        import_module(f"kornel.core.cli.{source.module}")
+    gc.collect()
+    gc.freeze()
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
+    descriptor, sys.executable = sys.argv[1:]
+    found = Keeper(socket.socket(fileno=int(descriptor))).serve()
+    if found is not None:
+        _become_program(*found)
+    else:
+        shutil.rmtree(Path(sys.executable).parent)
+
+
+if __name__ == "__main__":
+    main()
