@@ -11,6 +11,7 @@ from playwright.async_api import Playwright, expect
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
 from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.rest.test_explanations import MAY
 from tests.e2e.rest.test_usage_history import committed, look
 from tests.e2e.web.browser import visit
 
@@ -42,7 +43,7 @@ async def test_how_full_a_queue_was_and_who_took_from_whom(playwright: Playwrigh
             await cluster.ask(f"fill-{at}", "filler", vcore=1_000)
         await look(cluster, 3)
         await cluster.submit("urgent", queue="root.a", user="ann")
-        await cluster.ask("wanted", "urgent", vcore=2_000)
+        await cluster.ask("wanted", "urgent", fields={"preemptionPolicy": MAY}, vcore=2_000)
         await cluster.wait(3)
         await look(cluster, 2)
         await committed(cluster)
