@@ -39,7 +39,7 @@ def strokes_for(encoding: str | None) -> Strokes:
 
 
 def draw_bar(used: int, whole: int, width: int, strokes: Strokes, mark: int | None = None) -> str:
-    """Returns *used* of *whole* in *width* columns, of which anything above 0 fills one. *mark*: an amount to point at."""
+    """Returns *used* of *whole* in *width* columns; anything above 0 fills one. *mark*: an amount to point at."""
     cells = [strokes.empty] * width
     if not width:
         return ""

@@ -40,9 +40,13 @@ Source = str | Made | Itself
 """The origin of a field: a field of the record, which may lead on with a dot to one of a record in it."""
 
 
-@cache
 def fields_of(record: type) -> Mapping[str, Any]:
     """Returns the fields of a class of records and their types."""
+    return _read_fields(record)
+
+
+@cache
+def _read_fields(record: type) -> Mapping[str, Any]:
     hints = get_type_hints(record)
     if dataclasses.is_dataclass(record):
         return {field.name: hints[field.name] for field in dataclasses.fields(record)}

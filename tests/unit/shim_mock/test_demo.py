@@ -26,6 +26,12 @@ ROOT = Path(__file__).parents[3]
 BLOCK = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
 
 
+@pytest.fixture(autouse=True)
+def _cores_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores of the demo are started from a process that has imported everything."""
+    monkeypatch.setattr("sys.executable", python())
+
+
 def pretend(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Let *script* stand in for the core."""
     monkeypatch.setattr(demo, "SERVE", ("-c", script))
