@@ -32,6 +32,7 @@ EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
         "reads a switch and the victim orders, which YuniKorn's keys name",
     ),
     "core.config.derived": (("monitor",), "tells what the monitor derives where a queue declares nothing"),
+    "core.preemption.plan": (("guarantee",), "names what had to be freed for a plan"),
     "core.partition.state": (("guarantee", "quota", "monitor"), "holds the record of each kind that keeps one"),
     "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
     "core.partition.engine": (("monitor",), "commands answer notices"),
