@@ -20,7 +20,7 @@ SEEN = (
     "application?id=nightly",
     "nodes?as=list&details=node:node-1",
     "users?details=user:shim-mock",
-    "what-if?suppose=quota&queue=root.batch&max=vcore%3D4&asked=yes",
+    "what-if?suppose=limits&queue=root.batch&max=vcore%3D4&asked=yes",
     "search?text=shop",
     "laws",
 )

@@ -197,7 +197,7 @@ function courseTable(log) {
 }
 
 const amountColumns = (types) =>
-  types.map((type) => ({ key: type, title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, value: (one) => one.resource?.[type] ?? 0, text: (one) => bare(type, one.resource?.[type] ?? 0), number: true, width: "minmax(76px, 0.6fr)" }));
+  types.map((type, at) => ({ key: type, wide: at > 0, title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, value: (one) => one.resource?.[type] ?? 0, text: (one) => bare(type, one.resource?.[type] ?? 0), number: true, width: "minmax(76px, 0.6fr)" }));
 
 function allocationColumns(types) {
   return [
