@@ -26,7 +26,7 @@ from kornel.conformance.shim.process import CommandFailed
 from kornel.conformance.shim.runner import DEFAULT_PATIENCE as SHIM_PATIENCE
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
-from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, unusable
+from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, credentials_of, refuse_credentials
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
@@ -115,7 +115,7 @@ def core(
         settings = Settings(deadline, settle, context.obj)
         results = asyncio.run(_run_cases(address, chosen, waiting, settings, excused))
     except CredentialsUnusable as error:
-        raise unusable(error) from error
+        raise refuse_credentials(error) from error
     except Unreachable as error:
         typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
@@ -178,7 +178,7 @@ def shim(
         door = Listener(tls_cert, tls_key, tls_client_ca, context.obj)
         found = asyncio.run(judge_shim(command, chosen, Patience(start, deadline, settle, watch), log, door))
     except CredentialsUnusable as error:
-        raise unusable(error) from error
+        raise refuse_credentials(error) from error
     except CommandFailed as error:
         typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None

@@ -53,10 +53,10 @@ def credentials_of(
     try:
         return Credentials(ca, cert, key, token_file, server_name)
     except CredentialsUnusable as error:
-        raise unusable(error) from error
+        raise refuse_credentials(error) from error
 
 
-def unusable(error: CredentialsUnusable) -> typer.Exit:
+def refuse_credentials(error: CredentialsUnusable) -> typer.Exit:
     """Prints what is wrong with the credentials, and returns the exit to be raised."""
     typer.echo(write_visibly(f"error: {error}"), err=True)
     return typer.Exit(EXIT_USAGE)

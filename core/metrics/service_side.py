@@ -24,7 +24,7 @@ def families(sources: Sources) -> Iterable[Metric]:
     yield from _events(sources)
     yield from _configuration_metrics(sources)
     yield from _health(sources)
-    yield from _memory()
+    yield from _memory_metrics()
     history = sources.history()
     if history is not None:
         yield from _history(history, sources.clock)
@@ -214,7 +214,7 @@ def _health(sources: Sources) -> Iterable[Metric]:
     yield gauge("kornel_health_checked_timestamp_seconds", "When that was.", _on_the_wall(report.at_ns, sources.clock))
 
 
-def _memory() -> Iterable[Metric]:
+def _memory_metrics() -> Iterable[Metric]:
     native = count_native()
     if native is not None:
         yield gauges(

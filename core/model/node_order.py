@@ -26,7 +26,9 @@ Place = tuple[float, str]
 """(score, node ID): total, since IDs are unique."""
 
 
-class _Group:
+class NodeGroup:
+    """Neighbours in the order, with what is known of all of them."""
+
     __slots__ = ("bound", "loose", "nodes", "places", "refused")
 
     def __init__(self, places: list[Place], nodes: list[Node], width: int) -> None:
@@ -48,6 +50,7 @@ class _Group:
         self.refused.add(pairs)
 
     def tighten(self) -> None:
+        """Work out the bound again, as low as the nodes here allow."""
         self.loose = False
         if self.nodes:
             self.bound = list(map(max, zip(*[node.open for node in self.nodes], strict=True)))
@@ -62,9 +65,9 @@ class NodeOrder:
 
     def __init__(self, score: Callable[[Node], float]) -> None:
         self._score = score
-        self._groups: list[_Group] = []
+        self._groups: list[NodeGroup] = []
         self._lasts: list[Place] = []
-        self._home: dict[Node, _Group] = {}
+        self._home: dict[Node, NodeGroup] = {}
         self._width = 0
 
     def __len__(self) -> int:
@@ -126,7 +129,7 @@ class NodeOrder:
         place = (node.score, node.node_id)
         groups, lasts = self._groups, self._lasts
         if not groups:
-            self._groups.append(_Group([place], [node], self._width))
+            self._groups.append(NodeGroup([place], [node], self._width))
             lasts.append(place)
             self._home[node] = self._groups[0]
             return
@@ -202,7 +205,7 @@ class NodeOrder:
         self._home = {}
         for start in range(0, len(placed), GROUP_SIZE):
             part = placed[start : start + GROUP_SIZE]
-            group = _Group([place for place, _ in part], [node for _, node in part], self._width)
+            group = NodeGroup([place for place, _ in part], [node for _, node in part], self._width)
             self._groups.append(group)
             self._home.update(dict.fromkeys(group.nodes, group))
         self._lasts = [group.places[-1] for group in self._groups]
@@ -210,7 +213,7 @@ class NodeOrder:
     def _split_group(self, at: int) -> None:
         group = self._groups[at]
         half = len(group.nodes) // 2
-        upper = _Group(group.places[half:], group.nodes[half:], self._width)
+        upper = NodeGroup(group.places[half:], group.nodes[half:], self._width)
         del group.places[half:]
         del group.nodes[half:]
         group.tighten()

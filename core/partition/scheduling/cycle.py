@@ -124,11 +124,12 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if found.reason is Unschedulable.REFUSED_BY_PREDICATE:
         vetting.refused_everywhere(state, ask, now_ns)
     else:
-        _set_aside(state, group, found, now_ns)
+        set_aside(state, group, found, now_ns)
     return cost
 
 
-def _set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
+def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
+    """Has *group*, which found no place, wait for what *why* says that it lacks."""
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(group.application, gate)

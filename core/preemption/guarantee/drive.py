@@ -169,19 +169,31 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*. Returns whether that succeeded: its victims are asked to leave and a node is reserved
     for it."""
+    found = find_plan(state, ask, now_ns)
+    if not isinstance(found, PreemptionPlan):
+        return False
+    apply_plan(state, found, now_ns)
+    return True
+
+
+def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
+    """Returns whom *ask* may have leave now, lawfully and as the governor allows, or why nobody; that is noted.
+
+    ``None``: the attempt is put off, because a max is being enforced, the shim is being asked, or the search goes on.
+    """
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
-        return False
+        return None
     refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
             ask.outcome = refused
             eviction.record(state, guarantee.KIND, ask, now_ns, refused)
-        return False
+        return Refusal(refused)
     if state.callbacks.full and ask.dialogue is None:
         set_due(state, ask, now_ns + PASS_NS)
-        return False
+        return None
     leaf = ask.queue
     ask.attempt_due = False
     known = state.guarantee.refusals.answer(ask, state.changes) if ask.dialogue is None else None
@@ -189,42 +201,48 @@ def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
         _tell_refusal(state, ask, known, now_ns)
-        return False
+        return known
     held = cycle_limit.hold_back(state, ask, now_ns)
     if held is not None:
         pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
         if held.retry_ns is not None:
             set_due(state, ask, held.retry_ns)
-        return False
+        return held
     first_round = ask.dialogue is None
     try:
         result = _plan(state, ask, now_ns)
     except Unprepared:
         set_due(state, ask, now_ns)
-        return False
+        return None
     if first_round:
         state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     if result is None:
-        return False
+        return None
     would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
         result = eviction.unlawful(state, result, laws.check) or _governed(state, result, now_ns)
     if isinstance(result, PreemptionPlan):
         if not governing.shadowed(state, guarantee.KIND):
-            governing.charge(state, result.victims, leaf.path, now_ns)
-            _apply(state, result, now_ns)
-            # A result ends the pass, so the next one starts with a full budget (B.1).
-            state.guarantee.attempts_left.pop(leaf, None)
-            return True
+            return result
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
         state.guarantee.refusals.note(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
-    return False
+    return result
+
+
+def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+    """Has the victims of *plan* leave, and holds what its ask needs on the node (B.7)."""
+    ask = plan.ask
+    governing.charge(state, plan.victims, ask.queue.path, now_ns)
+    eviction.trigger(state, plan, now_ns)
+    reservations.reserve_node(state, ask, plan.node, now_ns)
+    # A result ends the pass, so the next one starts with a full budget (B.1).
+    state.guarantee.attempts_left.pop(ask.queue, None)
 
 
 def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
@@ -315,9 +333,3 @@ def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcom
         set_due(state, ask, old_enough)
         return Outcome.TOO_YOUNG
     return None
-
-
-def _apply(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Have the victims leave, and hold what the ask needs on the node (B.7)."""
-    eviction.trigger(state, plan, now_ns)
-    reservations.reserve_node(state, plan.ask, plan.node, now_ns)

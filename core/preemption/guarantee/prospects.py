@@ -88,11 +88,12 @@ class KnownProspects:
         leaves: Iterable[LeafTerms],
         laws: Terms,
         needs: Needs,
-    ) -> Prospects:
+    ) -> Prospects | None:
         """Returns what is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything
         of.
 
-        Raises :class:`Unprepared` when that takes more than one step.
+        ``None``: nothing is, and nothing is to be worked out for others. Raises :class:`Unprepared` when that takes
+        more than one step.
         """
         unowed = _unowed(needs)
         question = (fence, ask.queue, ask.priority, ask.shape, unowed)
@@ -108,6 +109,13 @@ class KnownProspects:
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget what asks of all other queues would find; to be called now and then."""
         self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
+
+
+class NoProspects(KnownProspects):
+    """Prospects that are never known: each search walks over the candidates, as one for a question does."""
+
+    def refreshed(self, *_: object) -> None:
+        return None
 
 
 class Prospects:

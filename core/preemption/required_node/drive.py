@@ -39,17 +39,29 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
 
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
     """
+    found = find_plan(state, reservation, now_ns)
+    if not isinstance(found, PreemptionPlan):
+        return False
+    apply_plan(state, reservation, found, now_ns)
+    return True
+
+
+def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> PreemptionPlan | Refusal | None:
+    """Returns whom the ask of *reservation* may have leave its node now, or why nobody, which is noted.
+
+    ``None``: nobody has to, because the room is there, or about to be.
+    """
     ask, node = reservation.ask, reservation.node
     if ask.triggered:
-        return False
+        return None
     if required_node.room_is_coming(node, ask):
         _rank(state, reservation, now_ns, last=False)
-        return False
+        return None
     _rank(state, reservation, now_ns, last=True)
     held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
         pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
-        return False
+        return held
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     would_be: PreemptionPlan | None = None
@@ -57,9 +69,7 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     if isinstance(result, PreemptionPlan):
         refusal = eviction.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.shadowed(state, required_node.KIND):
-            eviction.trigger(state, result, now_ns)
-            _rank(state, reservation, now_ns, last=False)
-            return True
+            return result
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
     failing.note_preemption(ask, result.outcome, now_ns)
@@ -68,7 +78,13 @@ def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> boo
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
         eviction.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
-    return False
+    return result
+
+
+def apply_plan(state: PartitionState, reservation: Reservation, plan: PreemptionPlan, now_ns: int) -> None:
+    """Has the victims of *plan* leave for *reservation*, which comes first on its node from now on."""
+    eviction.trigger(state, plan, now_ns)
+    _rank(state, reservation, now_ns, last=False)
 
 
 def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:

@@ -1,4 +1,4 @@
-"""The questions, and how each is answered: suppose it, let everybody concerned have a turn, take it all back.
+"""The questions, and how each is answered: suppose it, let everybody concerned have a turn, put everything back.
 
 Placements come at once, preemption when the delays are over; so all turns for a place come before the first search for
 victims. What is supposed to have left is gone, victims are still leaving. The shim is not asked.
@@ -12,11 +12,12 @@ from typing import Final
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.domain.resources import NOTHING
-from kornel.core.model.allocations import Allocation, standing_of
-from kornel.core.model.nodes import Node
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.partition.scheduling.reserving import most_kept_by_age
+from kornel.core.model.shapes import Shape
+from kornel.core.partition.scheduling.reserving import Turns, most_kept_by_age
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.preemption import attempts, eviction
@@ -40,7 +41,6 @@ from kornel.core.telling.what_if.supposition import (
     Supposition,
     Waits,
 )
-from kornel.core.telling.what_if.turn_order import Turns
 from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
@@ -49,6 +49,7 @@ MOST_DECISIONS: Final = 2_000
 """Placements in one answer."""
 MOST_ENFORCED: Final = 10_000
 """Allocations below a queue of which the victims of a lowered max are worked out."""
+_CUT_SHORT: Final = f"cut short after {MOST_DECISIONS} placements"
 
 
 def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
@@ -59,7 +60,8 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     """
     index.begin()
     with Journal() as journal:
-        sandbox = Sandbox(state, journal, index, now_ns)
+        everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
+        sandbox = Sandbox(state, journal, index, now_ns, everybody=everybody)
         if isinstance(question, SupposeAsk):
             return _ask(sandbox, question)
         if isinstance(question, SupposeNodeLost):
@@ -73,12 +75,13 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     state = sandbox.state
     if not 1 <= question.asks <= MOST_ASKS:
         raise refused(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
-    application = applicant(state, sandbox.journal, question, sandbox.now_ns)
+    application = applicant(state, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
     # They are all alike: so many are placed, hold room or look for victims at most, and the others fare as the last.
-    alike = MOST_DECISIONS + most_kept_by_age(state, len(sandbox.view.nodes)) + MOST_SEARCHES + 1
+    alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
-    forecast = _let_all_try(sandbox, asks)
+    sandbox.add(asks)
+    forecast = _let_try(sandbox, asks)
     if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - alike)
@@ -90,11 +93,10 @@ def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
     node = sandbox.state.nodes.get(question.node_id)
     if node is None:
         raise refused(f"no node {question.node_id!r}")
-    waiting = _waiting(sandbox.state)
     gone = sandbox.lose(node)
     asks = [again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
-    sandbox.expect(asks)
-    forecast = _let_all_try(sandbox, [*waiting, *asks])
+    sandbox.add(asks)
+    forecast = _let_everybody_try(sandbox)
     return forecast._replace(displaced=tuple(allocation.spec.key for allocation in gone))
 
 
@@ -105,36 +107,32 @@ def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
         raise refused(f"no queue {question.queue!r}")
     if queue.parent is None:
         raise refused("the root's max is what its nodes offer, and it guarantees nothing")
-    waiting = _waiting(state)
     guaranteed = _changed(state, queue.guaranteed, question.guaranteed)
     maximum = _changed(state, queue.max, question.max)
     problems = SupposedLimits(queue, guaranteed, maximum, state.types.names).problems() if queue.managed else []
     if problems:
         raise refused(f"no configuration could say so: {'; '.join(problems)}")
-    sandbox.set_terms(queue, guaranteed, maximum)
+    sandbox.set_limits(queue, guaranteed, maximum)
     enforced = _enforced(sandbox, queue)
-    forecast = _let_all_try(sandbox, waiting)
+    forecast = _let_everybody_try(sandbox)
     return forecast._replace(enforced=enforced)
 
 
 def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
-    state, journal = sandbox.state, sandbox.journal
+    state = sandbox.state
     request = state.requests.get(question.key)
     if request is None:
         raise refused(f"no ask or allocation {question.key!r}")
-    journal.set(request, "spec", request.spec._replace(priority=question.priority))
-    journal.set(request, "standing", standing_of(request.spec))
-    application = request.application
-    if not request.pending:
-        # Its leaf is ranked by what it was, and after this answer by what it was not.
-        index = sandbox.index
-        index.forget(request.queue)
-        forecast = _let_all_try(sandbox, [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)])
-        index.forget(request.queue)
-        return forecast
-    sandbox.show_priority(application)
-    place = position(state, request).partition
-    return _let_all_try(sandbox, [request] if _served(request) else [])._replace(position=place)
+    request = sandbox.set_priority(request, question.priority)
+    if request.pending:
+        forecast = _let_try(sandbox, [request] if _served(request) else [])
+        return forecast._replace(position=position(state, request).partition)
+    try:
+        waiting = [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)]
+        return _have_victims_leave(sandbox, [], _unplaced(sandbox, waiting), [])
+    finally:
+        # Its leaf is ranked by what it is not after this answer.
+        sandbox.index.forget(request.queue)
 
 
 def _changed(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
@@ -165,34 +163,57 @@ def _served(ask: Allocation) -> bool:
     return served and ask.pending and ask.held_on is None and ask.pool is None
 
 
-def _let_all_try(sandbox: Sandbox, asks: Iterable[Allocation]) -> Forecast:
-    """Places for all that find one, in turn; then victims for those that may look for some, in the same order."""
-    turns, root = Turns(asks), sandbox.state.root
+Unplaced = list[tuple[list[Allocation], NotPlaced]]
+"""Equal asks of one application, in order, with the reason why the first of them found no place."""
+
+
+def _let_try(sandbox: Sandbox, asks: list[Allocation]) -> Forecast:
+    """Places for as many of *asks*, which are alike and in order, as find one; then victims for the others."""
     placed: list[Placed] = []
-    left: list[tuple[list[Allocation], NotPlaced]] = []
-    notes: list[str] = []
-    while (ask := turns.next(root)) is not None:
+    for at, ask in enumerate(asks):
         if len(placed) == MOST_DECISIONS:
-            notes.append(f"cut short after {MOST_DECISIONS} placements")
-            break
+            return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
         found = sandbox.find(ask)
-        if isinstance(found, Node):
-            sandbox.bind(ask, found)
-            turns.done(ask)
-            placed.append(Placed(*_identity(ask), found.node_id))
-        else:
-            left.append((turns.skip(ask), found))
+        if isinstance(found, NotPlaced):
+            return _have_victims_leave(sandbox, placed, [(asks[at:], found)], [])
+        sandbox.bind(ask, found)
+        placed.append(Placed(*_identity(ask), found.node_id))
+    return _have_victims_leave(sandbox, placed, [], [])
+
+
+def _let_everybody_try(sandbox: Sandbox) -> Forecast:
+    """Places for all that find one, in turn; then victims for those that may look for some."""
+    placed: list[Placed] = []
+    for ask, node in sandbox.place_everybody():
+        placed.append(Placed(*_identity(ask), node.node_id))
+        if len(placed) == MOST_DECISIONS:
+            return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
+    return _have_victims_leave(sandbox, placed, _unplaced(sandbox, _waiting(sandbox.state)), [])
+
+
+def _unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
+    """Those of *asks* that find no place, in turn, with their equals."""
+    turns = Turns()
+    alike: dict[tuple[Application, Shape, str], list[Allocation]] = {}
+    for ask in sorted(asks, key=turns.of):
+        alike.setdefault((ask.application, ask.shape, ask.spec.required_node), []).append(ask)
+    found = [(equals, sandbox.find(equals[0])) for equals in alike.values()]
+    return [(equals, reason) for equals, reason in found if isinstance(reason, NotPlaced)]
+
+
+def _have_victims_leave(sandbox: Sandbox, placed: list[Placed], left: Unplaced, notes: list[str]) -> Forecast:
     for equals, reason in left:
         if reason.reason is Unschedulable.NO_FITTING_NODE:
             sandbox.reserve_by_age(equals)
     preempts: list[Preempts] = []
     waits: list[Waits] = []
+    # Who is old enough first tries first, and in turn where that is the same.
+    left.sort(key=lambda entry: sandbox.due_ns(entry[0][0]))
     for equals, reason in left:
         _preempt(sandbox, equals, reason, preempts, waits)
     if sandbox.searches >= MOST_SEARCHES:
         notes.append(f"no more than {MOST_SEARCHES} searches for victims are made")
-    callbacks = sandbox.state.callbacks
-    if callbacks.predicates or callbacks.preemption_predicates:
+    if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
     return Forecast(
         tuple(placed), tuple(preempts), tuple(waits), complete=not notes or not _cut(notes), notes=tuple(notes)
@@ -215,8 +236,7 @@ def _preempt(
             for_all = "not examined"
         why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else for_all
         if not why:
-            due_ns = sandbox.due_ns(ask)
-            result = sandbox.attempt(ask, due_ns)
+            result, due_ns = sandbox.attempt(ask, sandbox.due_ns(ask))
             if isinstance(result, PreemptionPlan):
                 preempts.append(
                     Preempts(*_identity(ask), result.node.node_id, due_ns, result.kind, records(result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kornel.core.domain.application_states import AppState
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
@@ -14,7 +13,6 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.user_limits import binding, choose_group
 from kornel.core.telling.what_if.supposition import SupposeAsk
-from kornel.core.telling.what_if.undo_journal import Journal
 
 NAME = "what-if"
 LATE = 1 << 62
@@ -26,14 +24,12 @@ def refused(message: str) -> CommandRefused:
     return CommandRefused(Fault.INVALID_ARGUMENT, message)
 
 
-def applicant(state: PartitionState, journal: Journal, question: SupposeAsk, now_ns: int) -> Application:
+def applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Application:
     """Whose asks are supposed: a live application, or one that would be new in its leaf."""
     if question.application_id:
         application = state.applications.get(question.application_id)
         if application is None or application.state in UNSERVED:
             raise refused(f"no live application {question.application_id!r}")
-        if application.state is AppState.NEW:
-            journal.set(application, "state", AppState.ACCEPTED)
         return application
     leaf = state.queues.get(question.queue.lower())
     if leaf is None or not leaf.leaf or leaf.draining:
@@ -41,8 +37,6 @@ def applicant(state: PartitionState, journal: Journal, question: SupposeAsk, now
     width = len(state.types.names)
     spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
     application = Application(spec, leaf, question.user or "nobody", now_ns, width)
-    # The first ask would have it accepted.
-    application.state = AppState.ACCEPTED
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
         queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, width)

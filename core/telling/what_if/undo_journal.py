@@ -1,25 +1,62 @@
-"""Changes to live records that are taken back exactly: the same values in the same places, in the same order.
+"""Records as they were before a supposition, put back exactly: the same values, in the same objects, in the same order.
 
-Three kinds of change are allowed, each with an inverse that leaves no trace: another value in an attribute, another
-number in a vector, a new last entry in a map. Removing from a map is not among them, since coming back an entry would
-stand last; put another map into the attribute instead.
+A record is *kept* before anything may change it: the values of all its attributes, and the contents of what it is made
+of, which are lists, dicts, sets, deques and the classes in :data:`PARTS`, as deep as they go. Other records that it
+refers to are kept by themselves. So nobody lists what a function of the engine writes into a record, only which records
+it writes to; and what it makes is dropped, since nothing refers to it afterwards.
+
+Keeping costs as much as the record is large, once in a question. Reading costs nothing, and nor does the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
-from kornel.core.model.shapes import Pairs, Vector
+from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.claims import Claims
+from kornel.core.model.failures import FailureLog
+from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.node_order import NodeGroup, NodeOrder
+from kornel.core.model.task_groups import TaskGroup
+from kornel.core.partition.gangs.gang_record import GangRecord
+from kornel.core.partition.scheduling.reserving_record import ReservingRecord
+from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
+from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
+from kornel.core.preemption.quota.enforcement import Enforcement
+
+PARTS: Final = frozenset(
+    {
+        Callbacks, Claims, Enforcement, FailureLog, GangRecord, GovernorBooks, GroupOrder,
+        GuaranteeRecord, KeyedHeap, NodeGroup, NodeOrder, Pace, PaceOfKind,
+        Refusals, RefusedQuestion, ReservingRecord, TaskGroup, Totals, Window,
+    }
+)  # fmt: skip
+"""What belongs to one record, and changes with it."""
+
+_FOLLOWED: Final = PARTS | {list, dict, set, deque}
+_SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]] = {}
+"""The slots of each class met so far, and what reads them all."""
 
 
 class Journal:
-    """Use as a context: whatever was changed through it is undone at the end, also after an error."""
+    """Use as a context: whatever was kept is as it was at the end, also after an error."""
 
     def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
+        self._kept: dict[int, object] = {}
+        """By identity, so that each object is kept once. Held here, none of them can give its identity to another."""
+        self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        """Each with its entries, as the following ones with theirs."""
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._others: list[tuple[set[Any], set[Any]] | tuple[deque[Any], deque[Any]]] = []
+        self._records: list[tuple[object, tuple[str, ...], tuple[Any, ...]]] = []
+        """Each with the names of its slots, and what they held."""
 
     def __enter__(self) -> Journal:
         return self
@@ -27,22 +64,71 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._undo:
-            self._undo.pop()()
+        # In any order, because each object was kept once, and none is put back by way of another.
+        for record, names, values in self._records:
+            for name, value in zip(names, values, strict=True):
+                setattr(record, name, value)
+        for entries, entries_before in self._dicts:
+            if entries or entries_before:
+                entries.clear()
+                entries.update(entries_before)
+        for items, items_before in self._lists:
+            items[:] = items_before
+        for members, members_before in self._others:
+            members.clear()
+            if isinstance(members, set):
+                members.update(members_before)
+            else:
+                members.extend(members_before)
 
-    def set(self, record: Any, attribute: str, value: object) -> None:
-        """Another *value* in an attribute; the old object comes back as it is."""
-        self._undo.append(partial(setattr, record, attribute, getattr(record, attribute)))
-        setattr(record, attribute, value)
+    def __contains__(self, record: object) -> bool:
+        return id(record) in self._kept
 
-    def add(self, vector: Vector, pairs: Pairs, sign: int = 1) -> None:
-        """Every amount of *pairs*, or with *sign* -1 its opposite, on top of *vector*."""
-        for t, amount in pairs:
-            self._undo.append(partial(vector.__setitem__, t, vector[t]))
-            vector[t] += sign * amount
+    def keep(self, record: object, *, but: Collection[str] = ()) -> None:
+        """Notes how *record* is, unless that was noted. *but*: attributes of which the contents do not change."""
+        kept = self._kept
+        if id(record) in kept:
+            return
+        kept[id(record)] = record
+        stack = [part for part in self._note_record(record, but) if type(part) in _FOLLOWED]
+        while stack:
+            part = stack.pop()
+            if id(part) in kept:
+                continue
+            kept[id(part)] = part
+            kind = type(part)
+            inside: Iterable[Any]
+            if kind is list:
+                self._lists.append((part, part.copy()))
+                inside = part
+            elif kind is dict:
+                self._dicts.append((part, part.copy()))
+                inside = part.values()
+            elif kind is set or kind is deque:
+                self._others.append((part, part.copy()))
+                continue
+            else:
+                inside = self._note_record(part, ())
+            stack += [found for found in inside if type(found) in _FOLLOWED]
 
-    def insert(self, entries: dict[Any, Any], key: Any) -> None:
-        """A new last *key*, without a value, in a map used as an ordered set. A key that is there stays."""
-        if key not in entries:
-            self._undo.append(partial(entries.__delitem__, key))
-            entries[key] = None
+    def _note_record(self, record: Any, but: Collection[str]) -> Iterable[Any]:
+        """Notes the attributes of *record*. Returns what they hold, without those named in *but*."""
+        kind = type(record)
+        if hasattr(record, "__dict__"):
+            attributes = vars(record)
+            self._dicts.append((attributes, attributes.copy()))
+            return [value for name, value in attributes.items() if name not in but]
+        names, read = _slots_of(kind)
+        values = read(record)
+        self._records.append((record, names, values))
+        return [value for name, value in zip(names, values, strict=True) if name not in but] if but else values
+
+
+def _slots_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]:
+    """Returns the names of the slots of *kind*, all of which its records have filled, and what reads them at once."""
+    known = _SLOTS.get(kind)
+    if known is None:
+        names = tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__")
+        read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
+        known = _SLOTS[kind] = (names, read)
+    return known
