@@ -65,8 +65,23 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     try:
         state.types.check(offered_types.named_by(config, state.config))
     except TooManyTypes as error:
-        found.append(f"partition {config.name}: {error}")
+        found.append(f"partition {config.name}: {error}{_advise_two_steps(state, config)}")
     return found
+
+
+def _advise_two_steps(state: PartitionState, config: PartitionConfig) -> str:
+    """Returns how *config*, which names too many types, can be applied if it leaves others out; empty if it does not.
+
+    These count until nothing names them any more, which is found out by the cleaner: their amounts may be anywhere.
+    """
+    left_out = set(offered_types.named_by(state.config)) if state.config is not None else set()
+    left_out -= set(offered_types.named_by(config))
+    if not left_out:
+        return ""
+    return (
+        f"; it leaves out {len(left_out)} that the configuration in force names: apply it without the new ones first,"
+        f" and with them {CLEANER_INTERVAL_NS // 10**9} s later, when what nothing uses has been forgotten"
+    )
 
 
 def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
