@@ -18,7 +18,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 from kornel.core.service.wire import Decoder
 from kornel.si.v1 import si_pb2 as si
 from tests.scenarios.language import Stage
@@ -140,10 +140,17 @@ class WallClockStage(Stage):
     def _date_sent_before(self, spec: AllocationSpec) -> str:
         """Returns how the shim dated *spec* when it first sent it; empty if it never did. It says the same again."""
         state = self.engine.partition(spec.partition)
-        known = None if state is None else state.requests.get(identity(spec.key, spec.instance))
-        if known is None or known.spec.created_s != spec.created_s:
+        if state is None:
             return ""
-        return dict(known.spec.tags).get(ALLOCATION_TIME, "")
+        if spec.foreign:
+            node = state.foreign.get(spec.key)
+            known = node.foreign_loads[spec.key].spec if node is not None else None
+        else:
+            request = state.requests.get(identity_of(spec.key, spec.instance))
+            known = request.spec if request is not None else None
+        if known is None or known.created_s != spec.created_s:
+            return ""
+        return dict(known.tags).get(ALLOCATION_TIME, "")
 
 
 def _mixes_generations(specs: Iterable[AllocationSpec]) -> bool:

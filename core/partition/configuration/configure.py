@@ -227,7 +227,7 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 def _watch_again(state: PartitionState) -> None:
     """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh.
 
-    Asks that hold room are tried again, since what they may do on the node that they must run on may be more than before.
+    Asks that hold room are tried again, since they may do more than before on the node that they must run on.
     """
     state.attempts_due.clear()
     state.guarantee.refusals.clear()
