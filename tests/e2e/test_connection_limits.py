@@ -136,6 +136,45 @@ async def test_connections_of_one_address_are_counted() -> None:
             connection.close()
 
 
+async def test_idle_connections_lock_nobody_out() -> None:
+    """Several addresses have opened all there may be, and say nothing; newcomers and resource managers are served."""
+    limits = ConnectionLimits(connections=8, host_connections=4)
+    async with running_core(connections=limits) as core, AsyncExitStack() as open_:
+        await core.register()
+        host, _, port = core.address.rpartition(":")
+        for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            for _ in range(4):
+                idle = socket.create_connection((host, int(port)), source_address=(source, 0))
+                open_.enter_context(idle).sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0))
+        await until(lambda: core.server.connections.cut == 5, "those beyond the limit to be cut")
+        for _ in range(6):
+            await answers_a_newcomer(core)
+        await core.serves()
+
+
+async def test_idle_connections_lock_nobody_of_their_address_out() -> None:
+    limits = ConnectionLimits(host_connections=4)
+    async with running_core(connections=limits) as core, AsyncExitStack() as open_:
+        await core.register()
+        host, _, port = core.address.rpartition(":")
+        for _ in range(4):
+            idle = socket.create_connection((host, int(port)))
+            open_.enter_context(idle).sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0))
+        await until(lambda: core.server.connections.cut == 1, "the one beyond the limit to be cut")
+        for _ in range(6):
+            await answers_a_newcomer(core)
+        await core.serves()
+
+
+async def answers_a_newcomer(core: Core) -> None:
+    """Fails unless a client that has just connected is told that the core is healthy."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(core.address, options=options) as channel:
+        check: Any = HealthStub(channel).Check  # type: ignore[no-untyped-call, unused-ignore]
+        answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
 async def test_connections_to_a_socket_file_are_counted(tmp_path: Path) -> None:
     """The newest of one process are cut; bytes are not counted there, so nobody is cut for those."""
     path = tmp_path / "core.sock"
