@@ -111,8 +111,8 @@ def _queue_table(result: RunResult) -> Table:
     told = {queue.path: queue for partition in partitions for queue in partition.queues}
     table = Table(title="queues, as the core sees them" if told else "queues, as the cluster sees them")
     table.add_column("queue", no_wrap=True)
-    for column in ("type", "guaranteed", "max", "used", "pending", "preempted"):
-        # A number cut short would be a wrong number: headers may wrap, cells may not.
+    for column in ("type", "guaran-\nteed", "max", "used", "pending", "pre-\nempted"):
+        # Two lines fit beside the others in 80 columns. A number cut short would be a wrong number.
         table.add_column(
             column, justify="left" if column == "type" else "right", min_width=5 if column == "type" else 7
         )

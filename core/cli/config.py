@@ -105,7 +105,7 @@ def history(
 ) -> None:
     """List the configurations that the core was given, in earlier runs too, refused ones included.
 
-    Earlier runs are told by the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
+    Earlier runs come from the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
     """
     try:
         with ConfigurationClient(grpc, timeout) as core:

@@ -67,4 +67,4 @@ def test_what_the_core_refuses_is_said(tmp_path: Path) -> None:
         assert "INVALID_ARGUMENT" in refused.stderr
     nobody = kornel("bench", "--core", address, *SMALL)
     assert nobody.returncode == 1
-    assert "no core answers at" in nobody.stderr
+    assert f"no core answers at {address}" in nobody.stderr

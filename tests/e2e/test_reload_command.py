@@ -214,4 +214,5 @@ def test_nobody_there(command: list[str]) -> None:
     """A core that does not answer ends the command with status 1 and one line."""
     result = kornel(*command, "--grpc", "127.0.0.1:1", "--timeout", "1")
     assert result.returncode == 1
-    assert result.stderr.startswith("127.0.0.1:1: ")
+    assert "127.0.0.1:1" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -128,7 +128,7 @@ def _search(clusters: list[tuple[World, list[Allocation]]], searches: int) -> Co
                 world.victim_order = "lost-work" if number == 3 else "default"
                 predicate = _refuse_some if number == 2 else None
                 try:
-                    result = guarantee.plan(
+                    result = guarantee.plan_preemption(
                         world, ask, known=prospects if number else None, predicate=predicate, now_ns=NOW_NS
                     )
                 except Unprepared:

@@ -66,9 +66,10 @@ class ApplicationHandlers:
     async def by_state(self, request: Request) -> ASGIApp:
         """R16."""
         views = partition_of(self._reader, request)
-        status, state = _status(request), request.path_params["state"].lower()
+        state = request.path_params["state"].lower()
         if state == "active":
-            return await self._find_live(request, views, "", status)
+            # Of those that have ended upstream ignores the status, whatever it says.
+            return await self._find_live(request, views, "", _status(request))
         if state == "completed":
             return await _list_past(request, views.finished())
         if state == "rejected":

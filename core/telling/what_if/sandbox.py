@@ -376,7 +376,7 @@ class Sandbox:
                 return request
             for victim in request.victims.values():
                 self._keep_allocation(victim)
-            eviction.forget(state, request)
+            eviction.forget_ask(state, request)
             moves.drop_ask(state, request)
             changed = Allocation(spec, request.application, request.shape, request.created_ns, state.next_number())
             self.add([changed])

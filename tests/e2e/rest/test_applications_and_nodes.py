@@ -150,6 +150,8 @@ async def test_case_26_applications_by_state(cluster: Cluster) -> None:
     assert await listed("applications/active") == ["new", "running"]
     assert await listed("queue/root.default/applications/ACTIVE?status=new") == ["new"]
     assert await listed("applications/completed") == ["failed"]
+    assert await listed("applications/completed?status=Running") == ["failed"]
+    assert await listed("applications/completed?status=nonsense") == ["failed"]
     said = await cluster.refused(f"{P}/applications/active?status=failed", 400)
     assert "running" in said
     said = await cluster.refused(f"{P}/applications/accepted", 400)

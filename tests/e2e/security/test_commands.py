@@ -131,7 +131,7 @@ async def test_a_site_from_nothing(tmp_path: Path) -> None:
             await client.register(config=CONFIG)
             await client.create_nodes([create("n-1")])
         shown = ["--ca", str(ca), "--cert", f"{folder}/shim.pem", "--key", f"{folder}/shim-key.pem"]
-        assert "may not" in invoke(*shown, "status", "--grpc", here).stderr
+        assert "was not granted" in invoke(*shown, "status", "--grpc", here).stderr
         succeed(*shown, "--token-file", str(ops), "status", "--grpc", here)
 
 
