@@ -73,6 +73,29 @@ async def test_who_says_nothing_gives_way(monkeypatch: pytest.MonkeyPatch) -> No
         left.cancel()
 
 
+async def test_a_silent_stream_of_a_resource_manager_gives_way_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have nothing to say for hours, while strangers of its address open as many calls as they get."""
+    monkeypatch.setattr(admission, "SILENT_S", 0.0)
+    monkeypatch.setattr(admission, "_SHARE", 1)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with running_core(calls=CallLimits(calls=4, host_calls=4)) as core, AsyncExitStack() as open_:
+        await core.register()
+        applications = await open_.enter_async_context(Conversation.open(core.scheduler.UpdateApplication()))
+        await until(lambda: core.server.admission.open == 1, "the stream of the resource manager to be open")
+        strangers = []
+        for _ in range(6):
+            channel = await open_.enter_async_context(grpc.aio.insecure_channel(core.address, options=options))
+            strangers.append(channel.stream_stream("/grpc.health.v1.Health/Watch")())
+            # The first fill what there is, and each of the others takes the place of one.
+            await until(lambda: core.server.admission.open == min(4, 1 + len(strangers)), "the call to be open")
+            ended = max(0, len(strangers) - 3)
+            await until(lambda: sum(call.done() for call in strangers) == ended, "one to give way")  # noqa: B023
+        assert not applications.call.done()
+        await applications.send(si.ApplicationRequest(rmID="rm-1"))
+        await applications.half_close()
+        assert (await applications.end())[0] is Code.OK
+
+
 @pytest.mark.parametrize(
     ("method", "most"),
     [
