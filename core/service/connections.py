@@ -185,7 +185,8 @@ class ConnectionKeeper:
         self._round = 0
         self._ending = False
         self._bell: _Bell | None = None
-        self._condemned: set[str] = set()
+        self._condemned: dict[str, int] = {}
+        """Connections that were cut for their headers, each with the number of looks until then."""
         self._looked_s = self._asked_s = self._spent_s = 0.0
         """The times of the last look and of the last question whether one is due, and the processor time that all other
         threads had taken by then."""
@@ -242,7 +243,7 @@ class ConnectionKeeper:
         """Cut the connection of *peer* now, before another call of it is looked at."""
         if peer in self._condemned:
             return
-        self._condemned.add(peer)
+        self._condemned[peer] = self._round
         for descriptor, connected in self._sockets.connections():
             if connected.name == peer:
                 self._cut_connection(descriptor, connected, Cause.HEADERS)
@@ -341,7 +342,10 @@ class ConnectionKeeper:
     def _forget_closed(self) -> None:
         for peer in [peer for peer, watched in self._watched.items() if watched.round != self._round]:
             del self._watched[peer]
-            self._condemned.discard(peer)
+            self._condemned.pop(peer, None)
+        for peer, since in list(self._condemned.items()):
+            if peer not in self._watched and self._round - since > 1:  # It was closed before anybody saw it.
+                self._condemned.pop(peer, None)
         for peer, link in list(self._links.items()):
             if peer in self._watched or link.calls:
                 link.unseen = 0

@@ -111,3 +111,23 @@ def test_addresses_of_one_block_count_together(times: Times) -> None:
     sockets.connect("2001:db8::2:4001", "2001:db8:0:0:7::3:4001")
     keeper._check_connections()
     assert sockets.cut == ["2001:db8::1:4001"]
+
+
+def test_a_condemned_connection_is_forgotten_once_it_is_closed(times: Times) -> None:
+    """Whether the keeper ever saw it or not; until then it is condemned only once."""
+    sockets = Sockets()
+    keeper = keeper_of(sockets)
+    sockets.connect("10.0.0.1:1")
+    keeper._check_connections()
+    for _ in range(2):
+        keeper.condemn("10.0.0.1:1")
+        keeper.condemn("10.0.0.2:1")
+    assert sockets.cut == ["10.0.0.1:1"]
+    for _ in range(3):
+        times.tick()
+        keeper._check_connections()
+    assert set(keeper._condemned) == {"10.0.0.1:1"}
+    sockets.close_cut()
+    times.tick()
+    keeper._check_connections()
+    assert not keeper._condemned
