@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages that are generated from the sources, links to the sources, and what the site shows otherwise.
+"""Hooks of mkdocs: pages that are generated from the sources, links to the sources, and what the site cannot show.
 
 A page may link to a file of the source tree. On the site, which has no sources, the link becomes its text; one that
 leads nowhere fails the build.
@@ -46,7 +46,7 @@ def _of_the_root(name: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turns links to files outside the documentation into text, and writes tables and diagrams as the site needs them."""
+    """Turns links to files outside the documentation into text, and leaves out what the site cannot show."""
     folder = (ROOT / "docs" / page.file.src_uri).parent
 
     def as_text(found: re.Match[str]) -> str:

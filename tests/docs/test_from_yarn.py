@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as Tree
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import typer.main
@@ -34,7 +34,7 @@ def test_the_capacity_file_and_its_translation_agree() -> None:
     assert f"a cluster of {CORES} cores and {GIB} GiB" in PAGE
     properties = {
         one.findtext("name", "").removeprefix("yarn.scheduler.capacity.root."): one.findtext("value", "")
-        for one in Tree.fromstring(f"<all>{CAPACITY_XML}</all>")
+        for one in ET.fromstring(f"<all>{CAPACITY_XML}</all>")  # noqa: S314 - the page is ours
     }
     queues = {queue.name: queue for queue in read_partition(CAPACITY).root.children}
     assert sorted(queues) == sorted(properties["queues"].split(","))
@@ -49,7 +49,7 @@ def test_the_capacity_file_and_its_translation_agree() -> None:
 
 
 def test_the_fair_file_and_its_translation_agree() -> None:
-    xml = Tree.fromstring(FAIR_XML)
+    xml = ET.fromstring(FAIR_XML)  # noqa: S314 - the page is ours
     partition = read_partition(FAIR)
     queues = {queue.name: queue for queue in partition.root.children}
     prod, users = queues["prod"], queues["users"]
@@ -70,7 +70,8 @@ def test_the_fair_file_and_its_translation_agree() -> None:
     assert limit.max_applications == int(xml.findtext("user[@name='ann']/maxRunningApps", ""))
     assert [(rule.name, rule.create) for rule in partition.placement_rules] == [("provided", False), ("user", True)]
     parent = partition.placement_rules[1].parent
-    assert parent is not None and parent.value == "root.users"
+    assert parent is not None
+    assert parent.value == "root.users"
 
 
 def test_the_monitor_is_written_with_its_defaults() -> None:
