@@ -21,7 +21,8 @@ The shim is not asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
@@ -76,6 +77,8 @@ class Sandbox:
         self._gates: set[Gate] = set()
         self._moving: set[Allocation] = set()
         """Asks that are kept with all that changes when they move."""
+        self._applications: list[Application] = []
+        """Applications that are kept, supposed ones too."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         self._everybody = everybody
         self._begin()
@@ -83,6 +86,18 @@ class Sandbox:
             self._keep_waiting()
         else:
             self._empty_rooms()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A group and the room that it waits in refer to each other: made here, both would be left to a collector.
+        for application in self._applications:
+            for group in application.groups.values():
+                if group not in self.journal:
+                    group.parked_at = None
 
     @property
     def searches(self) -> int:
@@ -148,6 +163,7 @@ class Sandbox:
         if application in self.journal:
             return
         self.journal.keep(application)
+        self._applications.append(application)
         for queue in application.queue.lineage():
             self._keep_gate(queue)
         for account in application.accounts:
