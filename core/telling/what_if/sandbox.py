@@ -27,7 +27,7 @@ from typing import Final, Self
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import Allocation, standing_of
+from kornel.core.model.allocations import Allocation, AskGroup, standing_of
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -77,8 +77,8 @@ class Sandbox:
         self._gates: set[Gate] = set()
         self._moving: set[Allocation] = set()
         """Asks that are kept with all that changes when they move."""
-        self._applications: list[Application] = []
-        """Applications that are kept, supposed ones too."""
+        self._groups: dict[Application, frozenset[AskGroup]] = {}
+        """By application that is kept, supposed ones too, the groups of its asks at first."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         self._everybody = everybody
         self._begin()
@@ -94,9 +94,9 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A group and the room that it waits in refer to each other: made here, both would be left to a collector.
-        for application in self._applications:
+        for application, before in self._groups.items():
             for group in application.groups.values():
-                if group not in self.journal:
+                if group not in before:
                     group.parked_at = None
 
     @property
@@ -163,7 +163,7 @@ class Sandbox:
         if application in self.journal:
             return
         self.journal.keep(application)
-        self._applications.append(application)
+        self._groups[application] = frozenset(application.groups.values())
         for queue in application.queue.lineage():
             self._keep_gate(queue)
         for account in application.accounts:
