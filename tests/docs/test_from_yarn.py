@@ -36,14 +36,17 @@ def test_the_capacity_file_and_its_translation_agree() -> None:
         one.findtext("name", "").removeprefix("yarn.scheduler.capacity.root."): one.findtext("value", "")
         for one in ET.fromstring(f"<all>{CAPACITY_XML}</all>")  # noqa: S314 - the page is ours
     }
-    queues = {queue.name: queue for queue in read_partition(CAPACITY).root.children}
+    root = read_partition(CAPACITY).root
+    # A blank is how YARN's root lets in nobody, and what a list that is not written means here.
+    assert (properties["acl_submit_applications"], root.submit_acl.text) == (" ", "")
+    queues = {queue.name: queue for queue in root.children}
     assert sorted(queues) == sorted(properties["queues"].split(","))
     for name, queue in queues.items():
         for key, amounts in (("capacity", queue.guaranteed), ("maximum-capacity", queue.max)):
             percent = properties.get(f"{name}.{key}")
             expected = percent and {"vcore": int(percent) * CORES * 10, "memory": (int(percent) * GIB << 30) // 100}
             assert (amounts and dict(amounts)) == expected
-        assert queue.submit_acl.text == properties.get(f"{name}.acl_submit_applications", "*")
+        assert queue.submit_acl.text == properties[f"{name}.acl_submit_applications"]
         disabled = properties.get(f"{name}.disable_preemption") == "true"
         assert (queue.effective.preemption_policy.value == "disabled") is disabled
 
