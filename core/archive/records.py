@@ -33,7 +33,7 @@ from kornel.core.service.configuration_history import Version
 
 
 class UsageSample(NamedTuple):
-    """How full a queue was at one time. Amounts are JSON objects, as the table has them."""
+    """The use of a queue at one time. Amounts are JSON objects, as the table has them."""
 
     at_ns: int
     partition: str

@@ -55,12 +55,12 @@ class UsageSampler:
             self._looking.cancel()
 
     def _wait(self, pause_ns: int) -> None:
-        self._timer = self._clock.call_at(self._clock.now_ns() + pause_ns, self._begin)
+        self._timer = self._clock.call_at(self._clock.now_ns() + pause_ns, self._begin_look)
 
-    def _begin(self) -> None:
-        self._looking = asyncio.create_task(self._look(), name="usage-samples")
+    def _begin_look(self) -> None:
+        self._looking = asyncio.create_task(self._look_around(), name="usage-samples")
 
-    async def _look(self) -> None:
+    async def _look_around(self) -> None:
         rows: list[UsageSample] = []
         try:
             now_ns = self._clock.now_ns()

@@ -36,7 +36,6 @@ EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "core.partition.state": (("guarantee", "quota", "monitor"), "holds the record of each kind that keeps one"),
     "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
     "core.partition.engine": (("monitor",), "commands answer notices"),
-    "core.preemption.plan": (("guarantee",), "names where amounts were freed"),
     "core.telling.what_if.undo_journal": (("quota", "guarantee"), "knows which records a supposed change may touch"),
     "core.telling.configuration.configuration_preview": (("quota",), "foretells what a lowered max would do"),
     "core.telling.partitions.partition_gauges": (("quota",), "shows what queues hold above their max"),
