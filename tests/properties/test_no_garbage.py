@@ -93,7 +93,7 @@ def test_questions_leave_no_garbage(kind: str) -> None:
     reader = Reader(shim.engine, lambda: shim.now_ns)
     with _leaving_nothing():
         for _ in range(20):
-            for question in questions(shim, dice):
+            for question in questions(shim.state, dice):
                 with suppress(CommandRefused):
                     reader[PARTITION].suppose(question)
             for name in [*shim.state.requests, *shim.state.applications]:

@@ -115,7 +115,7 @@ class NoProspects(KnownProspects):
     """Prospects that are never known: each search walks over the candidates, as one for a question does."""
 
     def refreshed(self, *_: object) -> None:
-        return None
+        """Returns ``None``: there are none."""
 
 
 class Prospects:

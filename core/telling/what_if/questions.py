@@ -59,9 +59,8 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
     index.begin()
-    with Journal() as journal:
-        everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
-        sandbox = Sandbox(state, journal, index, now_ns, everybody=everybody)
+    everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
+    with Journal() as journal, Sandbox(state, journal, index, now_ns, everybody=everybody) as sandbox:
         if isinstance(question, SupposeAsk):
             return _ask(sandbox, question)
         if isinstance(question, SupposeNodeLost):
