@@ -51,7 +51,7 @@ async def test_a_queue_above_its_max_is_shown_everywhere() -> None:
         assert (above.path, dict(above.above), list(above.protected_by)) == (
             "root.p.v", {"memory": 20}, shown["protectedBy"]
         )  # fmt: skip
-        text = render_queue(found)
+        text = render_queue(found, now_ns=above.since_ns)
         assert "root.p.v is memory=20" in text
         assert shown["protectedBy"][0] in text
         report = await ExplainServiceStub(cluster.core.channel).Explain(ExplainRequest(name="waits"))
