@@ -7,7 +7,7 @@ from kornel.core.domain.effects import PredicatesAsked
 from kornel.core.partition.asks import reservations
 from kornel.core.partition.engine import Engine
 from kornel.core.telling.allocations.explanation import AskFailure, AskReport
-from kornel.core.telling.explain import AskStanding
+from kornel.core.telling.explain import AskStanding, Named
 from kornel.core.telling.reader import Reader
 from tests.reading import read
 from tests.scenarios.language import Stage
@@ -68,3 +68,18 @@ def test_an_ask_that_waits_for_an_answer_is_held() -> None:
     assert found is not None
     assert (found.state, found.node_id) == ("Pending", "")
     assert AskFailure("taint", 1, 30) in found.failures
+
+
+def test_an_explanation_tells_nobody_of_a_limit() -> None:
+    """With events on, it writes none and takes none away: the next cycle says that the max is in the way."""
+    stage = Stage()
+    stage.play(["queue root.a max={vcore=3000}", "node n1", "app app1"])
+    stage.engine.record_events()
+    stage.play(["attach events", "ask k vcore=2000", "cycle", "ask w vcore=2000"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    report = read(stage.engine, "[rm-1]default", stage.now_ns).explain(Named("w"))
+    assert isinstance(report, AskReport)
+    assert report.blockers
+    assert state.effects == []
+    assert any("event REQUEST w" in answer for answer in stage.play(["cycle"]))
