@@ -35,7 +35,9 @@ def test_every_state_an_ask_can_be_in() -> None:
     assert standing(stage.engine, "big") == ("app1", "root.a", "Pending", "")
     big = report(stage.engine, "big")
     assert big is not None
-    assert [(failure.message, failure.times) for failure in big.failures] == [("No node has enough room", 1)]
+    assert [(failure.message, failure.times) for failure in big.failures] == [
+        ("No node has enough room for vcore=99", 1)
+    ]
     assert report(stage.engine, "f") is None
     assert report(stage.engine, "unknown") is None
     assert Reader(stage.engine).get("[rm-1]other") is None
