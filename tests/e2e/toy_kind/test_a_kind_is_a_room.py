@@ -74,7 +74,7 @@ async def test_the_page_shows_it(core: ToyCore, evicted: str, playwright: Playwr
         await expect(row.locator(".kind")).to_have_attribute("data-colour", "rose")
         await expect(shown.page.get_by_text("1 decision, 1 victim")).to_be_visible()
         await shown.page.get_by_label("Kind", exact=True).select_option("monitor")
-        await expect(shown.page.get_by_text("0 decisions, 0 victims")).to_be_visible()
+        await expect(shown.page.get_by_text("Nobody was preempted.")).to_be_visible()
         await shown.page.get_by_label("Kind", exact=True).select_option("lease")
         await row.get_by_text("Preempted").click()
         await expect(shown.page.locator("#panel")).to_contain_text(LAW)
