@@ -15,7 +15,7 @@ from kornel.core.archive.reader import LARGEST_PAGE, HistoryReader, Page, token_
 from kornel.core.archive.tables import APPLICATIONS, EVENTS, INDEXED_CHARACTERS, beginning_of
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.resources import clamp
+from kornel.core.domain.resources import clamp_int64
 from kornel.core.preemption.registry import SOURCES
 
 MOST_SUMMED: Final = 100_000
@@ -104,7 +104,7 @@ def sum_preemptions(
             sides = _sides(row, parties, by)
             known = sums.get(sides) or Sum(*sides, 0, 0, {})
             for name, amount in orjson.loads(row.victim_resources).items():
-                known.amounts[name] = clamp(known.amounts.get(name, 0) + amount)
+                known.amounts[name] = clamp_int64(known.amounts.get(name, 0) + amount)
             has_left = parties.left_ns(row) > 0
             sums[sides] = known._replace(victims=known.victims + 1, left=known.left + has_left)
         if not more:

@@ -27,13 +27,13 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.names import cut_name
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.resources import amounts_of, clamp
+from kornel.core.domain.resources import amounts_of, clamp_int64
 from kornel.core.preemption.registry import laws_of
 from kornel.core.service.configuration_history import Version
 
 
 class UsageSample(NamedTuple):
-    """How full a queue was at one time. Amounts are JSON objects, as the table has them."""
+    """The use of a queue at one time. Amounts are JSON objects, as the table has them."""
 
     at_ns: int
     partition: str
@@ -160,7 +160,9 @@ def _is_kept(decision: PreemptionDecided) -> bool:
 def _write_amounts(amounts: dict[str, int] | None) -> str:
     if amounts is None:
         return ""
-    return orjson.dumps({name: clamp(amount) for name, amount in amounts.items()}, option=orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps(
+        {name: clamp_int64(amount) for name, amount in amounts.items()}, option=orjson.OPT_SORT_KEYS
+    ).decode()
 
 
 def _clean_text(value: Any) -> Any:
@@ -220,7 +222,7 @@ def _victim_row(victim: VictimRecord) -> tuple[str, str, str, str, str, int]:
         victim.queue,
         victim.node_id,
         _write_amounts(victim.resources.as_dict()),
-        clamp(victim.adjusted_priority),
+        clamp_int64(victim.adjusted_priority),
     )
 
 

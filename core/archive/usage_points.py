@@ -1,4 +1,4 @@
-"""How full a queue was over time, thinned to as many points as somebody wants to look at.
+"""Points of the use of a queue over time, thinned to as many points as somebody wants to look at.
 
 The root has a row each time the use was looked at; another queue has one only if it was in use. So a queue without a
 row at such a time used nothing, and where the root has none either, the core was not running.
@@ -53,8 +53,8 @@ class _Bucket:
                 sums[name] = sums.get(name, 0) + amount
         self.last = row
 
-    def average(self) -> UsagePoint:
-        def divided(sums: Mapping[str, int]) -> dict[str, int]:
+    def make_point(self) -> UsagePoint:
+        def divide_sums(sums: Mapping[str, int]) -> dict[str, int]:
             return {name: round(amount / self.samples) for name, amount in sums.items()}
 
         last = self.last
@@ -62,8 +62,8 @@ class _Bucket:
             self.at_ns,
             self.samples,
             round(self.applications / self.samples),
-            divided(self.used),
-            divided(self.pending),
+            divide_sums(self.used),
+            divide_sums(self.pending),
             orjson.loads(last.guaranteed) if last is not None else {},
             orjson.loads(last.max) if last is not None else {},
         )
@@ -87,7 +87,7 @@ def read_usage(reader: HistoryReader, page: Page, partition: str, queue: str, po
         found = buckets.get((row.at_ns - first) // width)
         if found is not None:
             found.add(row)
-    return [bucket.average() for _, bucket in sorted(buckets.items())]
+    return [bucket.make_point() for _, bucket in sorted(buckets.items())]
 
 
 def _read_rows(reader: HistoryReader, page: Page, partition: str, queue: str) -> Iterator[Any]:

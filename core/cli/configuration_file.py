@@ -10,7 +10,7 @@ import typer
 
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import echo_json, print_error
-from kornel.core.config.loader import checksum, load
+from kornel.core.config.loader import checksum_of, load
 from kornel.core.config.model import Configuration
 from kornel.core.config.problems import ConfigError, Problem
 from kornel.core.telling.encoding.kornel_v1 import encode_problem
@@ -57,7 +57,9 @@ def check_json(text: str, *, yunikorn: bool) -> int:
     except ConfigError as error:
         problems, valid = error.problems, False
     found = [encode_problem(problem) for problem in problems]
-    echo_json(pb.ValidateConfigurationResponse(valid=valid, checksum=checksum(text) if valid else "", problems=found))
+    echo_json(
+        pb.ValidateConfigurationResponse(valid=valid, checksum=checksum_of(text) if valid else "", problems=found)
+    )
     if not valid:
         return EXIT_BAD_INPUT
     return EXIT_FAILED if found else 0

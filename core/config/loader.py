@@ -122,11 +122,11 @@ def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolver
         warn_of_differences(partition, root)
     log.raise_if_errors()
     partitions = tuple(_make_partition(partition, root) for partition, root in trees)
-    configuration = Configuration(partitions, checksum(text), log.in_order())
+    configuration = Configuration(partitions, checksum_of(text), log.in_order())
     return Reading(configuration, top, [root for _, root in trees])
 
 
-def checksum(text: str) -> str:
+def checksum_of(text: str) -> str:
     """Upper-case hex SHA-256 of *text* without the checksum it may carry itself (rest.md 4.9).
 
     Cut out are the first ``checksum: `` and up to 64 characters behind it, as far as the next ``checksum: `` or the
@@ -185,7 +185,7 @@ def _new_queue(
 ) -> QueueConfig:
     own_template = _make_template(declared.template) if declared.template is not None and declared.parent else None
     template = own_template or template_above
-    passed_on = properties.inherited(declared.effective)
+    passed_on = properties.inherited_properties(declared.effective)
     # Dynamic queues never enforce their max by preemption (preemption.md D.1).
     passed_on.pop(properties.QUOTA_DELAY, None)
     made_with = {**passed_on, **(template.properties if template is not None else {})}
@@ -245,7 +245,8 @@ def _guaranteed_of(amounts: Amounts | None) -> Mapping[str, int] | None:
 
 
 def _max_of(amounts: Amounts | None) -> Mapping[str, int] | None:
-    """Returns a maximum of 0 stays: the type is not available (B14). An empty mapping limits nothing."""
+    """Returns the max that is written. One of 0 stays: the type is not available (B14). An empty mapping limits
+    nothing."""
     return MappingProxyType(dict(amounts.values)) if amounts is not None and amounts.values else None
 
 

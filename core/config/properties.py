@@ -42,7 +42,7 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
 _UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
 
 
-def inherited(parent: Mapping[str, str]) -> dict[str, str]:
+def inherited_properties(parent: Mapping[str, str]) -> dict[str, str]:
     """Returns the properties that a child starts from, given its parent's effective ones; its own are laid over
     these."""
     passed_on = dict(parent)

@@ -57,7 +57,7 @@ def _settle_queue(queue: DeclaredQueue, path: str, passed_on: dict[str, str]) ->
     queue.effective = {**passed_on, **queue.properties}
     if queue.template is not None and not queue.parent:
         queue.template.at.warning(f"ignored: queue {shorten_text(path)} is a leaf and has no children")
-    to_children = properties.inherited(queue.effective)
+    to_children = properties.inherited_properties(queue.effective)
     if queue.own_delay_only:
         to_children.pop(properties.QUOTA_DELAY, None)
         if properties.QUOTA_DELAY in passed_on:

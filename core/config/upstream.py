@@ -117,7 +117,7 @@ def _warn_of_inheritance(queue: DeclaredQueue, in_template: frozenset[str]) -> N
     for key, at in queue.property_fields.items():
         if key in in_template or key in _QUOTA_KEYS:
             continue
-        passed_on = properties.inherited({key: queue.properties[key]})
+        passed_on = properties.inherited_properties({key: queue.properties[key]})
         if properties.resolve_properties(passed_on, leaf=True) != _DEFAULTS:
             at.warning(
                 f"YuniKorn keeps {key} from queues that placement rules create below {shorten_text(queue.path)}; "

@@ -93,7 +93,7 @@ class IllegalTransition(ValueError):
     """An event that means nothing in the state it met."""
 
 
-def after(state: AppState, event: AppEvent) -> AppState:
+def state_after(state: AppState, event: AppEvent) -> AppState:
     """Returns the next state. Raises :class:`IllegalTransition` for any pair that is not in the table."""
     try:
         return TRANSITIONS[state, event]

@@ -114,6 +114,6 @@ def removal_detail(termination: int | None) -> EventDetail:
     return _REMOVALS.get(termination, EventDetail.ALLOC_CANCEL)
 
 
-def shortened(message: str) -> str:
+def shorten_event_text(message: str) -> str:
     """Returns *message* as an event may carry it."""
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 3] + "..."

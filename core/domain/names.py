@@ -77,7 +77,7 @@ def looks_like_regex(text: str) -> bool:
     return not _REGEX_CHARACTERS.isdisjoint(text)
 
 
-def shown(text: str) -> str:
+def show_name(text: str) -> str:
     """Returns *text* quoted for a message, cut off where it is too long for one."""
     return repr(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "...")
 

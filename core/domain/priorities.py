@@ -11,7 +11,7 @@ NOTHING_WAITS: Final = PRIORITY_MIN - 1
 """The rank of whoever has no ask that lends it one: below every priority, so that orders need no case of their own."""
 
 
-def exposed(base: int, offset: int, *, fenced: bool) -> int:
+def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
     """Returns the priority that a queue shows its parent when *base* is the highest that is lent below it."""
     if base == NOTHING_WAITS:
         return NOTHING_WAITS

@@ -20,7 +20,7 @@ MAX_TYPES: Final = 1024
 """So many resource types may the nodes, the configuration and the running work of one partition name."""
 
 
-def clamp(value: int) -> int:
+def clamp_int64(value: int) -> int:
     """Returns *value*, held within a signed 64-bit integer."""
     if value > INT64_MAX:
         return INT64_MAX
@@ -32,7 +32,8 @@ def clamp(value: int) -> int:
 class Resources(Mapping[str, int]):
     """Immutable amounts by resource type. An absent type counts as 0 unless a function says otherwise.
 
-    Equality is that of mappings: ``{"a": 0}`` differs from ``{}``; use :func:`equals` for the spec's comparison.
+    Equality is that of mappings: ``{"a": 0}`` differs from ``{}``; use :func:`equals_amounts` for that of the
+    specification.
     Hashable, so that equal demands can be recognised as one.
     """
 
@@ -80,7 +81,7 @@ class Resources(Mapping[str, int]):
         listed = self._listed
         if listed is None:
             amounts = self._amounts
-            listed = self._listed = {name: clamp(amounts[name]) for name in sorted(amounts)}
+            listed = self._listed = {name: clamp_int64(amounts[name]) for name in sorted(amounts)}
         return listed
 
     def is_zero(self) -> bool:
@@ -115,30 +116,30 @@ def add(left: Resources | None, right: Resources | None) -> Resources:
     """Returns the sum by type; a type that is missing counts as 0."""
     total = dict(_or_empty(left))
     for name, amount in _or_empty(right).items():
-        total[name] = clamp(total.get(name, 0) + amount)
+        total[name] = clamp_int64(total.get(name, 0) + amount)
     return Resources(total)
 
 
-def subtract(left: Resources | None, right: Resources | None) -> Resources:
+def subtract_amounts(left: Resources | None, right: Resources | None) -> Resources:
     """Returns the difference by type; a type that is missing counts as 0, and results may be negative."""
     total = dict(_or_empty(left))
     for name, amount in _or_empty(right).items():
-        total[name] = clamp(total.get(name, 0) - amount)
+        total[name] = clamp_int64(total.get(name, 0) - amount)
     return Resources(total)
 
 
-def multiply(resources: Resources | None, factor: int) -> Resources:
+def multiply_amounts(resources: Resources | None, factor: int) -> Resources:
     """Returns every amount times *factor*; nothing at all for ``None`` or factor 0."""
     if resources is None or factor == 0:
         return NOTHING
-    return Resources({name: clamp(amount * factor) for name, amount in resources.items()})
+    return Resources({name: clamp_int64(amount * factor) for name, amount in resources.items()})
 
 
-def scale(resources: Resources | None, ratio: float) -> Resources:
+def scale_amounts(resources: Resources | None, ratio: float) -> Resources:
     """Returns every amount times *ratio*, cut off toward zero."""
     if resources is None or ratio == 0:
         return NOTHING
-    return Resources({name: clamp(int(amount * ratio)) for name, amount in resources.items()})
+    return Resources({name: clamp_int64(int(amount * ratio)) for name, amount in resources.items()})
 
 
 def component_min(left: Resources | None, right: Resources | None) -> Resources | None:
@@ -158,14 +159,14 @@ def component_max(left: Resources | None, right: Resources | None) -> Resources:
     return Resources({name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}})
 
 
-def fits(limit: Resources | None, small: Resources | None) -> bool:
+def fits_within(limit: Resources | None, small: Resources | None) -> bool:
     """Tells whether *small* fits into *limit*: a type the limit lacks, or has negative, counts as 0. (Nodes, root.)"""
     bound = _or_empty(limit)
     return all(amount <= max(0, bound.get(name, 0)) for name, amount in _or_empty(small).items())
 
 
 def fits_undefined_unlimited(limit: Resources | None, small: Resources | None) -> bool:
-    """Tells what :func:`fits` does, but a type the limit lacks is unlimited. (Queue and user headroom,
+    """Tells what :func:`fits_within` does, but a type the limit lacks is unlimited. (Queue and user headroom,
     configuration.)"""
     if limit is None:
         return True
@@ -180,7 +181,7 @@ def fits_actual(limit: Resources | None, small: Resources | None) -> bool:
     return all(amount <= limit[name] for name, amount in _or_empty(small).items() if name in limit)
 
 
-def equals(left: Resources | None, right: Resources | None) -> bool:
+def equals_amounts(left: Resources | None, right: Resources | None) -> bool:
     """Tells whether all types are equal, undefined counting 0. ``None`` equals only ``None``."""
     if left is None or right is None:
         return left is right
@@ -188,8 +189,8 @@ def equals(left: Resources | None, right: Resources | None) -> bool:
 
 
 def equals_or_empty(left: Resources | None, right: Resources | None) -> bool:
-    """Tells what :func:`equals` does, but ``None``, empty and all-zero are the same."""
-    return equals(_or_empty(left), _or_empty(right))
+    """Tells what :func:`equals_amounts` does, but ``None``, empty and all-zero are the same."""
+    return equals_amounts(_or_empty(left), _or_empty(right))
 
 
 def strictly_greater(left: Resources | None, right: Resources | None) -> bool:
@@ -220,7 +221,7 @@ def match_any(left: Resources | None, right: Resources | None) -> bool:
     return any(name in other for name in _or_empty(left))
 
 
-def shares(resources: Resources | None, total: Resources | None) -> list[float]:
+def shares_of(resources: Resources | None, total: Resources | None) -> list[float]:
     """Returns the share of each type in *total*, ascending; the last is the dominant share.
 
     0 stays 0; a type whose total is absent or 0 contributes its raw amount (scheduling.md 2.5).

@@ -105,16 +105,16 @@ def text_without_secrets(text: str) -> str:
     """The column of the key whose value goes on, while it is a secret."""
     for line in text.splitlines(keepends=True):
         content = line.strip()
-        if within is not None and (not content or _column(line, " ") > within):
+        if within is not None and (not content or _column_of(line, " ") > within):
             shown.append(line[len(line.rstrip("\r\n")) :])
             continue
         hidden, is_secret = _line_without_secrets(line)
         shown.append(hidden)
-        within = _column(line, " -") if is_secret else None
+        within = _column_of(line, " -") if is_secret else None
     return "".join(shown)
 
 
-def _column(line: str, passed_over: str) -> int:
+def _column_of(line: str, passed_over: str) -> int:
     return len(line) - len(line.lstrip(passed_over))
 
 

@@ -24,11 +24,11 @@ class Before(NamedTuple):
     claimed: dict[Queue, list[int]]
 
 
-def remember(view: PartitionView) -> Before:
+def remember_state(view: PartitionView) -> Before:
     """Returns the state before a plan is applied to *view*."""
     queues = list(_queues(view.root))
     return Before(
-        {allocation.key: None for allocation in _marked(view)},
+        {allocation.key: None for allocation in _marked_victims(view)},
         {queue: [net_of(queue, t) for t in range(len(queue.used))] for queue in queues},
         {queue: list(queue.claimed) for queue in queues},
     )
@@ -42,15 +42,15 @@ def check_applied(before: Before, plan: Plan, after: PartitionView, laws: Collec
     shares_count = 2 in laws
     return (
         *_nobody_else(before, plan, after),
-        *_amounts(before, plan),
-        *(_law_2(before, plan, after) if shares_count else ()),
-        *_room(before, plan, after, shares_count=shares_count),
+        *_check_amounts(before, plan),
+        *(_check_law_2(before, plan, after) if shares_count else ()),
+        *_check_room(before, plan, after, shares_count=shares_count),
     )
 
 
 def _nobody_else(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
     chosen = {victim.key: None for victim in plan.victims}
-    marked = {allocation.key: None for allocation in _marked(after)}
+    marked = {allocation.key: None for allocation in _marked_victims(after)}
     for key in [key for key in marked if key not in before.marked and key not in chosen]:
         yield Violation(Law.APPLIED, f"{key} is on its way out and in no plan")
     for key in [key for key in chosen if key not in marked]:
@@ -59,7 +59,7 @@ def _nobody_else(before: Before, plan: Plan, after: PartitionView) -> Iterator[V
         yield Violation(Law.APPLIED, f"{key} was on its way out and is no more")
 
 
-def _amounts(before: Before, plan: Plan) -> Iterator[Violation]:
+def _check_amounts(before: Before, plan: Plan) -> Iterator[Violation]:
     """Yields queues that are not charged with their victims, and queues of the ask without what it claims."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
@@ -81,7 +81,7 @@ def _amounts(before: Before, plan: Plan) -> Iterator[Violation]:
                 yield Violation(Law.APPLIED, f"{queue.path} claims {queue.claimed[t]} of type {t}, not {claimed}")
 
 
-def _law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
+def _check_law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
     """Yields queues taken below their guarantee, or further below; above the ask what it claims makes up for it."""
     above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
@@ -96,7 +96,7 @@ def _law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violati
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _room(before: Before, plan: Plan, after: PartitionView, *, shares_count: bool) -> Iterator[Violation]:
+def _check_room(before: Before, plan: Plan, after: PartitionView, *, shares_count: bool) -> Iterator[Violation]:
     """Once everybody marked has left, the ask fits its node beside all other claims there, and every max on its path.
 
     A queue that was above its max may stay so, if it is no fuller than it was. Who must run on the node comes first.
@@ -128,7 +128,7 @@ def _add(amounts: dict[int, int], allocation: Allocation) -> None:
         amounts[t] = amounts.get(t, 0) + amount
 
 
-def _marked(view: PartitionView) -> Iterator[Allocation]:
+def _marked_victims(view: PartitionView) -> Iterator[Allocation]:
     for node in view.nodes.values():
         yield from (allocation for allocation in node.allocations.values() if allocation.preempted)
 

@@ -35,7 +35,7 @@ class Law(StrEnum):
     WITHIN_QUOTA = "invariant 16"
     """A lowered max is enforced beyond what it calls for."""
     NOTIFIED = "invariant 17, notice"
-    """A victim of the periodic policy that was not told in time, or not selected in every round since."""
+    """A victim of the periodic policy that was not notified in time, or not selected in every round since."""
     ROUND_LIMIT = "invariant 17, limit"
     """More than its part of the cluster is selected in one round of the periodic policy."""
     APPLIED = "invariant 1"

@@ -59,7 +59,7 @@ NEVER_FAILED: Final[dict[str, StartFailure]] = {}
 V = TypeVar("V")
 
 
-def identity(key: str, instance: int) -> str:
+def identity_of(key: str, instance: int) -> str:
     """Returns the name under which a request is kept: its key, unless it shares that with others (protocol.md 3.4)."""
     return f"{key}{SEPARATOR}{instance}" if instance else key
 
@@ -176,7 +176,7 @@ class Allocation:
     ) -> None:
         self.spec = spec
         self.standing = standing_of(spec)
-        self.key: Final = identity(spec.key, spec.instance) if spec.instance else spec.key
+        self.key: Final = identity_of(spec.key, spec.instance) if spec.instance else spec.key
         self.application: Final = application
         self.shape = shape
         self.created_ns: Final = created_ns

@@ -10,7 +10,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.group_order import GroupOrder
-from kornel.core.model.shapes import Shape, Vector, widen
+from kornel.core.model.shapes import Shape, Vector, widen_vector
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, AskGroup, Room
@@ -180,7 +180,7 @@ class Application:
     def widen(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (self.pending, self.real, self.placeholder, self.peak):
-            widen(vector, width)
+            widen_vector(vector, width)
 
     def __repr__(self) -> str:
         return f"Application({self.application_id} in {self.queue.path}, {self.state})"

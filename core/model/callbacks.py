@@ -46,7 +46,7 @@ class Inquiry:
 
 
 class Callbacks:
-    """Shared by all partitions, so that numbers of questions are unique. A new object: nobody is attached."""
+    """The shim that is attached, if one is; shared by all partitions, so that numbers of questions are unique."""
 
     __slots__ = (
         "_number", "deadlines", "events", "now_ns", "open", "predicates", "preemption_notices",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kornel.core.model.shapes import Pairs, Vector, book, unbook, widen
+from kornel.core.model.shapes import Pairs, Vector, book_amounts, unbook_amounts, widen_vector
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, Reservation
@@ -73,11 +73,11 @@ class Claims:
 
     def _begin_claim(self, reservation: Reservation) -> None:
         if reservation.comes_last:
-            book(self.by_age, reservation.pairs)
+            book_amounts(self.by_age, reservation.pairs)
             return
         ask, owners, unowned = reservation.ask, self._owners, self.unowned
         part: dict[int, int] = {}
-        book(self.held, reservation.pairs)
+        book_amounts(self.held, reservation.pairs)
         # All of its victims here at once: each by itself would have what it needs worked out anew every time.
         for key in ask.victims:
             pairs = self.victims.get(key)
@@ -91,16 +91,16 @@ class Claims:
                 part[t] = part.get(t, 0) + amount
         if part:
             self._parts[ask.key] = part
-        book(self.needed, self._from_free(reservation))
+        book_amounts(self.needed, self._from_free(reservation))
 
     def _end_claim(self, reservation: Reservation) -> None:
         if reservation.comes_last:
-            unbook(self.by_age, reservation.pairs)
+            unbook_amounts(self.by_age, reservation.pairs)
             return
         for key in [key for key, owner in self._owners.items() if owner == reservation.ask.key]:
             self._give_to(key, None)
-        unbook(self.needed, reservation.pairs)
-        unbook(self.held, reservation.pairs)
+        unbook_amounts(self.needed, reservation.pairs)
+        unbook_amounts(self.held, reservation.pairs)
 
     def expect_exit(self, victim: Allocation) -> None:
         """Note that *victim* is going to leave and to free what it holds, for its preemptor if that has a claim
@@ -121,8 +121,8 @@ class Claims:
         if key in self.victims:
             self._give_to(key, None)
             pairs = self.victims.pop(key)
-            unbook(self.unowned, pairs)
-            unbook(self.leaving, pairs)
+            unbook_amounts(self.unowned, pairs)
+            unbook_amounts(self.leaving, pairs)
 
     def open_room(self, free: Vector) -> Vector:
         """By type, what anybody may take of *free* now without touching what is held; negative: nothing.
@@ -145,9 +145,9 @@ class Claims:
         held, kept = self.held, self.by_age
         if without is not None:
             held, kept = (held, kept.copy()) if without.comes_last else (held.copy(), kept)
-            unbook(kept if without.comes_last else held, without.pairs)
+            unbook_amounts(kept if without.comes_last else held, without.pairs)
         return [
-            _beside(room + leaves - taken, aged)
+            _room_beside(room + leaves - taken, aged)
             for room, leaves, taken, aged in zip(free, self.leaving, held, kept, strict=True)
         ]
 
@@ -171,7 +171,7 @@ class Claims:
         for reservation in self.in_order():
             if reservation.ask.spec.required_node or self._fits(reservation, free, before):
                 found.append(reservation)
-            book(before, self._from_free(reservation))
+            book_amounts(before, self._from_free(reservation))
         return found
 
     def room_for(self, reservation: Reservation, free: Vector) -> bool:
@@ -180,7 +180,7 @@ class Claims:
         for earlier in self.in_order():
             if earlier is reservation:
                 break
-            book(before, self._from_free(earlier))
+            book_amounts(before, self._from_free(earlier))
         return self._fits(reservation, free, before)
 
     def copy(self) -> Claims:
@@ -196,7 +196,7 @@ class Claims:
     def widen(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (self.held, self.needed, self.by_age, self.leaving, self.unowned):
-            widen(vector, width)
+            widen_vector(vector, width)
 
     def _fits(self, reservation: Reservation, free: Vector, before: Vector) -> bool:
         """Tells whether *reservation* can be served from *free*, of which claims before it need *before*."""
@@ -219,23 +219,23 @@ class Claims:
         before = self._owners.pop(key, None)
         if before is not None:
             self._share_exit(before, self.victims[key], -1)
-            book(self.unowned, self.victims[key])
+            book_amounts(self.unowned, self.victims[key])
         if owner is not None:
             self._owners[key] = owner
             self._share_exit(owner, self.victims[key], 1)
-            unbook(self.unowned, self.victims[key])
+            unbook_amounts(self.unowned, self.victims[key])
 
     def _share_exit(self, owner: str, pairs: Pairs, sign: int) -> None:
         reservation = self.reservations[owner]
-        unbook(self.needed, self._from_free(reservation))
+        unbook_amounts(self.needed, self._from_free(reservation))
         part = self._parts.setdefault(owner, {})
         for t, amount in pairs:
             part[t] = part.get(t, 0) + sign * amount
         if not any(part.values()):
             del self._parts[owner]
-        book(self.needed, self._from_free(reservation))
+        book_amounts(self.needed, self._from_free(reservation))
 
 
-def _beside(room: int, kept: int) -> int:
+def _room_beside(room: int, kept: int) -> int:
     """Returns the part of *room* that is not *kept*; room that is overdrawn already stays as it is."""
     return room if room < 0 else max(0, room - kept)

@@ -25,7 +25,8 @@ class GroupOrder:
     def __init__(self) -> None:
         self._entries: list[Entry] = []
         self._groups: dict[AskGroup, Entry] = {}
-        """Each with its entry, never later than its head; what is too early is put right when it surfaces."""
+        """The groups, each with its entry, which is never later than its head; one that is too early is put right when
+        it surfaces."""
 
     def __len__(self) -> int:
         return len(self._groups)

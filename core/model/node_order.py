@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs, Vector, widen
+from kornel.core.model.shapes import Pairs, Vector, widen_vector
 
 GROUP_SIZE: Final = 96
 
@@ -144,6 +144,7 @@ class NodeOrder:
             if room > bound[t]:
                 bound[t] = room
         if group.refused:
+            # What no node of the group could hold, this one perhaps can.
             group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
@@ -192,7 +193,7 @@ class NodeOrder:
         """Extend all amounts to *width* types."""
         self._width = width
         for group in self._groups:
-            widen(group.bound, width)
+            widen_vector(group.bound, width)
 
     def rebuild(self, score: Callable[[Node], float], nodes: Iterable[Node]) -> None:
         """Start again with another score and these nodes."""

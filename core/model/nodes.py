@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.model.claims import Claims
-from kornel.core.model.shapes import Pairs, Shape, Vector, widen
+from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, Reservation
@@ -204,7 +204,7 @@ class Node:
     def widen(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (self.capacity, self.allocated, self.occupied, self.free):
-            widen(vector, width)
+            widen_vector(vector, width)
         if self.claims is not None:
             self.claims.widen(width)
         self._settle_claims()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.access import NOBODY, AccessList
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PriorityPolicy, QueueProperties, SortPolicy
 from kornel.core.model.keyed_heap import KeyedHeap
-from kornel.core.model.shapes import Pairs, Shape, Vector, widen
+from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 from kornel.core.model.users import NO_LIMITS, Account, AccountKind, QueueLimits
 
 if TYPE_CHECKING:
@@ -196,9 +196,9 @@ class Queue:
         for vector in (
             self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
         ):  # fmt: skip
-            widen(vector, width)
+            widen_vector(vector, width)
         for account in self.accounts.values():
-            widen(account.used, width)
+            widen_vector(account.used, width)
 
     def shows(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and pass on what changes
@@ -220,7 +220,7 @@ class Queue:
 
     def refresh_priority(self) -> None:
         """Recompute the exposed priority, and the ancestors' while it changes anything."""
-        shown = exposed(
+        shown = exposed_priority(
             max(self._priorities, default=NOTHING_WAITS),
             self.properties.priority_offset,
             fenced=self.properties.priority_policy is PriorityPolicy.FENCE,

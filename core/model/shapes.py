@@ -282,19 +282,19 @@ class ResourceTypes:
         return Resources({self.names[t]: amount for t, amount in amounts.items()})
 
 
-def book(vector: Vector, pairs: Pairs) -> None:
+def book_amounts(vector: Vector, pairs: Pairs) -> None:
     """Add *pairs* to *vector* in place."""
     for t, amount in pairs:
         vector[t] += amount
 
 
-def unbook(vector: Vector, pairs: Pairs) -> None:
+def unbook_amounts(vector: Vector, pairs: Pairs) -> None:
     """Take *pairs* off *vector* in place."""
     for t, amount in pairs:
         vector[t] -= amount
 
 
-def widen(vector: Vector, width: int) -> None:
+def widen_vector(vector: Vector, width: int) -> None:
     """Append zeros in place until *vector* covers *width* types."""
     vector.extend([0] * (width - len(vector)))
 

@@ -36,7 +36,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.drains import MOST_DRAINS, OperatorDrain
 from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected, PreemptionDecided
 from kornel.core.domain.manager import RegisteredManager
-from kornel.core.domain.names import shown
+from kornel.core.domain.names import show_name
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.model.callbacks import Callbacks
@@ -341,7 +341,7 @@ class Engine:
         for state in self._partitions.values():
             vetting.forgive_all(state)
             autoscaling.start(state, now_ns)
-            noticing.tell_again(state)
+            noticing.repeat_notices(state)
 
     def _detach(self, command: DetachCallbacks, now_ns: int) -> None:
         self._attach(AttachCallbacks(command.rm_id), now_ns)
@@ -355,7 +355,7 @@ class Engine:
             inquiries.preemption_answered(self._callbacks, verdict.question, last, now_ns)
         for reply in command.notices:
             for state in self._partitions.values():
-                if noticing.answered(state, reply):
+                if noticing.note_answer(state, reply):
                     break
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
@@ -440,4 +440,4 @@ def _nobody(cause: Ignored, item: str) -> None:
 
 
 def _no_partition(name: str) -> str:
-    return f"{Rejection.PARTITION_NOT_FOUND}: no partition {shown(name)}"
+    return f"{Rejection.PARTITION_NOT_FOUND}: no partition {show_name(name)}"

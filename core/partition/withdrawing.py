@@ -20,7 +20,7 @@ def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = Fa
     pausing.forget_failures(state, ask)
     if ask.place is AskPlace.REPLACING:
         replacement.undo_replacement(state, ask)
-    eviction.forget(state, ask)
+    eviction.forget_ask(state, ask)
     moves.drop_ask(state, ask)
     instances.forget(state, ask)
     if ask.spec.placeholder:

@@ -25,7 +25,7 @@ def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
     return None
 
 
-def binding(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
+def binding_limits(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
     """Yields every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the
     group's.
 
@@ -41,7 +41,7 @@ def binding(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, 
             yield queue, AccountKind.GROUP, group, groups[group]
 
 
-def exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
+def find_exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
     """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None`` when they fit under all."""
     for account in accounts:
         if not account.admits(pairs):
@@ -58,7 +58,7 @@ class Shortfall(NamedTuple):
     most: int
 
 
-def shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
+def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
     """Returns the numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
     left = account.headroom()
     return tuple(
@@ -66,7 +66,7 @@ def shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
     )
 
 
-def headroom(accounts: Iterable[Account]) -> dict[int, int]:
+def headroom_of(accounts: Iterable[Account]) -> dict[int, int]:
     """Returns what the limits leave together, by type; an absent type is not limited, a negative amount counts as 0."""
     least: dict[int, int] = {}
     for account in accounts:

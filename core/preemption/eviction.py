@@ -28,7 +28,7 @@ from kornel.core.preemption.plan import PreemptionPlan, Refusal
 REARM_MAX_NS: Final = 600 * 10**9
 
 
-def unlawful(
+def check_lawful(
     state: PartitionState,
     plan: PreemptionPlan,
     check: Callable[[PartitionView, PreemptionPlan], tuple[Violation, ...]],
@@ -36,10 +36,10 @@ def unlawful(
     """Returns what *check* finds against *plan*: one that breaks a law is our bug, refused and counted."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
-    return judge(state, check(state, plan))
+    return judge_plan(state, check(state, plan))
 
 
-def judge(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
+def judge_plan(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
     """Count a check of a plan by the laws. Returns what its *violations* come to; ``None``: the plan is lawful."""
     state.law_checks += 1
     if not violations:
@@ -48,10 +48,12 @@ def judge(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal |
     return Refusal(Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
 
 
-def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
+def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
     ask = plan.ask
-    evict(state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}")
+    evict_victims(
+        state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
+    )
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
         state.events.preempted(plan.victims, ask)
@@ -60,7 +62,7 @@ def trigger(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
     _watch_exits(state, plan, now_ns)
-    record(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
+    record_decision(state, plan.kind, ask, now_ns, Outcome.TRIGGERED, plan=plan)
 
 
 def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
@@ -79,7 +81,7 @@ def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> No
         if stuck:
             _give_up_victims(state, replace(plan, victims=stuck, adjusted=()), at_ns, waits=waits)
         elif waits and not plan.victims:
-            rearm(state, ask, at_ns)
+            rearm_ask(state, ask, at_ns)
 
     state.at(now_ns + state.preemption.victim_timeout_ns, look)
     if not plan.victims:
@@ -103,7 +105,7 @@ def _look_for_room(
         if not ask.triggered or ask.rearms != rearms:
             return
         if gone:
-            rearm(state, ask, at_ns)
+            rearm_ask(state, ask, at_ns)
             return
         left = not any(victim.preempted for victim in leaving)
         _look_for_room(state, ask, leaving, rearms, at_ns, gone=left)
@@ -116,7 +118,7 @@ def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *
     looks elsewhere (K14)."""
     ask = plan.ask
     waited_s = state.preemption.victim_timeout_ns / 10**9
-    record(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
+    record_decision(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
     for victim in plan.victims:
         preemptor, victim.preemptor = victim.preemptor, None
         if preemptor is not None:
@@ -130,10 +132,12 @@ def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *
     if ask.triggered and (waits or not ask.victims):
         ask.outcome = Outcome.VICTIM_STUCK
         ask.victims = NO_VICTIMS
-        rearm(state, ask, now_ns)
+        rearm_ask(state, ask, now_ns)
 
 
-def evict(state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str) -> None:
+def evict_victims(
+    state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str
+) -> None:
     """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
     moves.mark_victims(state, dict.fromkeys(victims, preemptor))
     state.effects.extend(
@@ -169,12 +173,12 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
 
     def rearm_if_still_waiting(at_ns: int) -> None:
         if ask.triggered and ask.rearm_ns == due_ns and ask.pending:
-            rearm(state, ask, at_ns)
+            rearm_ask(state, ask, at_ns)
 
     state.at(due_ns, rearm_if_still_waiting)
 
 
-def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """Let *ask*, which lost the room it preempted for, try again: its claim and its reservation end.
 
     The node that an ask must run on stays reserved for it.
@@ -191,7 +195,7 @@ def rearm(state: PartitionState, ask: Allocation, now_ns: int) -> None:
         set_due(state, ask, now_ns)
 
 
-def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
+def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
     """More is claimed on *node* since an ask must run there: the youngest claims of others give way at once (H).
 
     Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
@@ -200,7 +204,7 @@ def give_way(state: PartitionState, node: Node, now_ns: int) -> None:
         claims = [reservation for reservation in node.claims.in_order() if reservation.rank == 1]
         if not claims:
             return
-        rearm(state, claims[-1].ask, now_ns)
+        rearm_ask(state, claims[-1].ask, now_ns)
 
 
 def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
@@ -210,12 +214,12 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
         if node.could_hold(ask.shape.pairs):
             continue
         if ask.triggered:
-            rearm(state, ask, now_ns)
+            rearm_ask(state, ask, now_ns)
         if ask.reservation is reservation:
             reservations.end_reservation(state, reservation, requeue=True)
 
 
-def forget(state: PartitionState, ask: Allocation) -> None:
+def forget_ask(state: PartitionState, ask: Allocation) -> None:
     """End the claim and the reservation of *ask*, which is withdrawn; its victims still leave (B.7)."""
     moves.end_claim(state, ask)
     state.guarantee.refusals.forget(ask)
@@ -228,7 +232,7 @@ def forget(state: PartitionState, ask: Allocation) -> None:
         reservations.end_reservation(state, ask.reservation)
 
 
-def record(
+def record_decision(
     state: PartitionState,
     kind: str,
     ask: Allocation,

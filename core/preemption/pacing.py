@@ -110,10 +110,10 @@ def wake_at(state: PartitionState, when_ns: int) -> None:
     pace = state.pace
     if pace.wakes_ns is None or when_ns < pace.wakes_ns:
         pace.wakes_ns = when_ns
-        state.at(when_ns, lambda at_ns: _wake(state, when_ns, at_ns))
+        state.at(when_ns, lambda at_ns: _offer_again(state, when_ns, at_ns))
 
 
-def _wake(state: PartitionState, meant_ns: int, now_ns: int) -> None:
+def _offer_again(state: PartitionState, meant_ns: int, now_ns: int) -> None:
     """Have every kind offer those again whom it held back: the window has moved."""
     pace = state.pace
     if pace.wakes_ns != meant_ns:

@@ -35,7 +35,7 @@ class Plan(Protocol):
 
 
 class FreedAmounts(dict[str, dict[str, int]]):
-    """What had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+    """Amounts that had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
 
     def __str__(self) -> str:
         """Returns the same for people: ``vcore=2.7 on the node, memory=4Gi under its guarantee``."""

@@ -22,7 +22,7 @@ class Adjustment(NamedTuple):
         return (priority if self.fixed is None else self.fixed) + self.offset
 
 
-def adjustment(leaf: Queue, above: Queue) -> Adjustment:
+def adjustment_of(leaf: Queue, above: Queue) -> Adjustment:
     """Returns what the queues from *leaf* up to, but not including, *above* make of a priority in *leaf*.
 
     *above* is *leaf* or one of its ancestors; its own settings have no effect, so neither have those of the root.
@@ -40,7 +40,7 @@ def adjustment(leaf: Queue, above: Queue) -> Adjustment:
     return Adjustment(fixed, offset)
 
 
-def within(leaf: Queue, outer: Adjustment) -> Adjustment:
+def adjust_within(leaf: Queue, outer: Adjustment) -> Adjustment:
     """Returns what the path from *leaf* on makes of a priority there, if that from its parent on does *outer*."""
     properties = leaf.properties
     if outer.fixed is not None:

@@ -21,7 +21,8 @@ def offer_due(state: PartitionState, now_ns: int) -> None:
 
 def resume_waiting(state: PartitionState, now_ns: int) -> bool:
     """Offer the asks of one kind that had to wait for another one. Returns whether there were any."""
-    found = [kind.driver.resume(state, now_ns) for kind in KINDS]  # Each has its turn, whatever the others say.
+    # A list, not a generator: each has its turn, whatever those before it say.
+    found = [kind.driver.resume(state, now_ns) for kind in KINDS]
     return any(found)
 
 

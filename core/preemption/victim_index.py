@@ -36,7 +36,7 @@ _standing_of = attrgetter("standing")
 _created_of = attrgetter("created_ns")
 
 
-def reluctance(allocation: Allocation) -> int:
+def reluctance_of(allocation: Allocation) -> int:
     """Returns the class of *allocation* as a victim, one of :data:`CLASSES`."""
     spec = allocation.spec
     return (2 if spec.originator else 0) + (0 if spec.allow_preempt_self else 1)

@@ -22,7 +22,7 @@ from grpc_reflection.v1alpha import reflection
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.events import shortened
+from kornel.core.domain.events import shorten_event_text
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -652,7 +652,9 @@ class KornelServer:
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:
     """Returns an event about the root queue, since the event history knows no configurations."""
     record = si_pb2.EventRecord
-    return EventRecorded(record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shortened(message))
+    return EventRecorded(
+        record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shorten_event_text(message)
+    )
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:

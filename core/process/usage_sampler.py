@@ -14,7 +14,7 @@ import orjson
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.records import UsageSample
-from kornel.core.domain.resources import Resources, clamp
+from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.rest.turns import gather
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
 from kornel.core.telling.queues.queue_views import QueueView
@@ -55,12 +55,12 @@ class UsageSampler:
             self._looking.cancel()
 
     def _wait(self, pause_ns: int) -> None:
-        self._timer = self._clock.call_at(self._clock.now_ns() + pause_ns, self._begin)
+        self._timer = self._clock.call_at(self._clock.now_ns() + pause_ns, self._begin_look)
 
-    def _begin(self) -> None:
-        self._looking = asyncio.create_task(self._look(), name="usage-samples")
+    def _begin_look(self) -> None:
+        self._looking = asyncio.create_task(self._look_around(), name="usage-samples")
 
-    async def _look(self) -> None:
+    async def _look_around(self) -> None:
         rows: list[UsageSample] = []
         try:
             now_ns = self._clock.now_ns()
@@ -91,5 +91,5 @@ def _sample_of(partition: str, view: QueueView, now_ns: int) -> UsageSample:
 
 
 def _write_amounts(amounts: Resources | None) -> str:
-    shown = {} if amounts is None else {name: clamp(amount) for name, amount in amounts.as_dict().items()}
+    shown = {} if amounts is None else {name: clamp_int64(amount) for name, amount in amounts.as_dict().items()}
     return orjson.dumps(shown, option=orjson.OPT_SORT_KEYS).decode()

@@ -45,7 +45,7 @@ _FOUND: Final = Document(
 
 
 class SearchAnswer(NamedTuple):
-    """What was found. ``more``: kinds of which there is more than was asked for."""
+    """The names that were found. ``more``: kinds of which there is more than was asked for."""
 
     found: Sequence[FoundName]
     more: Sequence[str]

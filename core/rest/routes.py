@@ -442,7 +442,7 @@ def _finding_routes(to: Handlers) -> list[Route]:
     return [
         Route(
             f"{one}/search",
-            to.findings.search,
+            to.findings.find_names,
             _get(
                 "search",
                 "Explanations",
@@ -458,7 +458,7 @@ def _finding_routes(to: Handlers) -> list[Route]:
         ),
         Route(
             f"{one}/placement",
-            to.findings.placement,
+            to.findings.find_queue,
             _get(
                 "placement",
                 "Explanations",
@@ -492,12 +492,12 @@ def _call_routes(to: Handlers) -> list[Route]:
     return [
         Route(
             f"{PREFIX}/caller",
-            to.calls.caller,
+            to.calls.show_caller,
             _get("caller", "Calls", "Extension: who asks, as it is recorded, and what they may do.", ref("Caller")),
         ),
         Route(
             f"{PREFIX}/configuration",
-            to.calls.configure,
+            to.calls.apply_text,
             Operation(
                 "configure",
                 "Calls",

@@ -28,8 +28,8 @@ from kornel.core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from kornel.core.domain.events import shortened
-from kornel.core.domain.resources import Resources, clamp
+from kornel.core.domain.events import shorten_event_text
+from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.service.wire import PIECE
 from kornel.core.telling.encoding.kornel_v1 import ENCODERS
 from kornel.core.telling.encoding.records import made
@@ -45,7 +45,7 @@ def _resource(amounts: Resources | None) -> dict[str, Any] | None:
     """Returns what a ``si.v1.Resource`` is made of: that takes half the time of making the messages in it."""
     if amounts is None:
         return None
-    return {"resources": {name: {"value": clamp(amount)} for name, amount in amounts.items()}}
+    return {"resources": {name: {"value": clamp_int64(amount)} for name, amount in amounts.items()}}
 
 
 def _milliseconds(ns: int) -> int:
@@ -135,7 +135,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str) -> Iterator[AnswerCal
     predicates = [
         PredicatesAnswer(
             answer.question_id,
-            tuple([(refusal.node_id, shortened(refusal.reason)) for refusal in refusals]) if refusals else (),
+            tuple([(refusal.node_id, shorten_event_text(refusal.reason)) for refusal in refusals]) if refusals else (),
         )
         for answer in request.predicates
         for refusals in [answer.refusals]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.resources import Resources, clamp
+from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.service.event_filter import EventFilter
 from kornel.v1 import events_pb2 as pb
 
@@ -57,7 +57,7 @@ class EventEncoder:
             self._shapes.clear()
         entries = b""
         for name, amount in resources.items():
-            value = clamp(amount)
+            value = clamp_int64(amount)
             quantity = b"\x08" + _varint(value) if value else b""
             entry = _text(b"\x0a", name) + b"\x12" + _varint(len(quantity)) + quantity
             entries += b"\x0a" + _varint(len(entry)) + entry

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cmp_to_key
 
-from kornel.core.domain.resources import Resources, compare_shares, shares
+from kornel.core.domain.resources import Resources, compare_shares, shares_of
 
 Amounts = Mapping[str, int]
 
@@ -211,7 +211,7 @@ def _in_order(queue: PlainQueue) -> list[PlainApplication]:
             return -1 if ranks[0] > ranks[1] else 1
         if queue.fair:
             whole = Resources(queue.guaranteed)
-            ratio = compare_shares(shares(Resources(left.real()), whole), shares(Resources(right.real()), whole))
+            ratio = compare_shares(shares_of(Resources(left.real()), whole), shares_of(Resources(right.real()), whole))
             if ratio:
                 return ratio
         mine, other = (left.submitted, left.name), (right.submitted, right.name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kornel.core.laws.aftermath import check_applied, remember
+from kornel.core.laws.aftermath import check_applied, remember_state
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.asks import moves
@@ -29,7 +29,7 @@ class Judge:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.judged: Counter[str] = Counter()
         self.found: Counter[Law] = Counter()
-        trigger, evict = eviction.trigger, quota_preemption._evict
+        trigger, evict = eviction.apply_plan, quota_preemption._evict_batch
 
         def triggered(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
             self._judge(state, plan, plan.kind, lambda: trigger(state, plan, now_ns))
@@ -39,13 +39,13 @@ class Judge:
             self._judge(state, part, "quota", lambda: said.append(evict(state, run, part, now_ns)))
             return said[0]
 
-        monkeypatch.setattr(eviction, "trigger", triggered)
-        monkeypatch.setattr(quota_preemption, "_evict", evicted)
+        monkeypatch.setattr(eviction, "apply_plan", triggered)
+        monkeypatch.setattr(quota_preemption, "_evict_batch", evicted)
 
     def _judge(
         self, state: PartitionState, plan: PreemptionPlan | QuotaPlan, kind: str, apply: Callable[[], object]
     ) -> None:
-        before = remember(state)
+        before = remember_state(state)
         apply()
         self.judged[kind] += bool(plan.victims)
         record = kind_called(kind)

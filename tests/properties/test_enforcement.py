@@ -17,7 +17,7 @@ from kornel.core.preemption import judging as laws
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
-from kornel.core.preemption.quota.shares import attainable, excess, leaf_shares
+from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
 from kornel.core.preemption.required_node import planner as required_node
 from tests.examples import scale_examples
 from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
@@ -86,7 +86,7 @@ def test_required_node_takes_a_minimal_set_of_the_mildest_kind(seed: int) -> Non
     ask = world.ask(task)
     if covers(world, ask, ()):
         return
-    result = required_node.plan(world, ask, world.nodes["n1"])
+    result = required_node.plan_preemption(world, ask, world.nodes["n1"])
     candidates = [
         v
         for v in world.allocations.values()
@@ -118,7 +118,7 @@ def test_required_node_does_not_depend_on_the_order_of_maps(seed: int) -> None:
     found: list[object] = []
     for running in (case.running, tuple(rng.sample(case.running, len(case.running)))):
         world = World.of(replace(case, running=running))
-        result = required_node.plan(world, world.ask(task), world.nodes["n1"])
+        result = required_node.plan_preemption(world, world.ask(task), world.nodes["n1"])
         found.append([v.key for v in result.victims] if isinstance(result, PreemptionPlan) else result)
     assert found[0] == found[1]
 
@@ -161,7 +161,7 @@ def test_enforcement_is_lawful_and_goes_as_far_as_it_may(seed: int, miss: int) -
     case, enforced = overfull_tree(random.Random(seed))
     world = World.of(case)
     queue = world.queues[enforced]
-    plan = quota.plan(queue, miss)
+    plan = quota.plan_enforcement(queue, miss)
     assert laws.check(world, plan) == ()
     got = freed(plan)
     assert plan.unmet == {t: amount - got[t] for t, amount in plan.target.items() if amount > got[t]}
@@ -191,7 +191,7 @@ def test_a_leaf_gives_its_least_important_tasks(seed: int) -> None:
     running = tuple(replace(task, amounts={"f": rng.randint(1, 6)}) for task in tasks(rng, rng.randint(1, 10), ("v",)))
     most = rng.randint(0, sum(task.amounts["f"] for task in running))
     world = World.of(Case("random", (QueueCase("v", maximum={"f": most}),), (("n1", {"f": 1000}),), running))
-    plan = quota.plan(world.queues["v"], 0)
+    plan = quota.plan_enforcement(world.queues["v"], 0)
 
     def importance(v: Allocation) -> tuple[bool, int, bool]:
         return (v.spec.originator, v.priority, not v.spec.allow_preempt_self)
@@ -208,7 +208,7 @@ def test_parts_add_up_and_stay_within_what_each_leaf_can_release(seed: int) -> N
     case, enforced = overfull_tree(random.Random(seed))
     world = World.of(case)
     queue = world.queues[enforced]
-    wanted = attainable(queue, excess(queue, queue.max))
+    wanted = find_attainable(queue, find_excess(queue, queue.max))
     shares = leaf_shares(queue, wanted) if wanted else {}
     for t, amount in wanted.items():
         parts = [share.get(t, 0) for share in shares.values()]
@@ -235,7 +235,7 @@ def test_enforcement_does_not_depend_on_the_order_of_maps(seed: int) -> None:
     found: list[list[str]] = []
     for running in (case.running, tuple(rng.sample(case.running, len(case.running)))):
         world = World.of(replace(case, running=running))
-        found.append([victim.key for victim in quota.plan(world.queues[enforced], 0).victims])
+        found.append([victim.key for victim in quota.plan_enforcement(world.queues[enforced], 0).victims])
     assert found[0] == found[1]
 
 
@@ -247,13 +247,13 @@ def test_what_is_confirmed_late_is_lawful_whatever_happened(seed: int) -> None:
     case, enforced = overfull_tree(rng)
     world = World.of(case)
     queue = world.queues[enforced]
-    plan = quota.plan(queue, 0)
+    plan = quota.plan_enforcement(queue, 0)
     for allocation in rng.sample(list(world.allocations.values()), len(world.allocations) // 3):
         if rng.random() < 0.5:
             world.remove(allocation)
         elif not protected(allocation):
             world.mark(allocation)
-    part = quota.confirm(queue, plan.ceilings, dict(plan.target), plan.victims)
+    part = quota.confirm_batch(queue, plan.ceilings, dict(plan.target), plan.victims)
     assert laws.check(world, part) == ()
     assert set(part.victims) <= set(plan.victims)
 
@@ -269,6 +269,6 @@ def test_equal_leaves_lose_alike(leaves: int, each: int, size: int, most: int, a
     )
     queues = (QueueCase("p", maximum={"f": most}), *(QueueCase(f"p.q{leaf}") for leaf in range(leaves)))
     world = World.of(Case("alike", queues, (("n1", {"f": 1000}),), running))
-    plan = quota.plan(world.queues["p"], 0)
+    plan = quota.plan_enforcement(world.queues["p"], 0)
     lost = [sum(victim.queue.name == f"q{leaf}" for victim in plan.victims) for leaf in range(leaves)]
     assert max(lost) - min(lost) <= 1

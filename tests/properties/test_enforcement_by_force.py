@@ -188,7 +188,7 @@ def test_no_lawful_set_of_victims_does_better(seed: int, miss: int) -> None:
     """No law broken, nobody without need, never FULL above the max, and no lawful set brings the queue nearer."""
     tree = random_tree(random.Random(seed))
     world = World.of(tree.case)
-    plan = quota.plan(world.queues[tree.enforced], miss)
+    plan = quota.plan_enforcement(world.queues[tree.enforced], miss)
     assert faults(tree, judge(tree), world, plan, miss) == []
 
 
@@ -199,6 +199,6 @@ def test_the_judge_has_something_to_judge(seed: int) -> None:
     outcomes: dict[str, int] = {}
     for _ in range(200):
         tree = random_tree(rng)
-        plan = quota.plan(World.of(tree.case).queues[tree.enforced], 0)
+        plan = quota.plan_enforcement(World.of(tree.case).queues[tree.enforced], 0)
         outcomes[plan.outcome] = outcomes.get(plan.outcome, 0) + 1
     assert min(outcomes.get(outcome, 0) for outcome in ("FULL", "PARTIAL", "NONE", "NOTHING_TO_DO")) >= 5

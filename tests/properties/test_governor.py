@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, judge
+from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, judge_losses
 from tests.examples import scale_examples
 from tests.scenarios.language import Stage
 
@@ -64,8 +64,8 @@ def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
         sums = list(together.values())
         for books in (each_books, sum_books):
             books.forget(bounds, now)
-        answer = judge(bounds, each_books, each, wish.preemptor, now)
-        assert judge(bounds, sum_books, sums, wish.preemptor, now) == answer
+        answer = judge_losses(bounds, each_books, each, wish.preemptor, now)
+        assert judge_losses(bounds, sum_books, sums, wish.preemptor, now) == answer
         if answer is None:
             each_books.charge(bounds, each, wish.preemptor, now)
             sum_books.charge(bounds, sums, wish.preemptor, now)
@@ -90,7 +90,7 @@ def test_no_window_holds_more_than_its_budget(
         for loss in losses:
             if wish.preemptor:
                 books.forget_turns(bounds, wish.preemptor, loss.queue, now)
-        if not losses or judge(bounds, books, losses, wish.preemptor, now) is not None:
+        if not losses or judge_losses(bounds, books, losses, wish.preemptor, now) is not None:
             continue
         assert all(now - at >= cooldown for at, before in taken if before.queue in {loss.queue for loss in losses})
         books.charge(bounds, losses, wish.preemptor, now)

@@ -155,7 +155,7 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "a node does not drain": (node_intake, "handle", _deaf_to_draining),
     "an operator's drain is forgotten": (node_intake, "_takes_work", lambda _: lambda node: not node.drained_by_shim),
     "a state is told twice": (lifecycle, "fire", _twice),
-    "a withdrawn ask keeps its claim": (eviction, "forget", lambda _: _nothing),
+    "a withdrawn ask keeps its claim": (eviction, "forget_ask", lambda _: _nothing),
     "a release is not confirmed": (allocation_intake, "_is_echoed", lambda _: lambda _: False),
     "a full node takes more": (Node, "fits", lambda _: Node.could_hold),
     "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),

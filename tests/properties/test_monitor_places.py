@@ -18,7 +18,7 @@ from kornel.core.domain.settings import PreemptionPolicyKind
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.priorities import adjustment
+from kornel.core.preemption.priorities import adjustment_of
 from tests.examples import scale_examples
 from tests.properties.test_monitor import LEAVES, PARENTS
 from tests.scenarios.preemption.monitor_stage import Stage
@@ -123,8 +123,8 @@ def may_take(ask: Allocation, victim: Allocation) -> bool:
             break
         if queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return False
-    theirs = adjustment(victim.queue, common).of(victim.priority)
-    return theirs <= adjustment(ask.queue, common).of(ask.priority)
+    theirs = adjustment_of(victim.queue, common).of(victim.priority)
+    return theirs <= adjustment_of(ask.queue, common).of(ask.priority)
 
 
 def lawful(ask: Allocation, gone: tuple[Allocation, ...], t: int, dead_zone: float) -> bool:

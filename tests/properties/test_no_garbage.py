@@ -93,7 +93,7 @@ def test_questions_leave_no_garbage(kind: str) -> None:
     reader = Reader(shim.engine, lambda: shim.now_ns)
     with _leaving_nothing():
         for _ in range(20):
-            for question in questions(shim, dice):
+            for question in questions(shim.state, dice):
                 with suppress(CommandRefused):
                     reader[PARTITION].suppose(question)
             for name in [*shim.state.requests, *shim.state.applications]:
@@ -128,7 +128,7 @@ def _search(clusters: list[tuple[World, list[Allocation]]], searches: int) -> Co
                 world.victim_order = "lost-work" if number == 3 else "default"
                 predicate = _refuse_some if number == 2 else None
                 try:
-                    result = guarantee.plan(
+                    result = guarantee.plan_preemption(
                         world, ask, known=prospects if number else None, predicate=predicate, now_ns=NOW_NS
                     )
                 except Unprepared:

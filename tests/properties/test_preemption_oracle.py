@@ -79,7 +79,7 @@ def test_a_plan_is_found_whenever_there_is_one(case: Case) -> None:
     for step in case.steps:
         ask = world.ask(step.ask)
         least = smallest(world, ask)
-        plan = guarantee.plan(world, ask, known=known, now_ns=NOW_NS)
+        plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
         assert isinstance(plan, PreemptionPlan) == (least is not None)
         if isinstance(plan, PreemptionPlan) and least is not None:
             assert len(plan.victims) >= least
@@ -99,11 +99,11 @@ def test_where_first_come_fails_an_exact_search_follows(monkeypatch: pytest.Monk
     (case,) = parse(FIRST_COME_FAILS)
     world = World.of(case)
     ask = world.ask(case.steps[0].ask)
-    plan = guarantee.plan(world, ask, now_ns=NOW_NS)
+    plan = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(plan, PreemptionPlan)
     assert len(plan.victims) == smallest(world, ask) == 2
     monkeypatch.setattr(Solver, "exact", lambda solver, needs, pool: None)
-    without = guarantee.plan(world, ask, now_ns=NOW_NS)
+    without = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(without, Refusal)
     assert without.outcome is Outcome.NO_NODE
 
@@ -131,7 +131,7 @@ def test_required_node_finds_a_plan_whenever_there_is_one(seed: int) -> None:
         freed = [sum(dict(v.shape.pairs).get(t, 0) for v in going) for t, _ in ask.shape.pairs]
         return all(node.free[t] + more >= amount for (t, amount), more in zip(ask.shape.pairs, freed, strict=True))
 
-    plan = required_node.plan(world, ask, node)
+    plan = required_node.plan_preemption(world, ask, node)
     assert isinstance(plan, PreemptionPlan) == enough(candidates)
     if isinstance(plan, PreemptionPlan):
         assert set(plan.victims) <= set(candidates)

@@ -130,10 +130,10 @@ def test_same_as_obvious_version(case: Case) -> None:
     index, known = VictimIndex(), KnownProspects()
     for step in case.steps:
         ask = world.ask(step.ask)
-        result = guarantee.plan(world, ask, index=index, known=known, now_ns=NOW_NS)
+        result = guarantee.plan_preemption(world, ask, index=index, known=known, now_ns=NOW_NS)
         with suppress(TooLarge):
             assert shown(result) == Oracle(world, ask, NOW_NS).plan()
-        assert shown(result) == shown(guarantee.plan(world, ask, now_ns=NOW_NS))
+        assert shown(result) == shown(guarantee.plan_preemption(world, ask, now_ns=NOW_NS))
         if isinstance(result, PreemptionPlan):
             world.apply(result)
             if len(result.victims) > 1:
@@ -150,7 +150,7 @@ def test_lawful_and_minimal(case: Case) -> None:
     for step in case.steps:
         ask = world.ask(step.ask)
         before = fingerprint(world)
-        result = guarantee.plan(world, ask, now_ns=NOW_NS)
+        result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
         assert fingerprint(world) == before
         if isinstance(result, PreemptionPlan):
             check = guarantee_laws.check_exhaustive if len(world.allocations) < 10 else laws.check
@@ -188,7 +188,7 @@ def test_arrival_order_does_not_matter(case: Case, seed: int) -> None:
         results = []
         for world in (first, second):
             ask = world.ask(step.ask)
-            result = guarantee.plan(world, ask, now_ns=NOW_NS)
+            result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
             results.append(shown(result))
             if isinstance(result, PreemptionPlan):
                 world.apply(result)
@@ -214,7 +214,7 @@ def test_predicate_is_content_and_nobody_goes_for_nothing(case: Case, wanted: se
             else (0 if gone_enough(node, set()) else None)
         )
 
-    result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, predicate=predicate, now_ns=NOW_NS)
     if isinstance(result, Refusal):
         return
     assert laws.check(world, result) == ()

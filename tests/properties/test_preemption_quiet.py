@@ -96,7 +96,7 @@ def comes_to_rest(seed: int) -> int:
                 waiting.remove(task)
                 settled = False
                 continue
-            result = guarantee.plan(world, ask, known=known, now_ns=NOW_NS)
+            result = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
             if not isinstance(result, PreemptionPlan):
                 continue
             assert laws.check(world, result) == ()
@@ -123,7 +123,7 @@ def takes_back(world: World, victim: Allocation, taker: Allocation) -> bool:
     amounts = {names[t]: amount for t, amount in victim.shape.pairs}
     path = victim.queue.path.removeprefix("root.")
     again = world.ask(TaskCase(path, f"{spec.key}-again", amounts, tick=10**6, priority=spec.priority))
-    result = guarantee.plan(world, again, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, again, now_ns=NOW_NS)
     return isinstance(result, PreemptionPlan) and taker in result.victims
 
 

@@ -196,6 +196,6 @@ def test_maxima_through_a_history(seed: int) -> None:
     assert {queue.path for queue in state.enforcement.above} == above
     for queue, standing in state.enforcement.above.items():
         if standing.reached in (Outcome.PARTIAL, Outcome.NONE):
-            assert quota.plan(queue, 0).victims == (), f"{queue.path} is left although somebody may go"
+            assert quota.plan_enforcement(queue, 0).victims == (), f"{queue.path} is left although somebody may go"
     quiet = cluster.stage.play([f"cycles until={cluster.stage.now_ns // 10**9 + 100}s every=1s"])
     assert not [line for line in quiet if "enforce" in line or "release" in line], "it does not go quiet"

@@ -79,7 +79,7 @@ def judging() -> Iterator[Tally]:
                 continue
             for ask in known.asks:
                 tally.kept += 1
-                result = guarantee.plan(state, ask, now_ns=look.now_ns)
+                result = guarantee.plan_preemption(state, ask, now_ns=look.now_ns)
                 if not isinstance(result, Refusal):
                     tally.wrong.append(f"{ask.key} ({shape.pairs}) in {leaf.path}: {known.refusal} but {result}")
 

@@ -95,7 +95,7 @@ from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.model.allocations import Allocation, identity
+from kornel.core.model.allocations import Allocation, identity_of
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
@@ -557,7 +557,7 @@ class Stage:
         )
         if line.directive != "resize-ask":
             return spec
-        known = self._state(line).requests[identity(spec.key, spec.instance)].spec
+        known = self._state(line).requests[identity_of(spec.key, spec.instance)].spec
         return known._replace(resources=spec.resources, node_id=spec.node_id)
 
     def _state(self, line: Line) -> PartitionState:
@@ -839,7 +839,7 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
 
 def _headroom(state: PartitionState, application: Application) -> str:
     """What the limits of its user and group leave; ``unlimited`` without any."""
-    left = user_limits.headroom(application.accounts)
+    left = user_limits.headroom_of(application.accounts)
     return shown(state.types.resources(left)) if left else "unlimited"
 
 
@@ -851,7 +851,7 @@ def _show_user(state: PartitionState, user: str, _: list[str]) -> str:
 
 def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
     visible, _, instance = key.partition("#")
-    request = state.requests.get(identity(visible, int(instance or 0)))
+    request = state.requests.get(identity_of(visible, int(instance or 0)))
     if request is None:
         return f"request {key} absent"
 

@@ -45,7 +45,7 @@ ask      a: 4
 def test_lawful_plan_has_no_violations() -> None:
     """A plan as the planner makes it passes all laws, the exhaustive ones too."""
     world, ask = world_and_ask(TWO_TASKS)
-    made = guarantee.plan(world, ask, now_ns=NOW_NS)
+    made = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(made, PreemptionPlan)
     assert guarantee_laws.check_exhaustive(world, made) == ()
 

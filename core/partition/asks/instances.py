@@ -14,7 +14,7 @@ from typing import Final
 
 from kornel.core.domain.allocation_ids import taken_apart
 from kornel.core.domain.commands import ReleaseSpec, TerminationType
-from kornel.core.model.allocations import Allocation, identity
+from kornel.core.model.allocations import Allocation, identity_of
 from kornel.core.partition.state import PartitionState
 
 _CONFIRMATIONS: Final = (
@@ -73,7 +73,7 @@ def named(state: PartitionState, spec: ReleaseSpec) -> list[str]:
     if spec.allocation_id:
         parts = taken_apart(spec.allocation_id)
         if parts is not None and key in ("", parts[0]):
-            name = identity(*parts)
+            name = identity_of(*parts)
             if name in state.requests or key:
                 return [name]
         # An ID that this core did not make: shims up to 1.4 may call an allocation that they report by its own key.

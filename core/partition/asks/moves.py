@@ -70,6 +70,7 @@ def confirm_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
 
 def free_allocation(state: PartitionState, allocation: Allocation) -> None:
     """Takes *allocation*, which has ended, off the books, and wakes whoever waits for what it held."""
+    # Off the books first: what a victim or a placeholder held is booked otherwise, and its place says which it is.
     ledger.unbook_allocation(state, allocation)
     move_ask(state, allocation, AskMove.END)
     wake_waiting(state)
@@ -143,6 +144,7 @@ def start_replacement(state: PartitionState, ask: Allocation, placeholder: Alloc
 
 def undo_replacement(state: PartitionState, ask: Allocation) -> None:
     """Has *ask* pending and with its equals again; the placeholder it was to replace stays on its way out."""
+    # Off the books first: in its place the ask knows its placeholder.
     ledger.replacement_undone(state, ask)
     move_ask(state, ask, AskMove.UNDO)
     wake_waiting(state)

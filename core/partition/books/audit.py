@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PriorityPolicy
 from kornel.core.model.allocations import LEAVING, Allocation
 from kornel.core.model.applications import Application
@@ -171,7 +171,7 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     if queue.waiting != len(waiting):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()
-    priority = exposed(
+    priority = exposed_priority(
         max((member.priority for member in below if not getattr(member, "set_back", False)), default=NOTHING_WAITS),
         queue.properties.priority_offset,
         fenced=queue.properties.priority_policy is PriorityPolicy.FENCE,

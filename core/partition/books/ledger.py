@@ -13,7 +13,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs, Shape, Vector, book, unbook
+from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
 from kornel.core.partition.books import user_accounting
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
@@ -53,9 +53,9 @@ def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: i
 def _wait_no_more(ask: Allocation) -> None:
     application = ask.application
     pairs = ask.shape.pairs
-    unbook(application.pending, pairs)
+    unbook_amounts(application.pending, pairs)
     for queue in application.queue.lineage():
-        unbook(queue.pending, pairs)
+        unbook_amounts(queue.pending, pairs)
         queue.waiting -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
@@ -75,7 +75,7 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
     node.charge(ask.shape.pairs)
     state.node_order.refresh(node)
     if not ask.spec.placeholder:
-        book(ask.application.real, ask.shape.pairs)
+        book_amounts(ask.application.real, ask.shape.pairs)
     _use_instead_of_waiting(ask)
 
 
@@ -87,7 +87,7 @@ def unbook_hold(state: PartitionState, ask: Allocation) -> None:
         node.resize_claim(ask.reservation, ask.shape.pairs)
     state.node_order.refresh(node)
     if not ask.spec.placeholder:
-        unbook(ask.application.real, ask.shape.pairs)
+        unbook_amounts(ask.application.real, ask.shape.pairs)
     _use_no_more(state, ask)
     book_pending(ask)
     state.changes += 1
@@ -127,7 +127,7 @@ def _use(allocation: Allocation) -> None:
     if application.accounts:
         user_accounting.charge(application, allocation.shape.pairs)
     for queue in application.queue.lineage():
-        book(queue.used, allocation.shape.pairs)
+        book_amounts(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
 
@@ -159,7 +159,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     if application.accounts:
         user_accounting.refund(state, application, allocation.shape.pairs)
     for queue in application.queue.lineage():
-        unbook(queue.used, allocation.shape.pairs)
+        unbook_amounts(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
             queue.parent.order.mark(queue)
         if queue.parked:
@@ -274,7 +274,7 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 def unbook_victim(victim: Allocation) -> None:
     """Counts *victim*, which has left, as preempting no more."""
     for queue in victim.queue.lineage():
-        unbook(queue.preempting, victim.shape.pairs)
+        unbook_amounts(queue.preempting, victim.shape.pairs)
 
 
 def claim(state: PartitionState, ask: Allocation) -> None:
@@ -305,7 +305,7 @@ def unclaim(state: PartitionState, ask: Allocation) -> None:
     ask.triggered = False
     ask.swaps_in = ()
     for queue in ask.queue.lineage():
-        unbook(queue.claimed, ask.shape.pairs)
+        unbook_amounts(queue.claimed, ask.shape.pairs)
         queue.claims -= 1
         if queue.parent is not None:
             queue.parent.order.mark(queue)
@@ -325,13 +325,13 @@ def _over_max(queue: Queue, pairs: Pairs) -> bool:
 def promise(ask: Allocation) -> None:
     """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
     for queue in ask.queue.lineage():
-        book(queue.promised, ask.shape.pairs)
+        book_amounts(queue.promised, ask.shape.pairs)
 
 
 def unpromise(ask: Allocation) -> None:
     """The node of *ask* is given back, or used."""
     for queue in ask.queue.lineage():
-        unbook(queue.promised, ask.shape.pairs)
+        unbook_amounts(queue.promised, ask.shape.pairs)
 
 
 def promise_is_sound(ask: Allocation) -> bool:
@@ -481,7 +481,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     del application.allocations[placeholder.key]
     application.allocations[ask.key] = ask
     _drop_placeholder(placeholder)
-    book(application.real, after)
+    book_amounts(application.real, after)
     application.queue.order.mark(application)
     if application.accounts:
         user_accounting.exchange(state, application, before, after)
@@ -503,7 +503,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
 
 def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
     application = placeholder.application
-    book(application.placeholder, placeholder.shape.pairs)
+    book_amounts(application.placeholder, placeholder.shape.pairs)
     application.placeholder_count += 1
     task_group = application.task_groups[placeholder.spec.task_group]
     task_group.free.add(placeholder)
@@ -512,7 +512,7 @@ def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
 
 def _drop_placeholder(placeholder: Allocation) -> None:
     application = placeholder.application
-    unbook(application.placeholder, placeholder.shape.pairs)
+    unbook_amounts(application.placeholder, placeholder.shape.pairs)
     application.placeholder_count -= 1
     keep_placeholder_from_use(placeholder)
 
@@ -590,7 +590,7 @@ def _give_back(application: Application, pairs: Pairs) -> None:
     """*application* holds *pairs* less: the most it ever held may be what it held until now."""
     if application.held_count:
         _note_peak(application, pairs)
-        unbook(application.real, pairs)
+        unbook_amounts(application.real, pairs)
         return
     real, peak = application.real, application.peak
     for t, amount in pairs:
@@ -611,5 +611,5 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
 
 
 def _exchange(vector: Vector, before: Pairs, after: Pairs) -> None:
-    unbook(vector, before)
-    book(vector, after)
+    unbook_amounts(vector, before)
+    book_amounts(vector, after)

@@ -17,7 +17,7 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.owners import groups_of
-from kornel.core.policies.user_limits import binding, choose_group
+from kornel.core.policies.user_limits import binding_limits, choose_group
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
@@ -98,7 +98,7 @@ def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits
 
 def _join(state: PartitionState, application: Application) -> None:
     accounts: list[Account] = []
-    for queue, kind, name, limit in binding(application.queue, application.user, application.limit_group):
+    for queue, kind, name, limit in binding_limits(application.queue, application.user, application.limit_group):
         account = queue.accounts.get((kind, name))
         if account is None:
             account = queue.accounts[kind, name] = Account(kind, name, queue, limit, len(state.types.names))

@@ -105,7 +105,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
         _watch_again(state)
     if state.recording:
         state.events.queues.reconfigured(queues_before, state.queues)
-    quota_timers.reconfigured(state, enforced_before, change.quotas, now_ns)
+    quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)
 
 
 @dataclass(slots=True)

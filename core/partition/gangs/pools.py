@@ -31,7 +31,7 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
     """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
     questions.cancel_question(state, ask)
-    eviction.forget(state, ask)
+    eviction.forget_ask(state, ask)
     moves.regroup_ask(state, ask)
 
 

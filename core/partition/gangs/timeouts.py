@@ -63,4 +63,4 @@ def _stand_down(state: PartitionState, application: Application) -> None:
             replacement.undo_replacement(state, ask)
         if ask.reservation is not None:
             end_reservation(state, ask.reservation, requeue=True)
-        eviction.forget(state, ask)
+        eviction.forget_ask(state, ask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.effects import Effect, EventRecorded
-from kornel.core.domain.events import EventChange, EventDetail, EventType, shortened
+from kornel.core.domain.events import EventChange, EventDetail, EventType, shorten_event_text
 from kornel.core.domain.resources import Resources
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class EventLog:
     ) -> None:
         """It happened now."""
         if message:
-            message = shortened(message)
+            message = shorten_event_text(message)
         at_ns = self._callbacks.now_ns
         fields = (kind, object_id, reference_id, change, detail, at_ns, resources, message)
         # Several events for each allocation: the constructor of a named tuple would double what one costs.

@@ -10,10 +10,10 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
 from kornel.core.domain.effects import AllocationRejected
-from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, shown
+from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, show_name
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.domain.resources import NOTHING
-from kornel.core.model.allocations import SEPARATOR, Allocation, identity, standing_of
+from kornel.core.model.allocations import SEPARATOR, Allocation, identity_of, standing_of
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.shapes import Shape, TooManyTypes
@@ -59,7 +59,7 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
 
 def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
     """Whether *spec* speaks of something that runs: what it names is there."""
-    request = state.requests.get(identity(spec.key, spec.instance) if spec.instance else spec.key)
+    request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     return request is not None and not request.pending
 
 
@@ -114,9 +114,9 @@ def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
         return _refuse_foreign(state, spec)
     application = state.applications.get(spec.application_id)
     if application is None:
-        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {shown(spec.application_id)}"
+        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {show_name(spec.application_id)}"
     if spec.node_id and spec.node_id not in state.nodes:
-        return f"{Rejection.NODE_NOT_FOUND}: no node {shown(spec.node_id)}"
+        return f"{Rejection.NODE_NOT_FOUND}: no node {show_name(spec.node_id)}"
     if not 1 <= spec.max_allocations <= MOST_INSTANCES:
         return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, not 1 to {MOST_INSTANCES:,}"
     if amounts is None or amounts.is_zero():
@@ -175,7 +175,7 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
         if any(request.pending for request in known) or len(known) < spec.max_allocations:
             return None
     else:
-        request = state.requests.get(identity(spec.key, spec.instance))
+        request = state.requests.get(identity_of(spec.key, spec.instance))
         known = [] if request is None or request.pending else [request]
     for request in known:
         before = request.spec
@@ -197,7 +197,7 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
     if not spec.node_id:
         return f"{Rejection.FOREIGN_WITHOUT_NODE}: foreign allocation {spec.key} names no node"
     if spec.node_id not in state.nodes:
-        return f"{Rejection.NODE_NOT_FOUND}: no node {shown(spec.node_id)}"
+        return f"{Rejection.NODE_NOT_FOUND}: no node {show_name(spec.node_id)}"
     if spec.resources is not None and spec.resources.has_negative():
         return f"{Rejection.NEGATIVE_RESOURCES}: foreign allocation {spec.key} holds a negative amount"
     return None
@@ -212,7 +212,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     if spec.legacy:
         _take_older(state, application, spec, shape, now_ns)
         return
-    request = state.requests.get(identity(spec.key, spec.instance) if spec.instance else spec.key)
+    request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     if request is None:
         if spec.node_id:
             request = _record(state, application, spec, shape, _created_ns(spec, now_ns))

@@ -15,7 +15,7 @@ from kornel.core.domain.names import (
     is_user_name,
     items_length,
     length_flaw,
-    shown,
+    show_name,
 )
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.domain.settings import SortPolicy
@@ -27,7 +27,7 @@ from kornel.core.partition.configuration.dynamic_queues import Prospect
 from kornel.core.partition.intake import removal
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import Applicant, applicant_of
-from kornel.core.policies.placement.decide import Unplaced, place
+from kornel.core.policies.placement.decide import Unplaced, place_applicant
 from kornel.core.policies.placement.namespace_limits import namespace_limits
 
 
@@ -44,10 +44,10 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
         return
     if state.recording:
         state.events.application_created(spec)
-    placed = place(state.placement_rules, state.queues, applicant)
+    placed = place_applicant(state.placement_rules, state.queues, applicant)
     if isinstance(placed, Unplaced):
         why = "; ".join(placed.outcomes)
-        _reject(state, spec, f"{Rejection.NO_QUEUE}: queue {shown(spec.queue)}: {why}", now_ns)
+        _reject(state, spec, f"{Rejection.NO_QUEUE}: queue {show_name(spec.queue)}: {why}", now_ns)
         return
     prospect = dynamic_queues.prospect(state, placed, namespace_limits(applicant.tags))
     refused = _refuse_gang(state, spec, prospect)
@@ -107,9 +107,9 @@ def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Ap
     if not spec.application_id:
         return f"{Rejection.INVALID_ID}: an application needs an ID"
     if not is_user_name(applicant.user):
-        return f"{Rejection.USER_INVALID}: {shown(applicant.user)} is not {USER_NAME}"
+        return f"{Rejection.USER_INVALID}: {show_name(applicant.user)} is not {USER_NAME}"
     if spec.unresolved and not spec.groups and not applicant.forced:
-        return f"{Rejection.USER_INVALID}: groups of {shown(applicant.user)} cannot be found: {spec.unresolved}"
+        return f"{Rejection.USER_INVALID}: groups of {show_name(applicant.user)} cannot be found: {spec.unresolved}"
     if spec.application_id in state.applications:
         return f"{Rejection.APPLICATION_EXISTS}: application {spec.application_id} exists already"
     return None

@@ -9,7 +9,7 @@ from kornel.core.domain.names import DEFAULT_PATH, RECOVERY_PATH
 from kornel.core.model.queues import Queue
 from kornel.core.policies.access import may_submit
 from kornel.core.policies.placement.applicant import Applicant
-from kornel.core.policies.placement.paths import nearest
+from kornel.core.policies.placement.paths import find_nearest
 from kornel.core.policies.placement.rules import NoMatch, Rule
 
 
@@ -31,7 +31,7 @@ class Unplaced(NamedTuple):
     outcomes: tuple[str, ...]
 
 
-def place(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applicant) -> Placed | Unplaced:
+def place_applicant(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applicant) -> Placed | Unplaced:
     """Returns the queue of the first rule that has one which takes the *applicant*. *queues* by lower-case path,
     ``root`` among them.
 
@@ -40,21 +40,21 @@ def place(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applica
     outcomes: list[str] = []
     for rule in rules:
         path = rule.path(applicant, queues)
-        found = path if isinstance(path, NoMatch) else _accept(path, queues, applicant)
+        found = path if isinstance(path, NoMatch) else _accept_queue(path, queues, applicant)
         if isinstance(found, Placed):
             return found
         outcomes.append(f"{rule.name}: {found.why}")
     if applicant.forced:
-        return Placed(RECOVERY_PATH, nearest(RECOVERY_PATH, queues))
+        return Placed(RECOVERY_PATH, find_nearest(RECOVERY_PATH, queues))
     if DEFAULT_PATH not in queues:
         return Unplaced((*outcomes, f"there is no {DEFAULT_PATH}"))
-    found = _accept(DEFAULT_PATH, queues, applicant)
+    found = _accept_queue(DEFAULT_PATH, queues, applicant)
     return found if isinstance(found, Placed) else Unplaced((*outcomes, found.why))
 
 
-def _accept(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
+def _accept_queue(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
     """Returns the queue at *path* if it takes the applicant, or may be created for it; else why not."""
-    above = nearest(path, queues)
+    above = find_nearest(path, queues)
     if path == RECOVERY_PATH:
         if applicant.forced:
             return Placed(path, above)

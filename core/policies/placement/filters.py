@@ -32,13 +32,13 @@ def compile_filter(config: FilterConfig) -> Filter:
     those that are no names are left out."""
     return Filter(
         config.deny,
-        _matcher(config.users, is_user_name),
-        _matcher(config.groups, is_group_name),
+        _compile_matcher(config.users, is_user_name),
+        _compile_matcher(config.groups, is_group_name),
         not config.users and not config.groups,
     )
 
 
-def _matcher(entries: tuple[str, ...], is_name: Callable[[str], bool]) -> Matcher:
+def _compile_matcher(entries: tuple[str, ...], is_name: Callable[[str], bool]) -> Matcher:
     if len(entries) == 1 and looks_like_regex(entries[0]):
         search = compile_pattern(entries[0]).search
         return lambda name: search(name) is not None

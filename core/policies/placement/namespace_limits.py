@@ -34,11 +34,13 @@ def namespace_limits(tags: Mapping[str, str]) -> NamespaceLimits:
     if QUOTA_TAG not in tags and GUARANTEED_TAG not in tags and APPLICATIONS_TAG not in tags:
         return UNCHANGED
     return NamespaceLimits(
-        _amounts(tags.get(QUOTA_TAG)), _amounts(tags.get(GUARANTEED_TAG)), _count(tags.get(APPLICATIONS_TAG))
+        _parse_amounts(tags.get(QUOTA_TAG)),
+        _parse_amounts(tags.get(GUARANTEED_TAG)),
+        _parse_count(tags.get(APPLICATIONS_TAG)),
     )
 
 
-def _count(text: str | None) -> int | None:
+def _parse_count(text: str | None) -> int | None:
     if text == "":
         return 0
     if text is None or len(text) > 20 or not (text.isascii() and text.isdigit()):
@@ -47,7 +49,7 @@ def _count(text: str | None) -> int | None:
     return count if 0 < count <= _UINT64_MAX else None
 
 
-def _amounts(text: str | None) -> Resources | None:
+def _parse_amounts(text: str | None) -> Resources | None:
     """Returns the amounts of a ``Resource`` message in JSON: at least one above 0 and none below."""
     if text is None:
         return None
@@ -55,21 +57,21 @@ def _amounts(text: str | None) -> Resources | None:
         return NOTHING
     try:
         amounts = Resources(
-            {name: _amount(quantity) for name, quantity in _field(json.loads(text), "resources").items()}
+            {name: _parse_amount(quantity) for name, quantity in _find_field(json.loads(text), "resources").items()}
         )
     except (ValueError, RecursionError):
         return None
     return amounts if strictly_greater_than_zero(amounts) else None
 
 
-def _field(message: Any, name: str) -> dict[str, Any]:
+def _find_field(message: Any, name: str) -> dict[str, Any]:
     value = message.get(name) if isinstance(message, dict) else None
     if not isinstance(value, dict):
         raise ValueError(f"no object {name!r}")
     return value
 
 
-def _amount(quantity: Any) -> int:
+def _parse_amount(quantity: Any) -> int:
     """Returns the number of a ``Quantity``: a whole number of 64 bits, which JSON may also write as text. Absent, as in
     proto3, it is 0."""
     if not isinstance(quantity, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kornel.core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name, shown
+from kornel.core.domain.names import MOST_LEVELS, RECOVERY_PATH, RECOVERY_QUEUE, is_queue_name, show_name
 from kornel.core.model.queues import Queue
 
 
@@ -13,7 +13,7 @@ def is_qualified(name: str) -> bool:
     return name[:5].lower() in ("root", "root.")
 
 
-def flatten(name: str) -> str:
+def flatten_name(name: str) -> str:
     """Returns *name* as one element of a path."""
     return name.replace(".", "_dot_")
 
@@ -26,13 +26,13 @@ def path_flaw(path: str) -> str | None:
     lower = path.lower()
     for element in elements:
         if not is_queue_name(element):
-            return f"{shown(element)} is no queue name"
+            return f"{show_name(element)} is no queue name"
         if element.lower() == RECOVERY_QUEUE and lower != RECOVERY_PATH:
             return f"{RECOVERY_QUEUE} is reserved"
     return None
 
 
-def nearest(path: str, queues: Mapping[str, Queue]) -> Queue:
+def find_nearest(path: str, queues: Mapping[str, Queue]) -> Queue:
     """Returns the queue at *path*, else the deepest one above it that exists."""
     queue = queues.get(path)
     while queue is None:

@@ -40,7 +40,7 @@ def find_flaw(text: str) -> str | None:
     try:
         compile_pattern(text)
     except re2.error as error:
-        return _described(error)
+        return _describe_pattern(error)
     return None
 
 
@@ -54,7 +54,7 @@ def compile_pattern(text: str) -> Pattern:
     return pattern
 
 
-def _described(error: Exception) -> str:
+def _describe_pattern(error: Exception) -> str:
     said = error.args[0] if error.args else b""
     words = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     if "too large" in words:

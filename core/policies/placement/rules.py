@@ -14,7 +14,7 @@ from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.core.model.queues import Queue
 from kornel.core.policies.placement.applicant import Applicant
 from kornel.core.policies.placement.filters import Filter, compile_filter
-from kornel.core.policies.placement.paths import flatten, is_qualified, path_flaw
+from kornel.core.policies.placement.paths import flatten_name, is_qualified, path_flaw
 
 
 class NoMatch(NamedTuple):
@@ -85,20 +85,20 @@ class Rule:
             queue = queues.get(above)
             if queue is not None and queue.leaf:
                 return NoMatch(f"parent rule {self.parent.name}: {above} is a leaf")
-        return f"{above}.{text if self.kind.hierarchy else flatten(text)}"
+        return f"{above}.{text if self.kind.hierarchy else flatten_name(text)}"
 
 
 def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:
     """Returns the rules of a partition, in order; none configured means ``provided`` alone."""
-    return tuple(map(_compile, configs)) or (_compile(PlacementRuleConfig("provided")),)
+    return tuple(map(_compile_rule, configs)) or (_compile_rule(PlacementRuleConfig("provided")),)
 
 
-def _compile(config: PlacementRuleConfig) -> Rule:
+def _compile_rule(config: PlacementRuleConfig) -> Rule:
     return Rule(
         config.name,
         KINDS[config.name],
         config.value,
         config.create,
-        _compile(config.parent) if config.parent is not None else None,
+        _compile_rule(config.parent) if config.parent is not None else None,
         compile_filter(config.filter),
     )

@@ -50,7 +50,7 @@ class GovernorBooks:
 
     def turns(self, one: str, other: str) -> Sequence[Turn]:
         """Returns the last turns in which two queues took from each other, the oldest first."""
-        return self._turns.get(_pair(one, other), ())
+        return self._turns.get(_sorted_pair(one, other), ())
 
     def charge(
         self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
@@ -75,7 +75,7 @@ class GovernorBooks:
 
     def note_turn(self, preemptor: str, queue: str, now_ns: int) -> None:
         """Note that something was taken from *queue* for queue *preemptor*: the last turn between the two."""
-        pair = _pair(preemptor, queue)
+        pair = _sorted_pair(preemptor, queue)
         turns = self._turns.pop(pair, None) or deque()
         self._turns[pair] = turns
         if turns and turns[-1].preemptor == preemptor:
@@ -99,7 +99,7 @@ class GovernorBooks:
 
     def forget_turns(self, limits: Limits, one: str, other: str, now_ns: int) -> None:
         """Drop the turns of two queues that the loop window holds no more."""
-        pair = _pair(one, other)
+        pair = _sorted_pair(one, other)
         turns = self._turns.get(pair)
         if turns is None:
             return
@@ -142,20 +142,25 @@ class AsOf:
 
     @property
     def taken(self) -> Iterator[Taken]:
+        """Returns those that lost something within the window that ends at that time."""
         return islice(self._books.taken, self._gone, None)
 
     def victims(self, scope: Scope) -> int:
+        """Returns how many victims *scope* lost within that window."""
         return self._books.victims(scope) - self._victims.get(scope, 0)
 
     def lost(self, scope: Scope, t: int) -> int:
+        """Returns the resource-seconds of type *t* that *scope* lost within that window."""
         return self._books.lost(scope, t) - self._lost.get((scope, t), 0)
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
+        """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
         return self._books.preempted(queue)
 
     def turns(self, one: str, other: str) -> Sequence[Turn]:
+        """Returns the last turns in which two queues took from each other, the oldest first."""
         return [turn for turn in self._books.turns(one, other) if turn.last_ns > self._loop_since_ns]
 
 
-def _pair(one: str, other: str) -> tuple[str, str]:
+def _sorted_pair(one: str, other: str) -> tuple[str, str]:
     return (one, other) if one < other else (other, one)

@@ -68,7 +68,7 @@ class Past(Protocol):
         ...
 
     def lost(self, scope: Scope, t: int) -> int:
-        """Returns the resource-seconds of type *t* that *scope* lost with them."""
+        """Returns the resource-seconds of type *t* that *scope* lost with its victims."""
         ...
 
     def preempted(self, queue: str) -> tuple[int, object] | None:
@@ -103,7 +103,8 @@ class Limits:
 
 
 class Denial(NamedTuple):
-    """Not now. ``retry_ns``: before then the same plan is denied again; ``None``: for ever, as things are."""
+    """The reason why victims may not leave now. ``retry_ns``: before then the same plan is denied again; ``None``: for
+    ever, as things are."""
 
     outcome: Outcome
     scope: Scope
@@ -116,7 +117,7 @@ def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
     return (CLUSTER, Scope("queue", loss.queue), Scope("application", loss.application))
 
 
-def judge(
+def judge_losses(
     limits: Limits, past: Past, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
     """Returns why *losses* may not be taken now for queue *preemptor* (empty: for nobody); ``None``: they may.
@@ -125,7 +126,7 @@ def judge(
     """
     queues = list(dict.fromkeys(loss.queue for loss in losses))
     for queue in queues:
-        denial = _cooling_down(limits, past, queue, now_ns, decision) or _loop(limits, past, preemptor, queue)
+        denial = _cooling_down(limits, past, queue, now_ns, decision) or _check_loop(limits, past, preemptor, queue)
         if denial is not None:
             return denial
     victims: dict[Scope, int] = {}
@@ -140,11 +141,11 @@ def judge(
     for scope, count in victims.items():
         allowance = limits.allowances[scope.kind]
         if allowance.victims and past.victims(scope) + count > allowance.victims:
-            return _spent(limits, past, scope, None, past.victims(scope), count, allowance.victims)
+            return _check_budget(limits, past, scope, None, past.victims(scope), count, allowance.victims)
         for t, amount in lost.get(scope, {}).items():
             most = allowance.lost.get(t)
             if most is not None and past.lost(scope, t) + amount > most:
-                return _spent(limits, past, scope, t, past.lost(scope, t), amount, most)
+                return _check_budget(limits, past, scope, t, past.lost(scope, t), amount, most)
     return None
 
 
@@ -160,7 +161,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
     return Denial(Outcome.COOLING_DOWN, Scope("queue", queue), detail, until_ns)
 
 
-def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
+def _check_loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
     """Returns a denial if taking from *queue* for *preemptor* would turn round between the two once too often."""
     turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
@@ -174,7 +175,9 @@ def _loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | No
     return Denial(Outcome.LOOP, Scope("queue", queue), detail, forgotten.last_ns + limits.loop_window_ns)
 
 
-def _spent(limits: Limits, past: Past, scope: Scope, t: int | None, before: int, wanted: int, most: int) -> Denial:
+def _check_budget(
+    limits: Limits, past: Past, scope: Scope, t: int | None, before: int, wanted: int, most: int
+) -> Denial:
     what = "victims" if t is None else f"resource-seconds of {limits.names[t]}"
     window = limits.window_ns / SECOND_NS
     detail = f"{scope}: {wanted} {what} wanted, {before} of {most} taken within {window:g} s"

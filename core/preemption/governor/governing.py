@@ -26,7 +26,7 @@ from kornel.core.preemption.governor.bounds import (
     Limits,
     Loss,
     Scope,
-    judge,
+    judge_losses,
 )
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
@@ -34,12 +34,12 @@ MOST_DETOURS: Final = 4
 """The number of times that one attempt looks for other victims after those of a queue or application were denied."""
 
 
-def shadowed(state: PartitionState, kind: str) -> bool:
+def is_shadowed(state: PartitionState, kind: str) -> bool:
     """Tells whether preemption of *kind* only watches: its plans are recorded and nobody leaves."""
     return kind in state.preemption.governor.shadow
 
 
-def govern(
+def govern_plan(
     state: PartitionState,
     plan: PreemptionPlan,
     now_ns: int,
@@ -52,7 +52,7 @@ def govern(
 
     If there is none: why the first one may not be applied, and when to try again. *supposed*: it is only a question.
     """
-    deny_ = foresee if supposed else deny
+    deny_ = foresee_denial if supposed else deny_victims
     denied = too_many(state, plan) or deny_(state, plan.victims, plan.ask.queue.path, now_ns)
     if denied is None:
         return plan
@@ -61,7 +61,7 @@ def govern(
     for _ in range(MOST_DETOURS if without is not None else 0):
         if denied.scope == CLUSTER:
             break
-        spared = _sparing(spared, denied)
+        spared = _spare_more(spared, denied)
         assert without is not None
         detour = without(spared)
         if not isinstance(detour, PreemptionPlan):
@@ -99,7 +99,7 @@ def _say_too_many(state: PartitionState, ask: Allocation, detail: str) -> None:
         state.events.preemption_bounded(ask, detail)
 
 
-def _sparing(spared: Spared, denied: Denial) -> Spared:
+def _spare_more(spared: Spared, denied: Denial) -> Spared:
     if denied.scope.kind == "node":
         return replace(spared, nodes=spared.nodes | {denied.scope.name})
     if denied.scope.kind == "queue":
@@ -107,52 +107,52 @@ def _sparing(spared: Spared, denied: Denial) -> Spared:
     return replace(spared, applications=spared.applications | {denied.scope.name})
 
 
-def deny(
+def deny_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
     """Returns why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
-    books, limits = state.governor, _limits(state)
+    books, limits = state.governor, _limits_in_force(state)
     books.forget(limits, now_ns)
     if preemptor:
         for queue in dict.fromkeys(victim.queue.path for victim in victims):
             books.forget_turns(limits, preemptor, queue, now_ns)
-    denial = judge(limits, books, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+    denial = judge_losses(limits, books, summed_losses(victims, now_ns), preemptor, now_ns, decision)
     if denial is not None:
         books.denied += 1
-        _say(state, denial, now_ns)
+        _say_denied(state, denial, now_ns)
     return denial
 
 
-def foresee(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
-    """Returns what :func:`deny` would, for a question: nothing is said, counted or forgotten."""
+def foresee_denial(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
+    """Returns what :func:`deny_victims` would, for a question: nothing is said, counted or forgotten."""
     limits = limits_for_reading(state)
-    return judge(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
+    return judge_losses(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
 
 
-def allowed(
+def allow_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
-    """Returns how many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny`, and what
-    keeps back the rest."""
-    denial = deny(state, victims, preemptor, now_ns, decision)
+    """Returns how many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny_victims`, and
+    what keeps back the rest."""
+    denial = deny_victims(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
-    limits, costs = _limits(state), losses(victims, now_ns)
+    limits, costs = _limits_in_force(state), count_losses(victims, now_ns)
     most = 0
     for step in (1 << bit for bit in reversed(range(len(victims).bit_length()))):
         if (
             most + step <= len(victims)
-            and judge(limits, state.governor, costs[: most + step], preemptor, now_ns, decision) is None
+            and judge_losses(limits, state.governor, costs[: most + step], preemptor, now_ns, decision) is None
         ):
             most += step
     return most, denial
 
 
-def charge(
+def charge_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
     """Put down what it costs that *victims* are asked to leave; to be called before their books are changed."""
-    books, limits = state.governor, _limits(state)
+    books, limits = state.governor, _limits_in_force(state)
     books.forget(limits, now_ns)
     books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
 
@@ -160,18 +160,18 @@ def charge(
 def charge_together(
     state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
 ) -> bool:
-    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Whether they may.
+    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether.
 
     Said to nobody if not: each group has to be asked about by itself then.
     """
-    books, limits = state.governor, _limits(state)
+    books, limits = state.governor, _limits_in_force(state)
     books.forget(limits, now_ns)
     pairs = dict.fromkeys((preemptor, one.queue.path) for preemptor, theirs in victims.items() for one in theirs)
     for preemptor, queue in pairs if limits.loop_window_ns else ():
         if books.turns(preemptor, queue):
             return False
     costs = summed_losses([victim for theirs in victims.values() for victim in theirs], now_ns)
-    if judge(limits, books, costs, "", now_ns, decision) is not None:
+    if judge_losses(limits, books, costs, "", now_ns, decision) is not None:
         return False
     books.charge(limits, costs, "", now_ns, decision)
     for preemptor, queue in pairs if limits.loop_window_ns else ():
@@ -179,7 +179,7 @@ def charge_together(
     return True
 
 
-def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
+def count_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
     """Returns what each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
     found: list[Loss] = []
     for victim, gone in _with_what_goes(victims):
@@ -190,7 +190,7 @@ def losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
 
 
 def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns what *victims* cost, as :func:`losses` has it, with one sum for each application."""
+    """Returns what *victims* cost, as :func:`count_losses` has it, with one sum for each application."""
     counts: dict[Application, int] = {}
     sums: dict[Application, dict[int, int]] = {}
     for victim, gone in _with_what_goes(victims):
@@ -228,8 +228,8 @@ def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int
                 lost[t] = lost.get(t, 0) + amount * seconds
 
 
-def _say(state: PartitionState, denial: Denial, now_ns: int) -> None:
-    """Preemption pauses in a scope from now on: one event for each pause."""
+def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
+    """Say, once for each pause, that preemption pauses in a scope from now on."""
     paused = state.governor.paused
     if paused.get(denial.scope, now_ns) > now_ns:
         return
@@ -263,7 +263,7 @@ def limits_for_reading(state: PartitionState) -> Limits:
     return _by_index(state, state.types.known)
 
 
-def _limits(state: PartitionState) -> Limits:
+def _limits_in_force(state: PartitionState) -> Limits:
     """Returns the settings in force by type index, worked out anew when they change."""
     settings = state.preemption.governor
     known = state.governor.limits

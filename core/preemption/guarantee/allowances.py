@@ -19,7 +19,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs
-from kornel.core.preemption.priorities import Adjustment, adjustment, within
+from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
 
 
 class Kind:
@@ -121,8 +121,8 @@ class Terms:
         if not _gives_any(leaf, branch.open):
             return "law 2"
         common = branch.common
-        adjusted = within(leaf, branch.adjusted)
-        mine = adjusted if common is self._fence else within(leaf, branch.mine)
+        adjusted = adjust_within(leaf, branch.adjusted)
+        mine = adjusted if common is self._fence else adjust_within(leaf, branch.mine)
         if mine.fixed is not None and mine.of(0) > branch.asked:
             return "law 6"
         declared = branch.declared
@@ -232,8 +232,8 @@ class Terms:
     def _new_branch(self, parent: Queue) -> _Branch:
         lineage = parent.lineage()
         common = next(queue for queue in lineage if queue in self._path)
-        adjusted, mine = adjustment(parent, self._fence), adjustment(parent, common)
-        asked = adjustment(self._ask.queue, common).of(self._ask.priority)
+        adjusted, mine = adjustment_of(parent, self._fence), adjustment_of(parent, common)
+        asked = adjustment_of(self._ask.queue, common).of(self._ask.priority)
         branch = self._branches[parent] = _Branch(common, adjusted, mine, asked)
         branch.rooms = rooms = self._lineage_rooms(lineage)
         branch.open = tuple(t for t in self._demand if all(self.room[r] > 0 for r in rooms.get(t, ())))

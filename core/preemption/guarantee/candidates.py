@@ -21,7 +21,7 @@ from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.cost import Pricing
 from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
-from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance
+from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance_of
 
 _REPLACING: Final = AskPlace.REPLACING
 """Named once, as those below: every allocation on a node is asked, and reading a member costs as much as a call."""
@@ -149,7 +149,7 @@ class Candidates:
             leaf_terms = self._leaf_terms.get(allocation.queue)
             if leaf_terms is None or allocation.spec.required_node or allocation.place is _REPLACING:
                 continue
-            c = reluctance(allocation)
+            c = reluctance_of(allocation)
             if c > level or (leaf_terms.highest is not None and allocation.priority > leaf_terms.highest):
                 continue
             prices = self._prices

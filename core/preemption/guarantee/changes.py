@@ -78,7 +78,7 @@ class Changes:
         known = self._fits.get(shape)
         if known is None:
             pairs = shape.pairs
-            known = _within(pairs, self._largest) and any(_within(pairs, amounts) for amounts in self._offers)
+            known = _is_within(pairs, self._largest) and any(_is_within(pairs, amounts) for amounts in self._offers)
             self._fits[shape] = known
         return known
 
@@ -139,7 +139,8 @@ class ChangeWatch:
         return changes
 
     def _grown(self, changed: Iterable[Node], fell: set[Queue]) -> list[Queue]:
-        """Queues that hold more than at some moment since the last look: something of theirs arrived on a node.
+        """Returns the queues that hold more than at some moment since the last look: something of theirs arrived on a
+        node.
 
         That is to be found on a node that changed, or has left again, and then its leaf is among those that *fell*.
         """
@@ -210,7 +211,7 @@ def _may_go(allocation: Allocation) -> bool:
     return True
 
 
-def _within(pairs: Pairs, amounts: Vector) -> bool:
+def _is_within(pairs: Pairs, amounts: Vector) -> bool:
     """Tells whether *amounts*, by type index, hold *pairs*."""
     width = len(amounts)
     return all(t < width and amounts[t] >= amount for t, amount in pairs)

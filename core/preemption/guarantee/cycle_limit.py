@@ -13,7 +13,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED, activate
 from kornel.core.preemption import pacing
 from kornel.core.preemption.governor.bounds import SECOND_NS
-from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.pace import Totals, Window
 from kornel.core.preemption.plan import Refusal
@@ -30,7 +30,7 @@ def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | 
         return None  # Nothing is decided before the shim has answered, and then it is asked here again.
     window = pacing.current_window(state, KIND, now_ns)
     held = _check_limit(state, window, ask.shape.pairs)
-    if held is not None and isinstance(entitlement(ask, state.guarantee_mode, state.types.names), Refusal):
+    if held is not None and isinstance(find_entitlement(ask, state.guarantee_mode, state.types.names), Refusal):
         return None  # It may not preempt at all: that is found without a search, and says more.
     return held
 

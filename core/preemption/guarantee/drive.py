@@ -28,7 +28,7 @@ from kornel.core.preemption.guarantee import cycle_limit, laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.changes import Changes
 from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS, Dialogue
-from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
@@ -127,7 +127,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     helps = state.guarantee_preemption and why.preemption_may_help
     if helps and not cycle_limit.keep_waiting(state, group, now_ns):
         cost = ATTEMPT_COST
-        if attempt_due(state, group, now_ns) or group.due:
+        if try_due_asks(state, group, now_ns) or group.due:
             return cost, True
     if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
         cannot_help(state, group.head(), why.account, now_ns)
@@ -148,10 +148,10 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
     """
     ask = reservation.ask
     helps = limited is None or limited.preemption_may_help
-    return ask.attempt_due and helps and state.guarantee_preemption and attempt(state, ask, now_ns)
+    return ask.attempt_due and helps and state.guarantee_preemption and attempt_preemption(state, ask, now_ns)
 
 
-def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
+def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     """Let the due asks of *group*, which found no place, try to preempt in order, up to the first that really searches.
 
     Whether that one made room. The others stay due, so that a slice can end between two searches.
@@ -159,14 +159,14 @@ def attempt_due(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     before = state.preemption_attempts
     for ask in group.next_due():
         group.attempt_is_over(ask)
-        if attempt(state, ask, now_ns):
+        if attempt_preemption(state, ask, now_ns):
             return True
         if state.preemption_attempts != before or state.guarantee.prospects.behind:
             return False
     return False
 
 
-def attempt(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Try to make room for *ask*. Returns whether that succeeded: its victims are asked to leave and a node is reserved
     for it."""
     found = find_plan(state, ask, now_ns)
@@ -184,12 +184,12 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return None
-    refused = _precondition(state, ask, now_ns) if ask.dialogue is None else None
+    refused = _check_preconditions(state, ask, now_ns) if ask.dialogue is None else None
     if refused is not None:
         failing.note_preemption(ask, refused, now_ns)
         if ask.outcome is not refused:
             ask.outcome = refused
-            eviction.record(state, guarantee.KIND, ask, now_ns, refused)
+            eviction.record_decision(state, guarantee.KIND, ask, now_ns, refused)
         return Refusal(refused)
     if state.callbacks.full and ask.dialogue is None:
         set_due(state, ask, now_ns + PASS_NS)
@@ -210,7 +210,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         return held
     first_round = ask.dialogue is None
     try:
-        result = _plan(state, ask, now_ns)
+        result = _plan_attempt(state, ask, now_ns)
     except Unprepared:
         set_due(state, ask, now_ns)
         return None
@@ -222,9 +222,9 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         return None
     would_be: PreemptionPlan | None = None
     if isinstance(result, PreemptionPlan):
-        result = eviction.unlawful(state, result, laws.check) or _governed(state, result, now_ns)
+        result = eviction.check_lawful(state, result, laws.check) or _govern_plan(state, result, now_ns)
     if isinstance(result, PreemptionPlan):
-        if not governing.shadowed(state, guarantee.KIND):
+        if not governing.is_shadowed(state, guarantee.KIND):
             return result
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
@@ -238,8 +238,8 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
 def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
     """Has the victims of *plan* leave, and holds what its ask needs on the node (B.7)."""
     ask = plan.ask
-    governing.charge(state, plan.victims, ask.queue.path, now_ns)
-    eviction.trigger(state, plan, now_ns)
+    governing.charge_victims(state, plan.victims, ask.queue.path, now_ns)
+    eviction.apply_plan(state, plan, now_ns)
     reservations.reserve_node(state, ask, plan.node, now_ns)
     # A result ends the pass, so the next one starts with a full budget (B.1).
     state.guarantee.attempts_left.pop(ask.queue, None)
@@ -247,7 +247,7 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
 
 def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
     """Returns what law 4 has against *ask*: that takes no search, so it counts as no attempt (K17)."""
-    entitled = entitlement(ask, state.guarantee_mode, state.types.names)
+    entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
     state.guarantee.refusals.note(ask, entitled, state.changes, now_ns)
@@ -261,7 +261,7 @@ def _tell_refusal(
     failing.note_preemption(ask, refusal.outcome, now_ns)
     if ask.outcome is not refusal.outcome:
         ask.outcome = refusal.outcome
-        eviction.record(state, guarantee.KIND, ask, now_ns, refusal.outcome, refusal.detail, would_be)
+        eviction.record_decision(state, guarantee.KIND, ask, now_ns, refusal.outcome, refusal.detail, would_be)
 
 
 def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
@@ -273,24 +273,24 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
     names = state.types.names
     held = ", ".join(f"{account.used[t]} of {most} {names[t]}" for t, most in account.limit.max.items())
     detail = f"preemption cannot help: {account.kind} {account.name} holds {held} in {account.queue.path}"
-    eviction.record(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
+    eviction.record_decision(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
 
 
-def _governed(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
+def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
     """Returns *plan*, or a lawful one with other victims, if the governor lets it pass.
 
     Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
     """
 
     def without(spared: Spared) -> PreemptionPlan | Refusal:
-        found = guarantee.plan(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
-        return found if isinstance(found, Refusal) else eviction.unlawful(state, found, laws.check) or found
+        found = guarantee.plan_preemption(state, plan.ask, index=state.victim_index, spared=spared, now_ns=now_ns)
+        return found if isinstance(found, Refusal) else eviction.check_lawful(state, found, laws.check) or found
 
     asked = state.callbacks.predicates or state.callbacks.preemption_predicates
-    return governing.govern(state, plan, now_ns, None if asked else without)
+    return governing.govern_plan(state, plan, now_ns, None if asked else without)
 
 
-def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
+def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on
     after it."""
     callbacks = state.callbacks
@@ -298,14 +298,16 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
     if dialogue is None:
-        return guarantee.plan(state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns)
+        return guarantee.plan_preemption(
+            state, ask, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns
+        )
     ask.dialogue = None
     if dialogue.rounds == MOST_ROUNDS:
         return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
     if not dialogue.waits:
         dialogue.begin_round(now_ns)
         try:
-            return guarantee.plan(
+            return guarantee.plan_preemption(
                 state, ask, predicate=dialogue, index=state.victim_index, known=state.guarantee.prospects, now_ns=now_ns
             )
         except AnswerPending:
@@ -317,7 +319,7 @@ def _plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan
     return None
 
 
-def _precondition(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
+def _check_preconditions(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
     """Returns the first of B.1's preconditions that fails; asks that only have to wait are made due again."""
     if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
         set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)

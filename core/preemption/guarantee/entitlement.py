@@ -9,7 +9,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.guarantee.fences import projected
+from kornel.core.preemption.guarantee.fences import project_usage
 from kornel.core.preemption.plan import Refusal
 
 
@@ -22,7 +22,7 @@ class Entitlement:
     """``D_ent``, > 0 and at most what is asked for: the guarantee is spent, so victims inside ``E_t`` make room."""
 
 
-def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
+def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
     """Returns what the guarantees on the ask's path say about it; *names* are the type names, for the refusal.
 
     A guarantee that is spent lets an ask in only as a swap: victims inside it make room. An ask whose leaf declares no
@@ -40,7 +40,7 @@ def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entit
             continue
         queues[t] = queue
         guaranteed = queue.guaranteed[t]
-        held = projected(queue, t)
+        held = project_usage(queue, t)
         if amount > guaranteed:
             asked, most = format_quantity(names[t], amount), format_quantity(names[t], guaranteed)
             detail = f"{names[t]}: asked {asked}, guaranteed {most} in {queue.path}"
@@ -56,7 +56,7 @@ def entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entit
     if spent is not None:
         t, queue = spent
         name, all_of_it = names[t], format_quantity(names[t], queue.guaranteed[t])
-        taken = format_quantity(name, projected(queue, t))
+        taken = format_quantity(name, project_usage(queue, t))
         detail = f"{name}: {taken} used or claimed of {all_of_it} guaranteed in {queue.path}"
         return Refusal(Outcome.NOT_UNDER_GUARANTEE, detail)
     return Entitlement(queues, swaps)

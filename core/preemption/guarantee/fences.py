@@ -8,7 +8,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 
 
-def projected(queue: Queue, t: int) -> int:
+def project_usage(queue: Queue, t: int) -> int:
     """Returns ``proj``: what *queue* will use of type *t* once victims in flight are gone and their preemptors run."""
     return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
@@ -19,7 +19,7 @@ def fence_root(ask: Allocation) -> Queue:
     It is the root, a queue with the policy ``fence``, or one that the ask would carry above its effective max for a
     type it asks for: then only a victim inside can help. Reaching the max exactly is no fence.
     """
-    overfull = _overfull(ask)
+    overfull = _overfull_queues(ask)
     for queue in ask.queue.lineage():
         if queue.properties.preemption_policy is PreemptionPolicyKind.FENCE or queue in overfull:
             return queue
@@ -28,7 +28,7 @@ def fence_root(ask: Allocation) -> Queue:
     raise AssertionError("a lineage ends at the root")
 
 
-def _overfull(ask: Allocation) -> set[Queue]:
+def _overfull_queues(ask: Allocation) -> set[Queue]:
     """Queues of the ask's path that would end above the least max from them to the root.
 
     The root's own max is the size of the cluster: it says how much room there is, and keeps nobody inside. A queue that
@@ -40,9 +40,9 @@ def _overfull(ask: Allocation) -> set[Queue]:
         for t, amount in ask.shape.pairs:
             own = queue.max.get(t)
             if own is not None:
-                own = max(own, projected(queue, t))
+                own = max(own, project_usage(queue, t))
                 if own < least.get(t, own + 1):
                     least[t] = own
-            if t in least and projected(queue, t) + amount > least[t]:
+            if t in least and project_usage(queue, t) + amount > least[t]:
                 found.add(queue)
     return found

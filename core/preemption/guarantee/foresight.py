@@ -17,7 +17,7 @@ from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.cycle_limit import foresee_limit, why_off
-from kornel.core.preemption.guarantee.protection import protection
+from kornel.core.preemption.guarantee.protection import tally_protection
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
@@ -38,9 +38,9 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
     blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
-    result = guarantee.plan(state, ask, index=index, now_ns=now_ns)
+    result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns)
     if isinstance(result, PreemptionPlan):
-        governed = _govern(state, result, asked)
+        governed = _govern_plan(state, result, asked)
         if isinstance(governed, PreemptionOutlook):
             return governed
         result = governed
@@ -60,25 +60,27 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         result.outcome,
         result.detail,
         not_before_ns,
-        protected=protection(state, ask, index),
+        protected=tally_protection(state, ask, index),
     )
 
 
-def _govern(state: PartitionState, plan: PreemptionPlan, asked: Circumstances) -> PreemptionPlan | PreemptionOutlook:
+def _govern_plan(
+    state: PartitionState, plan: PreemptionPlan, asked: Circumstances
+) -> PreemptionPlan | PreemptionOutlook:
     """Returns *plan* or a detour that the governor would let pass now; else what stands against it (K13)."""
 
     def plan_without(spared: Spared) -> PreemptionPlan | Refusal:
-        return guarantee.plan(state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns)
+        return guarantee.plan_preemption(state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns)
 
     consults = state.callbacks.predicates or state.callbacks.preemption_predicates
-    found = governing.govern(state, plan, asked.now_ns, None if consults else plan_without, supposed=True)
+    found = governing.govern_plan(state, plan, asked.now_ns, None if consults else plan_without, supposed=True)
     if isinstance(found, Refusal):
         blocked_by = f"governor: {BOUNDS[found.outcome].words}"
         return PreemptionOutlook(
             PreemptionVerdict.FORBIDDEN, blocked_by, found.outcome, found.detail, found.retry_ns, plan.node.node_id,
             eviction.victim_records(plan),
         )  # fmt: skip
-    if governing.shadowed(state, guarantee.KIND):
+    if governing.is_shadowed(state, guarantee.KIND):
         detail = "preemption.governor.shadow: preemption for guarantees only watches"
         return PreemptionOutlook(
             PreemptionVerdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, found.node.node_id,

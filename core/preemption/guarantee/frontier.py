@@ -99,7 +99,7 @@ class Frontier:
         if needs is None:
             return
         pool = self._candidates.on_node(node)
-        if not _enough(needs, pool):
+        if not _is_enough(needs, pool):
             self._prospects.doubt(node)
             return
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
@@ -114,7 +114,7 @@ class Frontier:
             if victims is not None:
                 self._freed(at.node, victims)
                 return
-            if _enough(at.needs, pool):
+            if _is_enough(at.needs, pool):
                 key = max(floor, (*MILDEST[level], 1, _LOWEST, _LOWEST, _LOWEST, at.node.node_id))
                 self._push(key, at._replace(level=level))
                 return
@@ -129,7 +129,7 @@ class Frontier:
         heappush(self._ahead, (key, self._number, what))
 
 
-def _enough(needs: list[int], pool: list[list[Candidate]]) -> bool:
+def _is_enough(needs: list[int], pool: list[list[Candidate]]) -> bool:
     """Tells whether all of *pool* together would cover *needs* if the laws let them."""
     left = needs.copy()
     for part in pool:

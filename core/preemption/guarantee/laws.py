@@ -29,7 +29,8 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     return tuple(
         violation
         for rule in (
-            _eligible, _law_2, _law_3, _law_4, _law_5, _law_6, _law_7, _on_node, _sufficient, _minimal, _node_usable,
+            _check_eligible, _check_law_2, _check_law_3, _check_law_4, _check_law_5, _check_law_6, _check_law_7,
+            _on_node, _check_sufficient, _check_minimal, _node_usable,
         )
         for violation in rule(case)
     )  # fmt: skip
@@ -41,12 +42,12 @@ def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violati
     Tries every set of milder victims on every node: for clusters of a dozen allocations.
     """
     found = check(view, plan)
-    worst = max((_reluctance(victim) for victim in plan.victims), default=(False, False))
+    worst = max((_reluctance_of(victim) for victim in plan.victims), default=(False, False))
     milder = [
         allocation
         for node in view.nodes.values()
         for allocation in node.allocations.values()
-        if _reluctance(allocation) < worst
+        if _reluctance_of(allocation) < worst
     ]
     for node in view.nodes.values():
         for count in range(1, len(milder) + 1):
@@ -116,7 +117,7 @@ class _Case:
         return found
 
 
-def _expected(queue: Queue, t: int) -> int:
+def _expected_usage(queue: Queue, t: int) -> int:
     """Returns what is used once the victims in flight are gone and the asks they leave for are placed."""
     return net_of(queue, t) + queue.claimed[t]
 
@@ -132,11 +133,11 @@ def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
     return priority
 
 
-def _reluctance(allocation: Allocation) -> tuple[bool, bool]:
+def _reluctance_of(allocation: Allocation) -> tuple[bool, bool]:
     return (allocation.spec.originator, not allocation.spec.allow_preempt_self)
 
 
-def _eligible(case: _Case) -> Iterator[Violation]:
+def _check_eligible(case: _Case) -> Iterator[Violation]:
     """Yields breaches of A.1 no. 3: a victim that no plan may hold, its application aside (law 3)."""
     seen: set[str] = set()
     for victim in case.victims:
@@ -158,7 +159,7 @@ def _eligible(case: _Case) -> Iterator[Violation]:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
-def _law_2(case: _Case) -> Iterator[Violation]:
+def _check_law_2(case: _Case) -> Iterator[Violation]:
     """Yields queues that end below their guarantee; where the ask comes in, those that were below it and lose
     something."""
     for queue, amounts in case.leaving.items():
@@ -176,7 +177,7 @@ def _law_2(case: _Case) -> Iterator[Violation]:
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _law_3(case: _Case) -> Iterator[Violation]:
+def _check_law_3(case: _Case) -> Iterator[Violation]:
     """Yields victims of the ask's own application."""
     own = case.ask.application.application_id
     for victim in case.victims:
@@ -184,7 +185,7 @@ def _law_3(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.OTHER_APPLICATION, f"{victim.key} belongs to {own}, as the ask does")
 
 
-def _law_4(case: _Case) -> Iterator[Violation]:
+def _check_law_4(case: _Case) -> Iterator[Violation]:
     """Yields a breach unless the queue is under its guarantee before (reach) or still within it after (strict), or the
     victims inside the guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf
     is owed something."""
@@ -193,12 +194,12 @@ def _law_4(case: _Case) -> Iterator[Violation]:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
     own = any(queue is case.ask.queue for queue in entitling.values())
     for t, queue in entitling.items():
-        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], _expected(queue, t)
+        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], _expected_usage(queue, t)
         after = held + asked - case.out_of(queue, t)
         numbers = f"{queue.path} {case.names[t]}: asked {asked}, guaranteed {guaranteed}, held or claimed {held}"
         if asked > guaranteed:
             yield Violation(Law.ENTITLED, numbers)
-        elif _under(case, queue, t):
+        elif _is_under(case, queue, t):
             continue
         elif queue is case.ask.queue or (held > guaranteed and not own):
             yield Violation(Law.ENTITLED, numbers)
@@ -206,7 +207,7 @@ def _law_4(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.ENTITLED, f"{numbers}, {after} afterwards")
 
 
-def _law_5(case: _Case) -> Iterator[Violation]:
+def _check_law_5(case: _Case) -> Iterator[Violation]:
     """Yields victims whose queues are not over their guarantees; for an inherited entitlement one of them must declare
     its own."""
     entitling = set(case.entitling().values())
@@ -228,7 +229,7 @@ def _law_5(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.OVER_GUARANTEE, detail)
 
 
-def _law_6(case: _Case) -> Iterator[Violation]:
+def _check_law_6(case: _Case) -> Iterator[Violation]:
     """Yields victims more important than the ask, both as seen by the lowest queue they share."""
     for victim in case.victims:
         common = case.common(victim)
@@ -238,23 +239,25 @@ def _law_6(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.PRIORITY, f"{victim.key} has {theirs} at {common.path}, the ask {ours}")
 
 
-def _law_7(case: _Case) -> Iterator[Violation]:
+def _check_law_7(case: _Case) -> Iterator[Violation]:
     """Yields victims outside the lowest fence around the ask."""
-    fence = _fence(case)
+    fence = _find_fence(case)
     for victim in case.victims:
         if fence not in path_of(victim.queue):
             yield Violation(Law.FENCE, f"{victim.key} in {victim.queue.path} is outside {fence.path}")
 
 
-def _fence(case: _Case) -> Queue:
+def _find_fence(case: _Case) -> Queue:
     """Returns the lowest queue on the ask's path that is the root, fenced, or would end above its effective max
     (B.2)."""
     for at, queue in enumerate(case.ask_path):
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return queue
         for t, asked in case.demand.items():
-            ceilings = [max(above.max[t], _expected(above, t)) for above in case.ask_path[at:-1] if t in above.max]
-            if ceilings and _expected(queue, t) + asked > min(ceilings):
+            ceilings = [
+                max(above.max[t], _expected_usage(above, t)) for above in case.ask_path[at:-1] if t in above.max
+            ]
+            if ceilings and _expected_usage(queue, t) + asked > min(ceilings):
                 return queue
     raise AssertionError("a path ends at the root")
 
@@ -284,7 +287,7 @@ def _on_node(case: _Case) -> Iterator[Violation]:
                 yield Violation(Law.ON_NODE, f"{victim.key} runs on {where}, {case.plan.node.node_id} lacks room")
 
 
-def _sufficient(case: _Case) -> Iterator[Violation]:
+def _check_sufficient(case: _Case) -> Iterator[Violation]:
     """Once all victims are gone the ask fits the node, beside what others hold there, and every max on its path.
 
     A queue that is above its max already may stay so, but is no fuller than it was.
@@ -298,14 +301,14 @@ def _sufficient(case: _Case) -> Iterator[Violation]:
         for queue in case.ask_path[:-1]:
             most = queue.max.get(t)
             if most is not None:
-                before = _expected(queue, t)
+                before = _expected_usage(queue, t)
                 after = before + asked - case.out_of(queue, t)
                 if after > max(most, before):
                     detail = f"{queue.path} would reach {case.names[t]}={after} of {most}"
                     yield Violation(Law.SUFFICIENT, detail)
 
 
-def _minimal(case: _Case) -> Iterator[Violation]:
+def _check_minimal(case: _Case) -> Iterator[Violation]:
     """Yields victims that could be left out, a predicate's wishes aside. Where nobody goes at all, room is leaving."""
     if not case.victims:
         if all(case.plan.node.open[t] >= asked for t, asked in case.demand.items()):
@@ -313,10 +316,10 @@ def _minimal(case: _Case) -> Iterator[Violation]:
         return
     if case.plan.extended:
         return
-    yield from overkill.check(_needs(case), case.victims)
+    yield from overkill.check(_list_needs(case), case.victims)
 
 
-def _needs(case: _Case) -> list[overkill.Need]:
+def _list_needs(case: _Case) -> list[overkill.Need]:
     """Returns everything that has to be freed, place by place, with what each victim contributes to it.
 
     A type that no guarantee on the ask's path stands behind entitles to nothing: only a victim of a queue that declares
@@ -332,11 +335,11 @@ def _needs(case: _Case) -> list[overkill.Need]:
         mine = frozenset(v.key for v in case.victims if owed or _declares_share(case, v, t))
         found.append(overkill.Need(f"{name} on {node.node_id}", asked - case.available[t], here, mine))
         for queue in case.ask_path:
-            before = _expected(queue, t)
+            before = _expected_usage(queue, t)
             needed = 0
             if t in queue.max and queue.parent is not None:
                 needed = before + asked - max(queue.max[t], before)
-            if entitling.get(t) is queue and not _under(case, queue, t):
+            if entitling.get(t) is queue and not _is_under(case, queue, t):
                 needed = max(needed, before + asked - max(queue.guaranteed[t], before))
             if needed <= 0:
                 continue  # Nothing has to be freed in that queue.
@@ -352,9 +355,9 @@ def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
     return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
 
 
-def _under(case: _Case, queue: Queue, t: int) -> bool:
+def _is_under(case: _Case, queue: Queue, t: int) -> bool:
     """Tells whether the queue is owed the type without a swap."""
-    held, guaranteed = _expected(queue, t), queue.guaranteed[t]
+    held, guaranteed = _expected_usage(queue, t), queue.guaranteed[t]
     return held < guaranteed if case.mode is GuaranteeMode.REACH else held + case.demand[t] <= guaranteed
 
 

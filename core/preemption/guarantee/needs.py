@@ -7,7 +7,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee.entitlement import Entitlement
-from kornel.core.preemption.guarantee.fences import projected
+from kornel.core.preemption.guarantee.fences import project_usage
 
 
 class Needs:
@@ -88,7 +88,7 @@ def _queue_needs(ask: Allocation, fence: Queue) -> dict[int, int]:
         for t, amount in ask.shape.pairs:
             most = queue.max.get(t)
             if most is not None:
-                over = min(amount, projected(queue, t) + amount - most)
+                over = min(amount, project_usage(queue, t) + amount - most)
                 if over > needs.get(t, 0):
                     needs[t] = over
     return needs

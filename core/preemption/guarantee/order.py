@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.allowances import Kind
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 Candidate = tuple[int, int, int, str, Allocation, Kind]
 """(adjusted priority at the fence, or the price if victims have one, -created, earlier preemptions of
@@ -53,4 +53,4 @@ class Solution(NamedTuple):
 
 def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:
     """Returns the sort key of B.5 with the class in front."""
-    return (reluctance(victim[4]), *victim[:4])
+    return (reluctance_of(victim[4]), *victim[:4])

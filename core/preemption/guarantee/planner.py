@@ -16,7 +16,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
-from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.predicates import Approval
@@ -36,7 +36,7 @@ from kornel.core.preemption.victim_index import VictimIndex
 KIND: Final = "guarantee"
 
 
-def plan(
+def plan_preemption(
     view: PartitionView,
     ask: Allocation,
     *,
@@ -54,7 +54,7 @@ def plan(
     been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date.
     """
     names = view.types.names
-    entitled = entitlement(ask, view.guarantee_mode, names)
+    entitled = find_entitlement(ask, view.guarantee_mode, names)
     if isinstance(entitled, Refusal):
         return entitled
     fence = fence_root(ask)
@@ -81,7 +81,7 @@ def plan(
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
-        nobody = _nobody(view, fence, candidates, by_class, search, prospects)
+        nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         return replace(nobody, anywhere=needs.anywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
         kind=KIND,
@@ -96,7 +96,7 @@ def plan(
     )
 
 
-def _nobody(
+def _explain_failure(
     view: PartitionView,
     fence: Queue,
     candidates: Candidates,
@@ -106,20 +106,21 @@ def _nobody(
 ) -> Refusal:
     """Returns why there is no solution: nobody may go at all, or those who may do not make room on any node."""
     if prospects is not None and candidates.any_on(view.nodes.values()):
-        detail = f"nodes: {_counts(search.verdicts)}; kept back: {_counts(candidates.dropped)}"
+        detail = f"nodes: {_name_counts(search.verdicts)}; kept back: {_name_counts(candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)
     for ranking in by_class:
         for _ in ranking:
             pass
     if not candidates.found:
         candidates.dropped["law 7"] = candidates.outside(view.root)
-        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_counts(candidates.dropped)}")
+        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_name_counts(candidates.dropped)}")
     search.verdicts["need left"] += len(view.nodes) - search.verdicts.total()
     detail = (
-        f"nodes: {_counts(search.verdicts)}; candidates {candidates.found}, kept back: {_counts(candidates.dropped)}"
+        f"nodes: {_name_counts(search.verdicts)}; candidates {candidates.found},"
+        f" kept back: {_name_counts(candidates.dropped)}"
     )
     return Refusal(Outcome.NO_NODE, detail)
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _name_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "none"

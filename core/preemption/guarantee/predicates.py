@@ -74,7 +74,7 @@ class Approval:
         elsewhere = [victim for victim in solution.victims if victim[4].node is not node]
         offered = here + self._reserve(solution)
         start = len(here) - 1
-        index = self._predicate(self._ask, node, _allocations(offered), start)
+        index = self._predicate(self._ask, node, _allocations_of(offered), start)
         if index is None:
             return None
         if index <= start:
@@ -111,18 +111,18 @@ class Approval:
             rest = [other for other in kept if other is not victim]
             if (
                 rest
-                and _covered(needs, rest + elsewhere)
-                and self._predicate(self._ask, node, _allocations(rest), len(rest) - 1) is not None
+                and _is_covered(needs, rest + elsewhere)
+                and self._predicate(self._ask, node, _allocations_of(rest), len(rest) - 1) is not None
             ):
                 kept = rest
         return kept
 
 
-def _allocations(victims: list[Candidate]) -> tuple[Allocation, ...]:
+def _allocations_of(victims: list[Candidate]) -> tuple[Allocation, ...]:
     return tuple(victim[4] for victim in victims)
 
 
-def _covered(needs: list[int], victims: list[Candidate]) -> bool:
+def _is_covered(needs: list[int], victims: list[Candidate]) -> bool:
     left = needs.copy()
     for victim in victims:
         for i, amount in victim[5].gains:

@@ -23,7 +23,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.priorities import Adjustment
-from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance
+from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
 """Named once: reading a member costs as much as a call, and every allocation on a node is asked."""
@@ -95,7 +95,7 @@ class KnownProspects:
         ``None``: nothing is, and nothing is to be worked out for others. Raises :class:`Unprepared` when that takes
         more than one step.
         """
-        unowed = _unowed(needs)
+        unowed = _unowed_types(needs)
         question = (fence, ask.queue, ask.priority, ask.shape, unowed)
         prospects = self._by_question.pop(question, None) or Prospects(ask.shape.pairs, unowed)
         self._by_question[question] = prospects
@@ -115,7 +115,7 @@ class NoProspects(KnownProspects):
     """Prospects that are never known: each search walks over the candidates, as one for a question does."""
 
     def refreshed(self, *_: object) -> None:
-        return None
+        """Returns ``None``: there are none."""
 
 
 class Prospects:
@@ -135,10 +135,10 @@ class Prospects:
         self.roomy: dict[Node, None] = {}
         """The nodes that hold the ask as they are, or will once those leaving have left."""
         self._hopeless: dict[Node, str] = {}
-        """All others, and why."""
+        """The nodes that are out of the question, each with the reason."""
 
     def refresh(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
-        """Take note of what changed, for *most* nodes at a time. Whether all is up to date.
+        """Take note of what changed, for *most* nodes at a time. Returns whether all is known.
 
         *leaves*: those the laws of this attempt leave anything of.
         """
@@ -172,7 +172,7 @@ class Prospects:
         self._stale[node] = None
 
     def verdicts(self) -> Counter[str]:
-        """Returns how many nodes are out of the question for what."""
+        """Returns how many nodes are out of the question, by reason."""
         found = Counter(self._hopeless.values())
         found["has room"] += len(self.roomy)
         return found
@@ -279,7 +279,7 @@ class Prospects:
             if not by_class[level]:
                 continue
             pool += by_class[level]
-            least = _fewest(short, pool)
+            least = _fewest_victims(short, pool)
             if least:
                 pool.sort()
                 highest = pool[least - 1][0]
@@ -312,11 +312,11 @@ class Prospects:
                 self._leaves[leaf].blocked[shape] = None
                 continue
             victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, self._amounts_of(shape))
-            found[reluctance(allocation)].append(victim)
+            found[reluctance_of(allocation)].append(victim)
         return found
 
 
-def _unowed(needs: Needs) -> frozenset[int]:
+def _unowed_types(needs: Needs) -> frozenset[int]:
     """Returns the asked types that no guarantee stands behind; none, where victims for an owed type may bring them
     along."""
     if needs.anywhere():
@@ -324,7 +324,7 @@ def _unowed(needs: Needs) -> frozenset[int]:
     return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
 
 
-def _fewest(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
+def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
     """Returns a number below which no victims of *pool* can cover what is *short*; 0: all together cannot."""
     fewest = 1
     for at, amount in short:

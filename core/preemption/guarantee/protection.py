@@ -10,7 +10,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.foresight import LawTally
 from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.candidates import leaves_below
-from kornel.core.preemption.guarantee.entitlement import entitlement
+from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.plan import Refusal
@@ -21,12 +21,12 @@ LAW_7 = "law 7 (fence)"
 _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guarantee)"}
 
 
-def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
+def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
     """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
     allocations, where all of a queue is protected for its size."""
     fence = fence_root(ask)
     inside = set(leaves_below(fence))
-    entitled = entitlement(ask, state.guarantee_mode, state.types.names)
+    entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     terms: Terms | None = None
     if not isinstance(entitled, Refusal):
         terms = Terms(ask, fence, entitled, Needs(ask, fence, entitled))
@@ -40,7 +40,10 @@ def protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tu
             law = _first_law(terms, leaf, ask, index) if terms is not None else None
         if law is not None:
             found.setdefault(_NAMES.get(law, law), []).append(leaf)
-    tallies = [LawTally(law, len(leaves), sum(map(_size, leaves)), leaves[0].path) for law, leaves in found.items()]
+    tallies = [
+        LawTally(law, len(leaves), sum(map(_count_allocations, leaves)), leaves[0].path)
+        for law, leaves in found.items()
+    ]
     return tuple(sorted(tallies, key=lambda tally: (-tally.allocations, tally.law)))
 
 
@@ -54,15 +57,15 @@ def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -
     if blocked and len(blocked) == len(by_size):
         return blocked[0]
     first: str | None = None
-    for allocation in _allocations(leaf):
-        law = _law(terms, leaf_terms, allocation, ask)
+    for allocation in _allocations_of(leaf):
+        law = _find_law(terms, leaf_terms, allocation, ask)
         if law is None:
             return None
         first = first or law
     return first
 
 
-def _law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: Allocation) -> str | None:
+def _find_law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: Allocation) -> str | None:
     if leaf_terms.highest is not None and allocation.priority > leaf_terms.highest:
         return "law 6"
     if allocation.spec.required_node:
@@ -75,10 +78,10 @@ def _law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: Alloc
     return "law 3" if allocation.application is ask.application else None
 
 
-def _allocations(leaf: Queue) -> Iterator[Allocation]:
+def _allocations_of(leaf: Queue) -> Iterator[Allocation]:
     for application in leaf.applications.values():
         yield from application.allocations.values()
 
 
-def _size(leaf: Queue) -> int:
+def _count_allocations(leaf: Queue) -> int:
     return sum(len(application.allocations) for application in leaf.applications.values())

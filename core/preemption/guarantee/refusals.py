@@ -77,7 +77,7 @@ class Refusals:
 
         *version*: count of the partition's changes.
         """
-        known = self._known.get(_question(ask))
+        known = self._known.get(_question_of(ask))
         if known is None or known.version != version:
             return None
         known.asks[ask] = None
@@ -88,7 +88,7 @@ class Refusals:
 
         An ask that is new asks without waiting for the others' pause, and leaves that as it is.
         """
-        question = _question(ask)
+        question = _question_of(ask)
         before = self._known.get(question)
         pause_ns, since_ns = FIRST_PAUSE_NS, now_ns
         waiting: dict[Allocation, None] = {}
@@ -105,7 +105,7 @@ class Refusals:
 
     def forget(self, ask: Allocation) -> None:
         """Have *ask* wait for an answer no more."""
-        for question in _questions(ask):
+        for question in _questions_of(ask):
             known = self._known.get(question)
             if known is not None:
                 known.asks.pop(ask, None)
@@ -182,7 +182,7 @@ class Refusals:
 
     def waiting(self, ask: Allocation) -> RefusedQuestion | None:
         """Returns the refused question that *ask* waits for; ``None``: none."""
-        found = [self._known[question] for question in _questions(ask) if question in self._known]
+        found = [self._known[question] for question in _questions_of(ask) if question in self._known]
         return next((known for known in found if ask in known.asks), None)
 
 
@@ -202,11 +202,11 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
     return (refusal.anywhere and changes.willing) or changes.has_node_for(shape)
 
 
-def _question(ask: Allocation) -> Question:
-    shared, own = _questions(ask)
+def _question_of(ask: Allocation) -> Question:
+    shared, own = _questions_of(ask)
     return own if ask.stuck or ask.reservation is not None else shared
 
 
-def _questions(ask: Allocation) -> tuple[Question, Question]:
+def _questions_of(ask: Allocation) -> tuple[Question, Question]:
     """Returns what *ask* may have asked: the question of its equals, and the same for itself."""
     return (ask.queue, ask.shape, ask.priority, None), (ask.queue, ask.shape, ask.priority, ask)

@@ -18,7 +18,7 @@ from kornel.core.policies.application_order import application_key
 from kornel.core.preemption.guarantee import cycle_limit
 from kornel.core.preemption.guarantee import drive as guarantee_drive
 from kornel.core.preemption.guarantee.batches import in_batches
-from kornel.core.preemption.guarantee.fences import projected
+from kornel.core.preemption.guarantee.fences import project_usage
 
 SEARCHES: Final = 4
 """Searches for victims in one round: each takes milliseconds. Whoever is left is due all the same, so the slices of the
@@ -53,7 +53,7 @@ class PartitionRound:
 
     def candidates(self) -> list[Allocation]:
         """Returns the next batch of asks to try."""
-        return _candidates(self._state, self._tried, self._batch)
+        return _list_candidates(self._state, self._tried, self._batch)
 
     def try_allocate(self, ask: Allocation) -> bool:
         """Try to preempt for *ask*. Returns whether that made room."""
@@ -68,7 +68,7 @@ class PartitionRound:
             return False
         group.attempt_is_over(ask)
         before = self._state.preemption_attempts
-        made_room = guarantee_drive.attempt(self._state, ask, self._now_ns)
+        made_room = guarantee_drive.attempt_preemption(self._state, ask, self._now_ns)
         if self._state.preemption_attempts != before or self._state.guarantee.prospects.behind:
             self._searches += 1
         if not made_room:
@@ -78,7 +78,7 @@ class PartitionRound:
         return True
 
 
-def _candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
+def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
     """Returns up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual
     (F5)."""
     found: list[Allocation] = []
@@ -110,5 +110,5 @@ def _net_share(queue: Queue) -> tuple[float, str]:
     share = 0.0
     for t, denominator in queue.fair_terms:
         if denominator > 0:
-            share = max(share, projected(queue, t) / denominator)
+            share = max(share, project_usage(queue, t) / denominator)
     return (share, queue.path)

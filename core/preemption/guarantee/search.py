@@ -181,6 +181,7 @@ class Search:
             if victims is None:
                 blocked[site.node] = site
             else:
+                # Candidates come in order, so that those still to come can only make this node's solution worse.
                 site.solved = True
                 blocked.pop(site.node, None)
                 best = self._better(best, Solution.of(site.node, victims))
@@ -205,7 +206,7 @@ class Search:
     def _least(self, site: _Site) -> int:
         """Returns a number of victims below which none can do; sharper than the first estimate, which looked at each
         type alone."""
-        if site.least == 1 and not any(_cover(gains, site.needs) for gains in self._gains):
+        if site.least == 1 and not any(_can_cover(gains, site.needs) for gains in self._gains):
             site.least = 2
         return site.least
 
@@ -310,7 +311,7 @@ class Search:
         return None
 
 
-def _cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:
+def _can_cover(gains: Iterable[tuple[int, int]], needs: list[int]) -> bool:
     """Tells whether one victim with these *gains* meets all *needs*."""
     amounts = dict(gains)
     return all(amounts.get(i, 0) >= amount for i, amount in enumerate(needs))

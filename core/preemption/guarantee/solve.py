@@ -62,7 +62,7 @@ class Solver:
                     break
             else:
                 continue
-            if not _fits(room, kind):
+            if not _fits_rooms(room, kind):
                 continue
             taken.append(candidate)
             for r, amount in kind.uses:
@@ -76,7 +76,7 @@ class Solver:
                     left[i] -= amount
             if not unmet:
                 kept = without_spare(needs, taken)
-                return kept if self._all_owed or justified(needs, kept) else None
+                return kept if self._all_owed or is_justified(needs, kept) else None
         return None
 
     def exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
@@ -134,7 +134,7 @@ class Solver:
         return True
 
 
-def justified(needs: list[int], victims: list[Candidate]) -> bool:
+def is_justified(needs: list[int], victims: list[Candidate]) -> bool:
     """Tells whether each of *victims* goes for a need it may go for: without it one of those would be unmet."""
     left = needs.copy()
     for victim in victims:
@@ -163,7 +163,7 @@ def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]
     return kept
 
 
-def _fits(room: list[int], kind: Kind) -> bool:
+def _fits_rooms(room: list[int], kind: Kind) -> bool:
     """Tells whether law 2 lets one more victim of *kind* go."""
     for r, amount in kind.uses:
         if room[r] < amount:
@@ -232,14 +232,14 @@ class _ExactSearch:
                 continue
             passed.add(equal)
             self.steps += 1
-            if not _fits(room, kind):
+            if not _fits_rooms(room, kind):
                 continue
             after = left.copy()
             for i, amount in kind.gains:
                 after[i] -= amount
             chosen.append(candidate)
             if count == 1:
-                if max(after) <= 0 and (self._all_owed or justified(self.needs, chosen)):
+                if max(after) <= 0 and (self._all_owed or is_justified(self.needs, chosen)):
                     self._keep(chosen)
             else:
                 space = room.copy()

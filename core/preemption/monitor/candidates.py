@@ -8,10 +8,10 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.monitor.figures import QueueFigures
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 Lack = dict[int, int]
-"""By type, what is missing."""
+"""The amounts that are missing, by type."""
 Needs = list[tuple[QueueFigures, Lack]]
 """The amounts that have to be freed inside queues that are full."""
 
@@ -40,7 +40,7 @@ class Candidate:
         self.leaf: Final = leaf
         self.node: Final = node
         self.pairs: Final = allocation.shape.pairs
-        self.kind: Final = reluctance(allocation)
+        self.kind: Final = reluctance_of(allocation)
         self.taken = False
 
 

@@ -28,9 +28,9 @@ from kornel.core.preemption.monitor import noticing
 from kornel.core.preemption.monitor.notices import Taken
 from kornel.core.preemption.monitor.plan import KIND, DuePlace, DueVictim, MonitorPlan, Selection
 from kornel.core.preemption.monitor.round import Memory
-from kornel.core.preemption.monitor.selection import select
+from kornel.core.preemption.monitor.selection import select_victims
 from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
-from kornel.core.preemption.priorities import adjustment
+from kornel.core.preemption.priorities import adjustment_of
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be looked at in the time of one placement."""
@@ -44,12 +44,12 @@ _TRIGGERED: Final = Outcome.TRIGGERED
 """Named once: reading a member from its class costs as much as a call, and every place asks."""
 
 
-def start(state: PartitionState, now_ns: int) -> None:
+def follow_settings(state: PartitionState, now_ns: int) -> None:
     """Have rounds from now on as configured, or none any more."""
     notices = state.notices
     listed = KIND in state.preemption.policies
     settings = settings_of(state.preemption.sections.get(KIND)) if listed else None
-    if settings is not None and governing.shadowed(state, KIND):
+    if settings is not None and governing.is_shadowed(state, KIND):
         settings = replace(settings, observe_only=True)
     if settings == notices.settings:
         return
@@ -71,7 +71,7 @@ def is_round_under_way(state: PartitionState) -> bool:
     return state.notices.steps is not None
 
 
-def advance(state: PartitionState, now_ns: int, budget: int) -> int:
+def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
     """Go on with the round under way for about *budget* decisions. Returns how many it was."""
     notices = state.notices
     notices.now_ns = now_ns
@@ -93,12 +93,12 @@ def _schedule(state: PartitionState, when_ns: int) -> None:
     def begin(_: int) -> None:
         notices = state.notices
         if notices.generation == generation and notices.settings is not None:
-            notices.steps = _round(state, notices.settings)
+            notices.steps = _run_round(state, notices.settings)
 
     state.at(when_ns, begin)
 
 
-def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
+def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
     notices = state.notices
     began = notices.slices
     spared = noticing.settle_credits(state)
@@ -106,12 +106,12 @@ def _round(state: PartitionState, settings: MonitorSettings) -> Generator[int, N
     state.enforcement.round_begins()
     accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
     memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places)
-    selection = yield from select(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
+    selection = yield from select_victims(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
     yield len(selection.places) // 4  # All that the search remembered has just been freed, which takes its time.
     notices.rounds += 1
     notices.lacking = selection.lacking
     if settings.observe_only:
-        _observe(state, selection)
+        _note_observed(state, selection)
         return
     notices.places = tuple(selection.places)
     for reservation in selection.reservations:
@@ -140,7 +140,7 @@ def _carry_out(
             looked_at = 0
         there: list[DueVictim] = []
         for victim in place.victims:
-            due_victim = _entered(state, settings, selection, victim, new)
+            due_victim = _enter_victim(state, settings, selection, victim, new)
             if due_victim is not None:
                 there.append(due_victim)
         if len(there) == len(place.victims):
@@ -148,17 +148,19 @@ def _carry_out(
     for application, risks in new.items():
         for start_ in range(0, len(risks), NOTICES_A_PIECE):
             risk = [entry for entry in risks[start_ : start_ + NOTICES_A_PIECE] if _still_there(state, entry[0])]
-            noticing.notify(state, application, risk, notices.now_ns)
+            noticing.notify_applications(state, application, risk, notices.now_ns)
             _record_each(state, (allocation for allocation, _ in risk), Outcome.NOTIFIED, number)
             yield len(risk) * 4
     if law.broken:
         state.law_violations += len(law.broken)
-        _record(state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken))
+        _record_decision(
+            state, state.root, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in law.broken)
+        )
         return
     yield from _take_due(state, settings, selection, due, began)
 
 
-def _entered(
+def _enter_victim(
     state: PartitionState,
     settings: MonitorSettings,
     selection: Selection,
@@ -180,7 +182,7 @@ def _entered(
         notices.drop(entry)
         entry = None
     if entry is None:
-        entry = noticing.exchange(state, victim)
+        entry = noticing.exchange_entry(state, victim)
     if entry is None:
         new.setdefault(victim.application, []).append((victim, wait_ns))
         return None
@@ -227,10 +229,10 @@ def _take_due(
         piece.append(place)
         cost += 1 + len(place.victims)
         if cost >= KILLS_A_PIECE:
-            _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+            _take_places(state, settings, selection, piece, taken, stale=notices.slices != began)
             yield cost * LOOKS_PER_DECISION
             piece, cost = [], 0
-    _take(state, settings, selection, piece, taken, stale=notices.slices != began)
+    _take_places(state, settings, selection, piece, taken, stale=notices.slices != began)
     for leaf, noted in taken.items():
         if noted.served:
             notices.taken[leaf.path] = noted
@@ -239,9 +241,8 @@ def _take_due(
 
 def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]]:
     """Sort *due* in pieces so that the places of a node are together, in their order: what is held there is worked out
-    less often.
-
-    As they are where victims of one node make room on another, or an ask gives up what it has reserved elsewhere.
+    less often. They keep their order where victims of one node make room on another, or an ask gives up what it has
+    reserved elsewhere.
     """
     by_node: dict[Node, list[DuePlace]] = {}
     for looked_at, place in enumerate(due, 1):
@@ -287,7 +288,7 @@ def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: S
     return Taken(now_ns, held, futile, {})
 
 
-def _take(
+def _take_places(
     state: PartitionState,
     settings: MonitorSettings,
     selection: Selection,
@@ -311,18 +312,18 @@ def _take(
         # Guarantees and demand may have moved on: those that may still go are found by halves.
         half = len(piece) // 2
         if half:
-            _take(state, settings, selection, piece[:half], taken, stale=True)
-            _take(state, settings, selection, piece[half:], taken, stale=True)
+            _take_places(state, settings, selection, piece[:half], taken, stale=True)
+            _take_places(state, settings, selection, piece[half:], taken, stale=True)
         return
     if violations:
         state.law_violations += len(violations)
         leaf = piece[0].ask.queue
-        _record(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
+        _record_decision(state, leaf, (), Outcome.LAW_BROKEN, "; ".join(f"{v.law}: {v.detail}" for v in violations))
         return
     gone: dict[Queue, list[Allocation]] = {}
     served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
-    allowed = _allowed(state, piece)
-    _evict(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
+    allowed = _allow_place(state, piece)
+    _evict_victims(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
     for place in allowed:  # Only now: whoever is marked where somebody holds room already has all of these looked at.
         ask = place.ask
         victims = {due_victim.allocation.key: due_victim.allocation for due_victim in place.victims}
@@ -341,10 +342,10 @@ def _take(
             state.events.preempted_for_share(allocations, leaf)
         state.preemptions += 1
         target = state.types.resources(selection.targets.get(leaf, {}))
-        _record(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
+        _record_decision(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
 
 
-def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
+def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
     """Returns those of *piece* that the governor admits, and charges them. The notices of the others stand.
 
     Those go when they may.
@@ -362,15 +363,15 @@ def _allowed(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]
     for place in piece:
         victims = [due_victim.allocation for due_victim in place.victims]
         preemptor = place.ask.queue.path
-        if victims and governing.deny(state, victims, preemptor, now_ns, decision) is not None:
+        if victims and governing.deny_victims(state, victims, preemptor, now_ns, decision) is not None:
             denied.add(id(place))
         elif victims:
-            governing.charge(state, victims, preemptor, now_ns, decision)
+            governing.charge_victims(state, victims, preemptor, now_ns, decision)
     kept = {place.node for place in piece if id(place) in denied}
     return [place for place in piece if id(place) not in denied and (place.victims or place.node not in kept)]
 
 
-def _evict(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
+def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
     """Tell those *leaving* to, each for the ask it comes with."""
     notices, effects, name = state.notices, state.effects, state.name
     moves.mark_victims(state, leaving)
@@ -412,7 +413,7 @@ def _watch_exits(
             if stuck:
                 _give_up_victims(state, ask, stuck, at_ns)
             elif not victims:
-                eviction.rearm(state, ask, at_ns)
+                eviction.rearm_ask(state, ask, at_ns)
 
     state.at(now_ns + state.preemption.victim_timeout_ns, look)
 
@@ -430,11 +431,11 @@ def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[All
         by_leaf.setdefault(victim.queue, []).append(victim)
     waited_s = state.preemption.victim_timeout_ns / 10**9
     for leaf, theirs in by_leaf.items():
-        _record(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
-    eviction.rearm(state, ask, now_ns)
+        _record_decision(state, leaf, theirs, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s")
+    eviction.rearm_ask(state, ask, now_ns)
 
 
-def _observe(state: PartitionState, selection: Selection) -> None:
+def _note_observed(state: PartitionState, selection: Selection) -> None:
     """Say what would be done where that has changed since the last round."""
     notices = state.notices
     seen: dict[Queue, list[Allocation]] = {}
@@ -445,7 +446,7 @@ def _observe(state: PartitionState, selection: Selection) -> None:
         observed[leaf.path] = tuple(allocation.key for allocation in allocations)
         if observed[leaf.path] != notices.observed.get(leaf.path):
             target = state.types.resources(selection.targets.get(leaf, {}))
-            _record(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
+            _record_decision(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
     notices.observed = observed
 
 
@@ -455,7 +456,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
     notices.now_ns = now_ns
     entries = [notices.entries[key] for key in keys]
     there = [entry for entry in entries if _still_there(state, entry.allocation)]
-    noticing.withdraw(state, there)
+    noticing.withdraw_notices(state, there)
     for entry in entries:
         notices.drop(entry)
     _record_each(state, (entry.allocation for entry in there), Outcome.WITHDRAWN, notices.rounds)
@@ -478,13 +479,13 @@ def _record_each(state: PartitionState, allocations: Iterable[Allocation], outco
     for allocation in allocations:
         by_leaf.setdefault(allocation.queue, []).append(allocation)
     for leaf, theirs in by_leaf.items():
-        _record(state, leaf, theirs, outcome, f"round {number}")
+        _record_decision(state, leaf, theirs, outcome, f"round {number}")
 
 
-def _record(
+def _record_decision(
     state: PartitionState, leaf: Queue, allocations: Sequence[Allocation], outcome: Outcome, detail: str
 ) -> None:
-    adjusted = adjustment(leaf, state.root)
+    adjusted = adjustment_of(leaf, state.root)
     victims = tuple(
         VictimRecord(
             allocation.spec.key,

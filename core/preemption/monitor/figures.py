@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Final, Protocol
 
-from kornel.core.domain.priorities import NOTHING_WAITS, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
@@ -38,7 +38,8 @@ class MonitorView(PartitionView, Protocol):
         ...
 
     @property
-    def reservations(self) -> Mapping[str, Reservation]: ...
+    def reservations(self) -> Mapping[str, Reservation]:
+        """The reservations of the partition, by the key of their ask."""
 
     @property
     def refused(self) -> Mapping[Shape, Mapping[frozenset[str], Mapping[Allocation, None]]]:
@@ -60,7 +61,7 @@ class QueueFigures:
         self.parent: Final = parent
         self.leaf: Final = queue.leaf
         self.guaranteed: Final[Amounts] = dict(queue.guaranteed)
-        """Declared or, of a type that this queue does not declare, derived (:func:`derive`)."""
+        """Declared or, of a type that this queue does not declare, derived (:func:`derive_guarantees`)."""
         self.ceilings: Final[Amounts] = {} if parent is None else dict(parent.ceilings)
         """The lesser of its own max and those above it; the cluster left out."""
         if parent is not None:
@@ -119,12 +120,12 @@ class Picture:
         return self._leaves
 
 
-def picture(view: MonitorView) -> Generator[int, None, Picture]:
+def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
     """Work out the figures of the queues of *view* in pieces, and return them; usage is of the moment of the first
     step."""
     found = Picture(view.root)
     yield len(found.queues)
-    largest = yield from _largest(view)
+    largest = yield from _find_largest(view)
     taken: dict[Account, Amounts] = {}
     for figures in found.queues:
         if figures.leaf and figures.queue.waiting:
@@ -132,11 +133,11 @@ def picture(view: MonitorView) -> Generator[int, None, Picture]:
     for reservation in list(view.reservations.values()):
         ask = reservation.ask
         if reservation.by_age and waits_for_room(ask):
-            _want(found, ask, largest, reserved=True)
+            _count_wanted(found, ask, largest, reserved=True)
     for rooms in list(view.refused.values()):
         for ask in [ask for room in rooms.values() for ask in room if ask.reservation is None]:
             if waits_for_room(ask):
-                _want(found, ask, largest)
+                _count_wanted(found, ask, largest)
     for figures in reversed(found.queues):
         above = figures.parent
         if above is not None:
@@ -144,7 +145,7 @@ def picture(view: MonitorView) -> Generator[int, None, Picture]:
                 above.demand[t] = above.demand.get(t, 0) + amount
             for t, amount in figures.reserved.items():
                 above.reserved[t] = above.reserved.get(t, 0) + amount
-    derive(found)
+    derive_guarantees(found)
     for figures in found.queues:
         figures.counted = tuple(above for above in figures.lineage[:-1] if above.guaranteed or above.queue.max)
     yield len(found.queues) * 2
@@ -156,7 +157,7 @@ def waits_for_room(ask: Allocation) -> bool:
     return ask.spec.allow_preempt_other and not ask.triggered and not ask.spec.required_node
 
 
-def derive(found: Picture) -> None:
+def derive_guarantees(found: Picture) -> None:
     """Guarantees of types that a queue does not declare itself, from the levels around it.
 
     It counts at least what its children are owed. Of what its parent is owed and no child declares, it has a share: as
@@ -193,7 +194,7 @@ def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
             child.guaranteed[t] = child.guaranteed.get(t, 0) + part
 
 
-def _largest(view: MonitorView) -> Generator[int, None, Amounts]:
+def _find_largest(view: MonitorView) -> Generator[int, None, Amounts]:
     """Work out, by type, the most that one node in service offers."""
     largest: Amounts = {}
     for looked_at, node in enumerate(list(view.nodes.values()), 1):
@@ -249,7 +250,7 @@ def _could_run(pairs: Pairs, largest: Amounts) -> bool:
     return all(amount <= largest.get(t, 0) for t, amount in pairs)
 
 
-def _want(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False) -> None:
+def _count_wanted(found: Picture, ask: Allocation, largest: Amounts, *, reserved: bool = False) -> None:
     figures = found.of.get(ask.queue)
     if figures is not None and _could_run(ask.shape.pairs, largest):
         _add(figures, ask.shape.pairs, 1, reserved=reserved)
@@ -269,7 +270,9 @@ def _show(leaf: QueueFigures, priority: int) -> None:
 def shown_by(queue: Queue, priority: int) -> int:
     """Returns what *queue* shows its parent of *priority* below it."""
     properties = queue.properties
-    return exposed(priority, properties.priority_offset, fenced=properties.priority_policy is PriorityPolicy.FENCE)
+    return exposed_priority(
+        priority, properties.priority_offset, fenced=properties.priority_policy is PriorityPolicy.FENCE
+    )
 
 
 def _add(figures: QueueFigures, pairs: Pairs, count: int, *, reserved: bool = False) -> None:

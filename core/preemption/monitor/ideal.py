@@ -59,37 +59,39 @@ class Share:
         """The amount that it is to give up in all, as far as this round's limit goes."""
 
 
-def assign(root: Share, cluster: int, per_round: Fraction, *, balance: bool = False) -> Generator[int, None, None]:
+def assign_shares(
+    root: Share, cluster: int, per_round: Fraction, *, balance: bool = False
+) -> Generator[int, None, None]:
     """Work out ``ideal`` and ``take`` of everything below *root*. *balance*: also among queues that have theirs."""
-    _extras(root)
+    _find_extras(root)
     yield 1
     root.ideal = cluster
     allowed = per_round * cluster
     parents = [root]
     for parent in parents:
-        yield from _distribute(parent, balance=balance)
+        yield from _share_out(parent, balance=balance)
         need = sum(max(0, child.used - child.ideal) for child in parent.children)
         scale = min(Fraction(1), allowed / need) if need else Fraction(0)
         for child in parent.children:
-            wanted = _wanted(parent, child)
+            wanted = _wanted_by(parent, child)
             excess = child.used - max(min(child.used + wanted, child.guaranteed), child.ideal)
             child.take = max(0, floor(excess * scale))
             if child.children:
                 parents.append(child)
 
 
-def obtain(leaf: Share, dead_zone: Fraction, natural_factor: Fraction) -> int:
+def amount_to_give_up(leaf: Share, dead_zone: Fraction, natural_factor: Fraction) -> int:
     """Returns what *leaf* gives up in one turn from notice to kill."""
     if leaf.disabled or leaf.used <= leaf.guaranteed * (1 + dead_zone):
         return 0
     return ceil(leaf.take * natural_factor)
 
 
-def _extras(share: Share) -> None:
+def _find_extras(share: Share) -> None:
     extra = max(0, share.used - share.guaranteed)
     if share.children:
         for child in share.children:
-            _extras(child)
+            _find_extras(child)
         below = sum(child.preemptable for child in share.children)
         share.untouchable, share.preemptable = max(0, extra - below), min(below, extra)
     elif share.disabled:
@@ -98,14 +100,14 @@ def _extras(share: Share) -> None:
         share.untouchable, share.preemptable = 0, extra
 
 
-def _wanted(parent: Share, child: Share) -> int:
+def _wanted_by(parent: Share, child: Share) -> int:
     """Returns the demand of *child*; from behind its fence it may grow into free room only (law 7)."""
     if not child.fenced or not child.pending:
         return child.pending
     return min(child.pending, max(0, parent.ideal - sum(sibling.used for sibling in parent.children)))
 
 
-def _distribute(parent: Share, *, balance: bool) -> Generator[int, None, None]:
+def _share_out(parent: Share, *, balance: bool) -> Generator[int, None, None]:
     """Give the ideal share of *parent* to its children."""
     left = parent.ideal
     guaranteed = [child for child in parent.children if child.guaranteed > 0]
@@ -117,16 +119,16 @@ def _distribute(parent: Share, *, balance: bool) -> Generator[int, None, None]:
             child.ideal = child.guaranteed + child.untouchable if child.used > child.guaranteed else child.used
             left -= child.ideal
         yield len(group) * 2
-        left = yield from _offer(parent, group, left, balance=balance)
+        left = yield from _offer_room(parent, group, left, balance=balance)
 
 
-def _offer(parent: Share, group: Iterable[Share], left: int, *, balance: bool) -> Generator[int, None, int]:
+def _offer_room(parent: Share, group: Iterable[Share], left: int, *, balance: bool) -> Generator[int, None, int]:
     """Offer what is *left* to those of *group* that want more, until nobody takes anything. Returns what remains."""
-    wanted = {child: child.used + _wanted(parent, child) for child in group}
+    wanted = {child: child.used + _wanted_by(parent, child) for child in group}
     active = [child for child, most in wanted.items() if child.ideal < most]
     weight = sum(child.guaranteed for child in active)
     count = len(active)
-    queue = [(_turn(child), child.name, child) for child in active]
+    queue = [(_turn_of(child), child.name, child) for child in active]
     heapify(queue)
     offers = 0
     while queue and left > 0:
@@ -148,7 +150,7 @@ def _offer(parent: Share, group: Iterable[Share], left: int, *, balance: bool) -
             if accepted:
                 child.ideal += accepted
                 left -= accepted
-                heappush(queue, (_turn(child), name, child))
+                heappush(queue, (_turn_of(child), name, child))
             else:
                 weight -= child.guaranteed
                 count -= 1
@@ -160,7 +162,7 @@ def _offer(parent: Share, group: Iterable[Share], left: int, *, balance: bool) -
     return left
 
 
-def _turn(child: Share) -> _Turn:
+def _turn_of(child: Share) -> _Turn:
     if child.guaranteed <= 0:
         return (True, -child.priority, Fraction(0))
     fraction = Fraction(child.ideal, child.guaranteed)

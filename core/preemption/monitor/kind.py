@@ -12,15 +12,17 @@ from kornel.core.preemption.monitor import drive as monitor
 from kornel.core.preemption.monitor import laws
 from kornel.core.preemption.monitor.foresight import foresee_round
 from kornel.core.preemption.monitor.plan import KIND
-from kornel.core.preemption.monitor.selection import select
+from kornel.core.preemption.monitor.selection import select_victims
 
 MONITOR: Final = Kind(
     name=KIND,
     laws=(1, 2, 4, 5, 6, 7),
     allowed_by="its queue holds more than its share, it had notice, and no queue ends below its guarantee (law 2)",
-    planner=select,
+    planner=select_victims,
     check=laws.check,
-    driver=Driver(configured=monitor.start, is_busy=monitor.is_round_under_way, advance=monitor.advance),
+    driver=Driver(
+        configured=monitor.follow_settings, is_busy=monitor.is_round_under_way, advance=monitor.advance_round
+    ),
     foresee=foresee_round,
     outcomes=MappingProxyType(
         {

@@ -16,7 +16,7 @@ from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs, Shape, Vector, book
+from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
 
@@ -30,17 +30,17 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
-    found = [*_eligible(victims), *_notified(plan), *_over_guarantee(victims)]
+    found = [*_check_eligible(victims), *_check_notified(plan), *_over_guarantee(victims)]
     after = _After(view)
     for place in plan.places:
         gone = [due.allocation for due in place.victims]
-        if not _waits(place.ask):
+        if not _is_waiting(place.ask):
             found.append(Violation(Law.ENTITLED, f"{place.ask.key} does not wait, or may not preempt"))
-        if gone and not plan.balance and not _entitled(place.ask, gone, after):
+        if gone and not plan.balance and not _is_entitled(place.ask, gone, after):
             why = f"{place.ask.key}: {place.ask.queue.path} is owed nothing it asks for"
             found.append(Violation(Law.ENTITLED, why))
         for victim in gone:
-            broken = _trespass(place.ask, victim)
+            broken = _find_trespass(place.ask, victim)
             if broken is not None:
                 found.append(broken)
         found += after.judge(place, gone, names)
@@ -80,7 +80,7 @@ class RoundLimit:
                 self.broken.append(Violation(Law.ROUND_LIMIT, f"{place.ask.key} on top of {have}"))
 
 
-def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
+def _check_eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
     """Yields breaches of A.1 no. 3, the application's and the queue's own asks left aside."""
     seen: set[str] = set()
     for victim in victims:
@@ -106,7 +106,7 @@ def _eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
-def _notified(plan: MonitorPlan) -> Iterator[Violation]:
+def _check_notified(plan: MonitorPlan) -> Iterator[Violation]:
     """Yields breaches of A.1 no. 17: victims not notified long enough ago, or not selected in every round since."""
     for place in plan.places:
         for due in place.victims:
@@ -133,14 +133,14 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
             yield Violation(Law.OVER_GUARANTEE, f"{victim.key}: {leaf.path} is not over its guarantee")
 
 
-def _waits(ask: Allocation) -> bool:
+def _is_waiting(ask: Allocation) -> bool:
     """Tells whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
     spec = ask.spec
     pending = ask.node is None and ask.place is not AskPlace.REPLACING and not ask.triggered
     return pending and spec.allow_preempt_other and not spec.required_node
 
 
-def _entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
+def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
     """Law 4: of something it asks for, the lowest queue on its path with a guarantee is under it, or loses as much.
 
     A level without a declaration counts what its children declare, so that the lowest queue is the one that counts.
@@ -162,7 +162,7 @@ def _entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> 
     return False
 
 
-def _trespass(ask: Allocation, victim: Allocation) -> Violation | None:
+def _find_trespass(ask: Allocation, victim: Allocation) -> Violation | None:
     """Laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in between."""
     ours, theirs = ask.application.queue.lineage(), victim.application.queue.lineage()
     if theirs[0] is ours[0]:
@@ -243,11 +243,11 @@ class _After:
                 for t, amount in freed:
                     open_to_it[t] += amount
                 if open_to_it is not free:
-                    book(free, freed)
+                    book_amounts(free, freed)
             elif there is not None:
                 if any(open_to_it[t] < amount for t, amount in pairs):
                     found.append(Violation(Law.ON_NODE, f"{victim.key} is not on {node.node_id}"))
-                book(self._room(there), freed)
+                book_amounts(self._room(there), freed)
             for level in self.limited_above(victim.application.queue):
                 gone = level.gone
                 for t, amount in freed:

@@ -11,7 +11,7 @@ from kornel.core.preemption.monitor.candidates import Candidate, Whom
 from kornel.core.preemption.monitor.figures import QueueFigures, shown_by
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.round import Round
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
@@ -35,7 +35,7 @@ def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int,
     for reservation in run.reservations():
         ask, node = reservation.ask, reservation.node
         waited = now_ns - reservation.made_ns >= run.settings.queue_priority_wait_ns
-        if not waited or node in served or not _owed(run, ask):
+        if not waited or node in served or not _is_owed_more(run, ask):
             continue
         yield 1 + len(node.allocations)
         found = _room_on(run, planner, reservation, Whom.ANYBODY)
@@ -44,7 +44,7 @@ def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int,
             _commit(run, planner, reservation, found)
 
 
-def _owed(run: Round, ask: Allocation) -> bool:
+def _is_owed_more(run: Round, ask: Allocation) -> bool:
     """Tells whether the queue of *ask* is under a guarantee for something it asks for, selections for it included."""
     figures = run.picture.of.get(ask.queue)
     if figures is None:
@@ -72,7 +72,7 @@ def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom)
             ours, theirs = _relative_priorities(ask, allocation.queue)
             if theirs >= ours:
                 continue
-        candidates.append(((reluctance(allocation), theirs), candidate))
+        candidates.append(((reluctance_of(allocation), theirs), candidate))
     candidates.sort(key=lambda pair: (*pair[0], -pair[1].allocation.created_ns, pair[1].allocation.key))
     return planner.choice.victims(planner.want(ask, leaf), node, [one for _, one in candidates], whom) or []
 

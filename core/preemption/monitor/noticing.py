@@ -21,7 +21,7 @@ from kornel.core.preemption.monitor.plan import KIND
 KEYS_A_NOTICE: Final = 1_000
 
 
-def notify(
+def notify_applications(
     state: PartitionState, application: Application, risks: Sequence[tuple[Allocation, int]], now_ns: int
 ) -> None:
     """Tell *application* that *risks*, each with the nanoseconds it has left, are about to be taken."""
@@ -30,7 +30,7 @@ def notify(
         waits.setdefault(wait_ns, []).append(allocation)
     notices = state.notices
     if risks:
-        notices.held.setdefault(application, _held(application))
+        notices.held.setdefault(application, _held_amounts(application))
     for wait_ns, allocations in waits.items():
         for start in range(0, len(allocations), KEYS_A_NOTICE):
             number = state.callbacks.next_number()
@@ -42,7 +42,7 @@ def notify(
             _send(state, notice)
 
 
-def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
+def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
     """Tell applications that *entries* are at risk no more."""
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
@@ -56,7 +56,7 @@ def withdraw(state: PartitionState, entries: Iterable[Entry]) -> None:
         )
 
 
-def tell_again(state: PartitionState) -> None:
+def repeat_notices(state: PartitionState) -> None:
     """Repeat the notices that still stand: somebody else listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
@@ -70,25 +70,25 @@ def settle_credits(state: PartitionState) -> list[Entry]:
     """
     notices = state.notices
     spared: list[Entry] = []
-    if _negotiable(state):
+    if _is_negotiable(state):
         for application, held in notices.held.items():
-            now = _held(application)
+            now = _held_amounts(application)
             credit = {t: amount - now.get(t, 0) for t, amount in held.items()}
             for notice in notices.of_application[application].values():
-                for entry in _covered(notice, credit):
-                    _use(held, entry.allocation.shape.pairs)
+                for entry in _covered_entries(notice, credit):
+                    _use_credit(held, entry.allocation.shape.pairs)
                     spared.append(entry)
-    withdraw(state, spared)
+    withdraw_notices(state, spared)
     return spared
 
 
-def _held(application: Application) -> dict[int, int]:
+def _held_amounts(application: Application) -> dict[int, int]:
     """Returns what *application* holds by type, victims that have not left yet included."""
     real, placeholder = application.confirmed(), application.placeholder
     return {t: amount + placeholder[t] for t, amount in enumerate(real)}
 
 
-def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
+def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
     """Note what an application says to one of its notices. Returns ``False`` if the notice is none of this partition,
     or closed.
 
@@ -101,19 +101,19 @@ def answered(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
         return False
     notice.accepted = answer.accepted
     for key, saved_ns in answer.checkpoints:
-        for request in _requests(state, key):
+        for request in _requests_of(state, key):
             if request.application is notice.application and request.key in request.application.allocations:
                 # Nobody saves work that is still to be done.
                 notices.checkpoints[request.key] = min(saved_ns, state.callbacks.now_ns)
-    if answer.instead and _negotiable(state):
+    if answer.instead and _is_negotiable(state):
         for key in answer.instead:
-            for offer in _requests(state, key):
+            for offer in _requests_of(state, key):
                 if _may_be_offered(state, notice, offer):
                     notices.offered[offer.key] = notice
     return True
 
 
-def exchange(state: PartitionState, allocation: Allocation) -> Entry | None:
+def exchange_entry(state: PartitionState, allocation: Allocation) -> Entry | None:
     """Returns the entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it
     answered.
 
@@ -139,7 +139,7 @@ def _may_be_offered(state: PartitionState, notice: Notice, offer: Allocation) ->
     )
 
 
-def _requests(state: PartitionState, key: str) -> list[Allocation]:
+def _requests_of(state: PartitionState, key: str) -> list[Allocation]:
     """Returns what the shim means by *key*: one request, or all that share it."""
     shared = state.instances.get(key)
     if shared:
@@ -148,27 +148,27 @@ def _requests(state: PartitionState, key: str) -> list[Allocation]:
     return [] if found is None else [found]
 
 
-def _covered(notice: Notice, released: dict[int, int]) -> list[Entry]:
+def _covered_entries(notice: Notice, released: dict[int, int]) -> list[Entry]:
     spared: list[Entry] = []
     for entry in reversed(notice.entries.values()):
         pairs = entry.allocation.shape.pairs
-        if not _covers(released, pairs):
+        if not _can_cover(released, pairs):
             break
-        _use(released, pairs)
+        _use_credit(released, pairs)
         spared.append(entry)
     return spared
 
 
-def _covers(amounts: Mapping[int, int], pairs: Pairs) -> bool:
+def _can_cover(amounts: Mapping[int, int], pairs: Pairs) -> bool:
     return all(amounts.get(t, 0) >= amount for t, amount in pairs)
 
 
-def _use(amounts: dict[int, int], pairs: Pairs) -> None:
+def _use_credit(amounts: dict[int, int], pairs: Pairs) -> None:
     for t, amount in pairs:
         amounts[t] -= amount
 
 
-def _negotiable(state: PartitionState) -> bool:
+def _is_negotiable(state: PartitionState) -> bool:
     settings = state.notices.settings
     return settings is not None and settings.contract is MonitorContract.NEGOTIABLE
 
@@ -181,7 +181,7 @@ def _send(state: PartitionState, notice: Notice) -> None:
         for t, amount in entry.allocation.shape.pairs:
             need[t] = need.get(t, 0) + amount
     keys = tuple(entry.allocation.spec.key for entry in notice.entries.values())
-    negotiable = _negotiable(state)
+    negotiable = _is_negotiable(state)
     application = notice.application
     state.effects.append(
         PreemptionNotice(

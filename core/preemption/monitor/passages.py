@@ -14,7 +14,7 @@ from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.figures import Amounts, Picture, QueueFigures
-from kornel.core.preemption.priorities import Adjustment, adjustment
+from kornel.core.preemption.priorities import Adjustment, adjustment_of
 
 EVERY: Final = PRIORITY_MAX
 """Every priority may be taken."""
@@ -114,7 +114,7 @@ class Passage:
         path = leaf.lineage()
         for queue in asking.lineage():
             if queue in path:
-                return adjustment(asking, queue), adjustment(leaf, queue)
+                return adjustment_of(asking, queue), adjustment_of(leaf, queue)
             if queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
                 return None
         raise AssertionError("all queues meet at the root")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kornel.core.preemption.monitor.plan import Place
 
 
-def rearrange(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:
+def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:
     """Returns *places* of one node in an order in which they need fewer victims; *left* is free there after all of
     them.
 

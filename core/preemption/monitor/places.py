@@ -30,9 +30,9 @@ from kornel.core.preemption.monitor.candidates import (
 from kornel.core.preemption.monitor.figures import Amounts, QueueFigures, waits_for_room
 from kornel.core.preemption.monitor.node_rooms import NodeRooms
 from kornel.core.preemption.monitor.passages import admits
-from kornel.core.preemption.monitor.place_order import rearrange
+from kornel.core.preemption.monitor.place_order import rearrange_places
 from kornel.core.preemption.monitor.plan import Place
-from kornel.core.preemption.monitor.round import Round, positive
+from kornel.core.preemption.monitor.round import Round, is_positive
 from kornel.core.preemption.monitor.victim_choice import VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
@@ -116,13 +116,13 @@ class Planner:
         yield len(selection.places) // LOOKS_PER_TRY
         for node, places in by_node.items():
             if sum(bool(place.victims) for place in places) > 1:
-                shared = rearrange(places, self._rooms.left_over(node))
+                shared = rearrange_places(places, self._rooms.left_over(node))
                 if shared is not None:
                     selection.rearrange(places, shared)
                 yield LOOKS_PER_TRY * len(places)
 
     def spare_originators(self, leaf: QueueFigures, originators: Iterable[Allocation]) -> None:
-        """Of *originators*, all there are in *leaf*, so much stays as its reserve for them (E.5)."""
+        """Spare *originators*, which are all there are in *leaf*, as far as its reserve for them goes (E.5)."""
         spare: Amounts = {}
         for victim in originators:
             for t, amount in victim.shape.pairs:
@@ -203,7 +203,7 @@ class Planner:
             leaf = heappop(turns)[3]
             waiting, at = self._waiting[leaf], positions.get(leaf, 0)
             placed = False
-            while at < len(waiting) and not placed and positive(run.short[leaf]):
+            while at < len(waiting) and not placed and is_positive(run.short[leaf]):
                 ask = waiting[at]
                 at += 1
                 spent += 1

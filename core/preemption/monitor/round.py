@@ -11,7 +11,7 @@ from kornel.core.model.allocations import LEAVING, Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
-from kornel.core.preemption.monitor.ideal import Share, assign, obtain
+from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
 from kornel.core.preemption.monitor.passages import Deficits, Passage, come, leave
 from kornel.core.preemption.monitor.plan import Place, Selection
 from kornel.core.preemption.monitor.settings import MonitorSettings
@@ -121,10 +121,10 @@ class Round:
                 if figures.parent is not None:
                     shares[figures.parent].children.append(share)
             yield len(shares) * 3
-            yield from assign(shares[self.picture.root], capacity, settings.per_round, balance=balance)
+            yield from assign_shares(shares[self.picture.root], capacity, settings.per_round, balance=balance)
             for figures, share in shares.items():
                 if figures.leaf:
-                    amount = 0 if figures.queue in self.spared else obtain(share, settings.dead_zone, factor)
+                    amount = 0 if figures.queue in self.spared else amount_to_give_up(share, settings.dead_zone, factor)
                     if amount:
                         found.obtain.setdefault(figures, {})[t] = amount
                     if share.ideal > figures.used[t]:
@@ -198,7 +198,7 @@ class Round:
         done."""
         if self.settings.conservative:
             return all(amount > 0 for amount in left.values())
-        return positive(left)
+        return is_positive(left)
 
     def gives(self, leaf: QueueFigures, t: int) -> bool:
         """Tells whether *leaf* is still to give up something of type *t*."""
@@ -263,6 +263,6 @@ class Round:
         return dropped
 
 
-def positive(amounts: Amounts) -> bool:
+def is_positive(amounts: Amounts) -> bool:
     """Tells whether there is something of any type."""
     return any(amount > 0 for amount in amounts.values())

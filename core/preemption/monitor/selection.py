@@ -16,13 +16,13 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.monitor.candidates import Candidate
-from kornel.core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, picture
+from kornel.core.preemption.monitor.figures import Amounts, MonitorView, QueueFigures, draw_picture
 from kornel.core.preemption.monitor.nodes import serve_important, serve_reserved
 from kornel.core.preemption.monitor.places import Planner
 from kornel.core.preemption.monitor.plan import Selection
-from kornel.core.preemption.monitor.round import Memory, Round, positive
+from kornel.core.preemption.monitor.round import Memory, Round, is_positive
 from kornel.core.preemption.monitor.settings import BALANCE_WAIT_NS, MonitorSettings
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 LOOKS_A_PIECE: Final = 1_000
 TRIES_A_PIECE: Final = 200
@@ -44,7 +44,7 @@ _Ranked = tuple[int, int, int, str, Allocation]
 _Rows = dict[int, list[Candidate]]
 
 
-def select(
+def select_victims(
     view: MonitorView,
     settings: MonitorSettings,
     now_ns: int,
@@ -56,7 +56,7 @@ def select(
 
     *spared*: leaves left alone, because something else takes from them just now.
     """
-    figures = yield from picture(view)
+    figures = yield from draw_picture(view)
     run = Round(view, settings, figures, memory or Memory(), spared)
     planner = Planner(run)
     if settings.reserved_first:
@@ -92,18 +92,18 @@ def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
         return
     yield from planner.resume()
     for everybody in (False, True):
-        if not run.left or not any(positive(short) for short in run.short.values()):
+        if not run.left or not any(is_positive(short) for short in run.short.values()):
             return
         rows: _Rows = {}
         for leaf in run.picture.leaves():
             left = run.left.get(leaf)
             if left is not None:
-                yield from _collect(run, planner, leaf, dict(left), rows, everybody=everybody)
+                yield from _collect_tasks(run, planner, leaf, dict(left), rows, everybody=everybody)
         ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
         yield from planner.fill(ranked)
 
 
-def _collect(
+def _collect_tasks(
     run: Round, planner: Planner, leaf: QueueFigures, left: Amounts, rows: _Rows, *, everybody: bool
 ) -> Generator[int, None, None]:
     """Add the tasks of *leaf* to *rows*, its newest applications first: ordinary ones to begin with, or *everybody*."""
@@ -111,7 +111,7 @@ def _collect(
     originators: list[Allocation] = []
     applications = sorted(leaf.queue.applications.values(), key=lambda app: (-app.submitted_ns, app.application_id))
     for application in applications:
-        if not everybody and not positive(enough):
+        if not everybody and not is_positive(enough):
             return
         for reservation in run.drop_reservations(application, left):
             planner.give_back(reservation)
@@ -119,7 +119,7 @@ def _collect(
         everything = list(application.allocations.values())
         for start in range(0, len(everything), LOOKS_A_PIECE):
             piece = everything[start : start + LOOKS_A_PIECE]
-            ranked = [_ranked(run, allocation) for allocation in piece if run.may_go(allocation)]
+            ranked = [_rank_task(run, allocation) for allocation in piece if run.may_go(allocation)]
             ranked.sort()
             pieces.append(ranked)
             yield len(piece)
@@ -129,7 +129,7 @@ def _collect(
             if looks >= TRIES_A_PIECE:
                 yield looks * 2
                 looks = 0
-            if not everybody and (row > _LAST_PLAIN or not positive(enough)):
+            if not everybody and (row > _LAST_PLAIN or not is_positive(enough)):
                 break
             candidate = planner.candidate(allocation)
             if candidate is None or candidate.taken:
@@ -147,7 +147,7 @@ def _collect(
         planner.spare_originators(leaf, originators)
 
 
-def _ranked(run: Round, allocation: Allocation) -> _Ranked:
+def _rank_task(run: Round, allocation: Allocation) -> _Ranked:
     """Returns *allocation* with what decides when it goes: the least work is lost where least was done since it was
     saved."""
     key = allocation.key
@@ -158,7 +158,7 @@ def _ranked(run: Round, allocation: Allocation) -> _Ranked:
     if key in memory.offered:
         row = _OFFERED
     else:
-        row = _ROW[reluctance(allocation)] + (key not in memory.notified) + (key not in memory.accepted)
+        row = _ROW[reluctance_of(allocation)] + (key not in memory.notified) + (key not in memory.accepted)
     return (row, allocation.spec.priority, -saved_ns, key, allocation)
 
 

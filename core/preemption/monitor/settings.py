@@ -48,10 +48,10 @@ def settings_of(values: Mapping[str, bool | int | float | str] | None) -> Monito
     return MonitorSettings(
         interval_ns=int(values["interval_ms"]) * _MILLISECOND_NS,
         max_wait_ns=int(values["max_wait_ms"]) * _MILLISECOND_NS,
-        per_round=_exact(values["per_round"]),
-        dead_zone=_exact(values["dead_zone"]),
-        natural_factor=_exact(values["natural_factor"]),
-        originator_reserve=_exact(values["originator_reserve"]),
+        per_round=_exact_fraction(values["per_round"]),
+        dead_zone=_exact_fraction(values["dead_zone"]),
+        natural_factor=_exact_fraction(values["natural_factor"]),
+        originator_reserve=_exact_fraction(values["originator_reserve"]),
         observe_only=bool(values["observe_only"]),
         balance=bool(values["balance"]),
         reserved_first=bool(values["reserved_first"]),
@@ -62,6 +62,6 @@ def settings_of(values: Mapping[str, bool | int | float | str] | None) -> Monito
     )
 
 
-def _exact(value: bool | int | float | str) -> Fraction:
+def _exact_fraction(value: bool | int | float | str) -> Fraction:
     """Returns the decimal fraction that was written, not its nearest binary one: 0.2 of 5 is 1."""
     return Fraction(str(value))

@@ -15,8 +15,8 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
-from kornel.core.preemption.quota.shares import Amounts, above_guarantees, net
-from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, rank, spare_of, stays
+from kornel.core.preemption.quota.shares import Amounts, above_guarantees, net_usage
+from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, is_out_of_reach, rank_of, spare_of
 
 MOST_STEPS: Final = 10_000
 """Numbers tried for a group, in one search."""
@@ -71,17 +71,19 @@ class Group:
                 freed[t] += count * amount
 
 
-def improve(choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]) -> Iterator[int]:
+def improve_choice(
+    choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]
+) -> Iterator[int]:
     """Replace the victims of *choice* if others leave less above the max. *ranked*: who may go, by leaf, in order.
 
     Yields the number of allocations whose time each part of the work took.
     """
     reachable: Amounts = {}
-    yield from _reachable(choice, queue, ranked, reachable)
+    yield from _fill_reachable(choice, queue, ranked, reachable)
     if all(choice.freed[t] >= reachable[t] for t in choice.lacking()):
         return
     groups: list[Group] = []
-    yield from _grouped(choice, ranked, groups)
+    yield from _fill_groups(choice, ranked, groups)
     if len(groups) > MOST_GROUPS:
         return
     search = _Search(choice, groups, reachable)
@@ -93,7 +95,7 @@ def improve(choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequen
         yield from choice.replace(chosen)
 
 
-def _reachable(
+def _fill_reachable(
     choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], found: Amounts
 ) -> Iterator[int]:
     """Fill in the most that could be freed of each type if sizes did not matter: no more than each level may lose."""
@@ -106,11 +108,11 @@ def _reachable(
                     if t in amounts:
                         amounts[t] += amount
             yield len(run)
-    for level in sorted(_between(held, queue), key=lambda level: -level.depth):
+    for level in sorted(_queues_between(held, queue), key=lambda level: -level.depth):
         amounts = held[level]
         for t, amount in amounts.items():
             if t in level.guaranteed:
-                amounts[t] = min(amount, max(0, net(level, t) - level.guaranteed[t]))
+                amounts[t] = min(amount, max(0, net_usage(level, t) - level.guaranteed[t]))
         if level is not queue and level.parent is not None:
             above = held.setdefault(level.parent, dict.fromkeys(choice.wanted, 0))
             for t, amount in amounts.items():
@@ -119,7 +121,7 @@ def _reachable(
         found[t] = max(0, min([amount, *above_guarantees(queue, t)]))
 
 
-def _between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
+def _queues_between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
     """Returns all queues from *leaves* up to *queue*."""
     found: dict[Queue, None] = {}
     for leaf in leaves:
@@ -130,7 +132,7 @@ def _between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue, None]:
     return found
 
 
-def _grouped(
+def _fill_groups(
     choice: Choice, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], groups: list[Group]
 ) -> Iterator[int]:
     """Fill *groups* with everybody who may go, the least important first, with guards as if nobody went yet."""
@@ -139,7 +141,7 @@ def _grouped(
     ranks: set[Rank] = set()
     for runs in ranked.values():
         for run in runs:
-            ranks.update(map(rank, run))
+            ranks.update(map(rank_of, run))
             yield len(run)
     places = {found: at for at, found in enumerate(sorted(ranks))}
     known: dict[tuple[tuple[Queue, ...], int, Pairs], Group] = {}
@@ -149,9 +151,9 @@ def _grouped(
             chains[chain] = tuple(spare.setdefault(level, spare_of(level)) for level in chain)
         for run in runs:
             for task in run:
-                if stays(task):
+                if is_out_of_reach(task):
                     continue
-                name = chain, places[rank(task)], task.shape.pairs
+                name = chain, places[rank_of(task)], task.shape.pairs
                 group = known.get(name)
                 if group is None:
                     if len(known) > MOST_GROUPS:
@@ -208,7 +210,7 @@ class _Search:
         groups, rest = self._groups, self._rest
         freed = dict.fromkeys(self._wanted, 0)
         counts: list[int] = []
-        waiting = [_counts(groups[0])] if groups else []
+        waiting = [_possible_counts(groups[0])] if groups else []
         worst = [-1]
         steps = 0
         while waiting and steps < MOST_STEPS:
@@ -235,10 +237,10 @@ class _Search:
                 self.best = done
                 self.counts = [*counts, *([0] * (len(groups) - len(counts)))]
             if at + 1 < len(groups):
-                waiting.append(_counts(groups[at + 1]))
+                waiting.append(_possible_counts(groups[at + 1]))
 
 
-def _counts(group: Group) -> Iterator[int]:
+def _possible_counts(group: Group) -> Iterator[int]:
     """Yields all numbers of *group* that may go, those nearest to what was chosen first."""
     most = group.most()
     start = min(len(group.going), most)

@@ -22,7 +22,7 @@ def allow_victims(
 
     Those are counted: they are asked to leave next.
     """
-    most, denial = governing.allowed(state, victims, "", now_ns, run)
+    most, denial = governing.allow_victims(state, victims, "", now_ns, run)
     window, bound = pacing.current_window(state, KIND, now_ns), state.preemption.governor.bound_of(KIND).interval
     room = bound - window.totals.victims
     if bound and room < most:

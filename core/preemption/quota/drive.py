@@ -24,7 +24,7 @@ from kornel.core.preemption.quota import standing as quota_standing
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import KIND, QuotaPlan
-from kornel.core.preemption.quota.shares import Amounts, excess
+from kornel.core.preemption.quota.shares import Amounts, find_excess
 
 LOOKS_PER_DECISION: Final = 16
 """Allocations that can be ranked or compared in the time of one placement."""
@@ -39,7 +39,7 @@ def is_enforcing(state: PartitionState) -> bool:
     return state.enforcement.busy
 
 
-def advance(state: PartitionState, now_ns: int, budget: int) -> int:
+def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
     """Go on with what is due for about *budget* decisions. Returns how many it was."""
     enforcement = state.enforcement
     spent = 0
@@ -47,25 +47,25 @@ def advance(state: PartitionState, now_ns: int, budget: int) -> int:
         if enforcement.run is None:
             if not enforcement.due:
                 break
-            enforcement.run = _begin(state, enforcement.due.pop(0))
+            enforcement.run = _begin_run(state, enforcement.due.pop(0))
             enforcement.served[enforcement.run.queue] = None
             state.preemption_attempts += 1
-        spent += _step(state, enforcement.run, now_ns)
+        spent += _step_run(state, enforcement.run, now_ns)
     return spent
 
 
-def _begin(state: PartitionState, queue: Queue) -> QuotaRun:
-    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying(state, queue)
+def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
+    miss, stuck = queue.properties.quota_preemption_miss, quota_standing.staying_amounts(state, queue)
     standing = state.enforcement.above.get(queue)
     again = standing is not None and standing.rest is not None
-    numbers = quota_standing.numbers(queue)
-    return QuotaRun(queue, miss, quota.run(queue, miss, stuck), numbers, stuck, again=again)
+    numbers = quota_standing.numbers_of(queue)
+    return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
 
 
-def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
+def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """Take one step of *run*. Returns its cost in decisions, at least 1."""
     if not quota_standing.is_enforceable(state, run.queue):
-        _abandon(state, run, now_ns)
+        _abandon_run(state, run, now_ns)
         return 1
     if run.plan is None:
         try:
@@ -75,54 +75,54 @@ def _step(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
             return 1
     if run.staying:
         # Whoever has left after all needs nobody to go instead.
-        now = quota_standing.staying(state, run.queue)
+        now = quota_standing.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]
     run.at += BATCH
-    left = _left(run, run.plan)
+    left = _left_of_target(run, run.plan)
     refused = ""
-    if batch and left and governing.shadowed(state, KIND):
-        would_be = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
+    if batch and left and governing.is_shadowed(state, KIND):
+        would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
         _take_down(run, would_be.victims)
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
-        part = quota.confirm(run.queue, run.plan.ceilings, left, batch, run.staying)
-        refused = _evict(state, run, part, now_ns)
+        part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
+        refused = _evict_batch(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
-        _finish(state, run, run.plan, refused, now_ns)
+        _finish_run(state, run, run.plan, refused, now_ns)
     return max(1, len(batch))
 
 
-def _left(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+def _left_of_target(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     """Returns what of the target is still to be freed; what ended by itself since the run began counts as freed."""
-    over = excess(run.queue, plan.ceilings, run.staying)
+    over = find_excess(run.queue, plan.ceilings, run.staying)
     left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
 
 
-def _abandon(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
+def _abandon_run(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
     """End *run*, whose queue left the configuration: nobody else is asked to leave, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
-        _finish(state, run, run.plan, "", now_ns)
+        _finish_run(state, run, run.plan, "", now_ns)
     else:
         state.enforcement.run = None
-        quota_timers.run_ended(state, run.queue, None, False, now_ns)
+        quota_timers.note_run_ended(state, run.queue, None, False, now_ns)
 
 
-def _evict(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
+def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
     """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
     if not part.victims:
         return ""
-    refusal = eviction.judge(state, laws.check(state, part))
+    refusal = eviction.judge_plan(state, laws.check(state, part))
     if refusal is not None:
         return refusal.detail
     most, denial = cycle_limit.allow_victims(state, part.victims, now_ns, run)
     if denial is not None:
         run.stopped = Refusal(denial.outcome, denial.detail, denial.retry_ns)
     victims = part.victims[:most]
-    governing.charge(state, victims, "", now_ns, run)
-    eviction.evict(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
+    governing.charge_victims(state, victims, "", now_ns, run)
+    eviction.evict_victims(state, victims, None, f"preempted because queue {run.queue.path} holds more than its max")
     if run.replaces:
         state.enforcement.replacing.update(dict.fromkeys(victims))
     quota_timers.watch_exits(state, run.queue, victims, now_ns)
@@ -143,14 +143,14 @@ def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
             run.freed[t] = run.freed.get(t, 0) + amount
 
 
-def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
+def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
     """Record what came of *run*, whatever it was; what it left is looked at again when that may change.
 
     Nothing is recorded of another look that found nobody to go and the same amounts unmet.
     """
     enforcement = state.enforcement
-    unmet = _unmet(run, plan)
-    outcome = quota.outcome(plan.target, unmet, run.miss, any_victims=bool(run.records))
+    unmet = _unmet_by(run, plan)
+    outcome = quota.outcome_of(plan.target, unmet, run.miss, any_victims=bool(run.records))
     stopped = run.stopped
     if stopped is not None:
         outcome = stopped.outcome
@@ -158,7 +158,7 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
     known = standing.rest.unmet if standing is not None and standing.rest is not None else None
     is_news = refused or run.records or stopped is not None or known != unmet
     if is_news and not (run.again and outcome is Outcome.NOTHING_TO_DO):
-        _record(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
+        _record_run(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
     enforcement.run = None
     if standing is not None:
         standing.reached = outcome
@@ -166,23 +166,23 @@ def _finish(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str,
             standing.rest = None
         elif stopped is None and not refused:
             standing.rest = quota_standing.rest_of(standing.rest, run, plan, unmet, now_ns)
-    quota_timers.run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
+    quota_timers.note_run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
     if _is_denied(run):
-        quota_timers.resume(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
+        quota_timers.resume_run(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)
 
 
-def _unmet(run: QuotaRun, plan: QuotaPlan) -> Amounts:
+def _unmet_by(run: QuotaRun, plan: QuotaPlan) -> Amounts:
     """Returns what *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is
     not."""
     if not plan.target:
         return {}
-    over = excess(run.queue, plan.ceilings, run.staying)
+    over = find_excess(run.queue, plan.ceilings, run.staying)
     if run.stopped is not None and run.stopped.outcome is Outcome.SHADOW:
         over = {t: amount - run.freed.get(t, 0) for t, amount in over.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
 
 
-def _record(
+def _record_run(
     state: PartitionState, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, outcome: Outcome, refused: str, now_ns: int
 ) -> None:
     freed = {t: run.freed.get(t, 0) for t in plan.target}

@@ -19,13 +19,13 @@ QUOTA: Final = Kind(
     name=KIND,
     laws=(1, 2, 5),
     allowed_by="the queue holds more than its max, and stays at or above its guarantee (law 2)",
-    planner=quota.plan,
+    planner=quota.plan_enforcement,
     check=laws.check,
     driver=Driver(
         in_round=rounds.enforce_due,
         wants_round=rounds.has_queues_due,
         is_busy=drive.is_enforcing,
-        advance=drive.advance,
+        advance=drive.advance_enforcement,
         note_arrival=timers.note_arrival,
     ),
     outcomes=MappingProxyType(

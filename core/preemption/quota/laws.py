@@ -15,15 +15,15 @@ from kornel.core.preemption.quota.plan import QuotaPlan
 def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     return (
-        *_eligible(view, plan),
+        *_check_eligible(view, plan),
         *_law_2(view, plan),
-        *_target(view, plan),
-        *_honest(view, plan),
+        *_check_target(view, plan),
+        *_check_outcome(view, plan),
         *_not_too_much(view, plan),
     )
 
 
-def _eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     seen: set[str] = set()
     for victim in plan.victims:
         faults = {
@@ -57,7 +57,7 @@ def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
                 yield Violation(Law.GUARANTEE_KEPT, f"{detail}, below {queue.guaranteed[t]}")
 
 
-def _target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+def _check_target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     """Yields types of which more is aimed at than the queue is above its max, counting victims in flight that do not
     leave."""
     names = view.types.names
@@ -65,30 +65,30 @@ def _target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
         if not 0 <= amount <= plan.queue.preempting[t]:
             yield Violation(Law.WITHIN_QUOTA, f"{names[t]}={amount} stays, of {plan.queue.preempting[t]} in flight")
     for t, amount in plan.target.items():
-        over = _over(plan, t)
+        over = _held_above(plan, t)
         if not 0 < amount <= over:
             yield Violation(
                 Law.WITHIN_QUOTA, f"{plan.queue.path} is {names[t]}={over} above its max, {amount} is aimed at"
             )
 
 
-def _over(plan: QuotaPlan, t: int) -> int:
+def _held_above(plan: QuotaPlan, t: int) -> int:
     """Returns what the queue holds of a type above its max once the victims in flight are gone that do leave."""
     held = net_of(plan.queue, t) + plan.staying.get(t, 0)
     return held - plan.ceilings.get(t, held)
 
 
-def _honest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
+def _check_outcome(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     """Yields a breach if ``FULL`` is said although some type does not end within the max."""
-    freed = _freed(plan)
+    freed = _freed_by(plan)
     for t in plan.ceilings if plan.outcome is Outcome.FULL else ():
-        left = _over(plan, t) - freed.get(t, 0)
+        left = _held_above(plan, t) - freed.get(t, 0)
         if left > 0:
             detail = f"{plan.queue.path} is said to be enforced in full and keeps {view.types.names[t]}={left}"
             yield Violation(Law.WITHIN_QUOTA, f"{detail} above its max")
 
 
-def _freed(plan: QuotaPlan) -> dict[int, int]:
+def _freed_by(plan: QuotaPlan) -> dict[int, int]:
     freed: dict[int, int] = {}
     for victim in plan.victims:
         for t, amount in victim.shape.pairs:
@@ -102,7 +102,7 @@ def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     Needed for a type is who could not stay without less of it being freed, up to the target. So what is freed of a
     type beyond the target is less than the smallest victim that goes for this type alone.
     """
-    freed = _freed(plan)
+    freed = _freed_by(plan)
     goes_for: list[tuple[Allocation, list[int]]] = []
     for victim in plan.victims:
         needing = [t for t, amount in victim.shape.pairs if t in plan.target and freed[t] - amount < plan.target[t]]

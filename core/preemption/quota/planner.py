@@ -16,10 +16,17 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.preemption.quota.combinations import improve
+from kornel.core.preemption.quota.combinations import improve_choice
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
-from kornel.core.preemption.quota.shares import NONE_STAYING, Amounts, attainable, excess, leaf_shares, net
-from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, within
+from kornel.core.preemption.quota.shares import (
+    NONE_STAYING,
+    Amounts,
+    find_attainable,
+    find_excess,
+    leaf_shares,
+    net_usage,
+)
+from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, is_within
 
 MOST_PROTECTIONS: Final = 32
 """Reasons why something stays above a max that a plan names, of each type those that keep most there; tasks that are
@@ -29,9 +36,9 @@ Steps = Generator[int, None, QuotaPlan]
 """A run in the making: yields after every step the number of allocations looked at, returns the plan."""
 
 
-def plan(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
+def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
     """Returns who leaves *queue*, all worked out at once. *miss*: percentage of the target that may be left."""
-    steps = run(queue, miss, staying)
+    steps = plan_in_steps(queue, miss, staying)
     while True:
         try:
             next(steps)
@@ -40,17 +47,17 @@ def plan(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> 
             return result
 
 
-def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
-    """Plan as :func:`plan` does, in steps of limited length. Between two of them the queue may change.
+def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
+    """Plan as :func:`plan_enforcement` does, in steps of limited length. Between two of them the queue may change.
 
     *staying*: what victims in flight hold that will not leave. Target and parts are those of the first step. Whoever
     left meanwhile is not chosen, newcomers are not looked at.
     """
     ceilings = dict(queue.max)
-    wanted = excess(queue, ceilings, staying)
+    wanted = find_excess(queue, ceilings, staying)
     if not wanted:
         return QuotaPlan(queue, ceilings, {}, (), {}, Outcome.NOTHING_TO_DO, staying)
-    shares = leaf_shares(queue, attainable(queue, wanted))
+    shares = leaf_shares(queue, find_attainable(queue, wanted))
     yield len(shares)
     order = VictimOrder(wanted, ceilings)
     ranked: dict[Queue, list[list[Allocation]]] = {}
@@ -66,16 +73,16 @@ def run(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> S
     if choice.lacking():
         yield from choice.complete_in_turns(ranked, order)
     if choice.lacking():
-        yield from improve(choice, queue, ranked)
-    yield from _prune(choice, order)
+        yield from improve_choice(choice, queue, ranked)
+    yield from _prune_victims(choice, order)
     protected: tuple[Protection, ...] = ()
     if choice.lacking():
-        protected = yield from _protections(choice, queue)
+        protected = yield from _find_protections(choice, queue)
     victims = tuple(choice.victims)
-    return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _outcome(choice), staying, protected)
+    return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _name_outcome(choice), staying, protected)
 
 
-def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
+def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
     """Hand back the most important of those chosen first, so that nobody goes without need."""
     spare = choice.spare()
     if not any(spare.values()):
@@ -83,19 +90,19 @@ def _prune(choice: Choice, order: VictimOrder) -> Iterator[int]:
     victims = list(choice.victims)
     runs: list[list[Allocation]] = []
     for at in range(0, len(victims), RUN_LENGTH):
-        droppable = [victim for victim in victims[at : at + RUN_LENGTH] if within(victim, spare)]
+        droppable = [victim for victim in victims[at : at + RUN_LENGTH] if is_within(victim, spare)]
         runs.append(order.run(droppable))
         yield min(RUN_LENGTH, len(victims) - at)
     yield from choice.prune(merge(*map(reversed, runs), key=order.key, reverse=True))
 
 
-def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
+def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
     """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
     thing."""
     unmet = choice.unmet()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0
-    for leaf in _leaves(queue):
+    for leaf in _leaves_below(queue):
         # Equal tasks of one leaf are kept by the same: each kind is looked at once.
         kinds: dict[tuple[ProtectedBy, Shape], int] = {}
         for application in list(leaf.applications.values()):
@@ -123,7 +130,9 @@ def _protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Pro
     yield looked
     ordered = sorted(found.items(), key=lambda entry: (entry[0][0], -entry[1][0], entry[0][2].path, entry[0][1]))
     return tuple(
-        Protection(reason, t, amount, level, max(0, of), level.guaranteed.get(of, 0), net(level, max(0, of)), smallest)
+        Protection(
+            reason, t, amount, level, max(0, of), level.guaranteed.get(of, 0), net_usage(level, max(0, of)), smallest
+        )
         for at, ((t, reason, level, of), (amount, smallest)) in enumerate(ordered)
         if at < MOST_PROTECTIONS or reason is ProtectedBy.ENDING
     )
@@ -135,15 +144,15 @@ def _kept_by(task: Allocation) -> ProtectedBy:
     return ProtectedBy.ENDING if task.released else ProtectedBy.GUARANTEE
 
 
-def _leaves(queue: Queue) -> Iterator[Queue]:
+def _leaves_below(queue: Queue) -> Iterator[Queue]:
     if queue.leaf:
         yield queue
     else:
         for child in list(queue.children.values()):
-            yield from _leaves(child)
+            yield from _leaves_below(child)
 
 
-def confirm(
+def confirm_batch(
     queue: Queue,
     ceilings: Mapping[int, int],
     wanted: Amounts,
@@ -154,7 +163,7 @@ def confirm(
 
     *wanted* is what is still to be freed; tasks that ended by themselves meanwhile count.
     """
-    over = excess(queue, ceilings, staying)
+    over = find_excess(queue, ceilings, staying)
     choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
     for _ in choice.complete(victims):
         pass
@@ -162,11 +171,11 @@ def confirm(
         pass
     left = {t: amount - choice.freed.get(t, 0) for t, amount in over.items()}
     unmet = {t: amount for t, amount in left.items() if amount > 0}
-    reached = outcome(over, unmet, 0, any_victims=bool(choice.victims))
+    reached = outcome_of(over, unmet, 0, any_victims=bool(choice.victims))
     return QuotaPlan(queue, ceilings, choice.wanted, tuple(choice.victims), unmet, reached, staying)
 
 
-def outcome(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, any_victims: bool) -> Outcome:
+def outcome_of(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, any_victims: bool) -> Outcome:
     """Returns what a run came to (D.7). *unmet* holds nothing that is met."""
     if not wanted:
         return Outcome.NOTHING_TO_DO
@@ -178,5 +187,5 @@ def outcome(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, a
     return Outcome.BEST_EFFORT if tolerable else Outcome.PARTIAL
 
 
-def _outcome(choice: Choice) -> Outcome:
-    return outcome(choice.wanted, choice.unmet(), choice.miss, any_victims=bool(choice.victims))
+def _name_outcome(choice: Choice) -> Outcome:
+    return outcome_of(choice.wanted, choice.unmet(), choice.miss, any_victims=bool(choice.victims))

@@ -18,4 +18,4 @@ def has_queues_due(state: PartitionState) -> bool:
 
 def enforce_due(state: PartitionState, now_ns: int) -> None:
     """Go on with the lowered maxima that are due."""
-    drive.advance(state, now_ns, ENFORCEMENT_BUDGET)
+    drive.advance_enforcement(state, now_ns, ENFORCEMENT_BUDGET)

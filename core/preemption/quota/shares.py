@@ -20,19 +20,19 @@ NONE_STAYING: Final[Mapping[int, int]] = MappingProxyType({})
 """Every victim in flight is expected to leave."""
 
 
-def net(queue: Queue, t: int) -> int:
+def net_usage(queue: Queue, t: int) -> int:
     """Returns what is used of type *t* once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]
 
 
-def excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
+def find_excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
     """Returns what *queue* holds above *ceilings* once its victims in flight are gone, but for what of them is
     *staying*."""
-    over = {t: net(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
+    over = {t: net_usage(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
 
 
-def attainable(queue: Queue, wanted: Amounts) -> Amounts:
+def find_attainable(queue: Queue, wanted: Amounts) -> Amounts:
     """Returns the part of *wanted* that no guarantee from *queue* up to the root protects."""
     found: Amounts = {}
     for t, amount in wanted.items():
@@ -45,7 +45,7 @@ def attainable(queue: Queue, wanted: Amounts) -> Amounts:
 def above_guarantees(queue: Queue, t: int) -> list[int]:
     """Returns what *queue* and each queue above it with a guarantee of type *t* hold beyond that; below 0: too
     little."""
-    return [net(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
+    return [net_usage(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
 
 
 def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
@@ -56,41 +56,41 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
     if queue.leaf:
         return {queue: wanted} if wanted else {}
     releasable: dict[Queue, Amounts] = {}
-    _reckon(queue, tuple(wanted), releasable)
+    _find_releasable(queue, tuple(wanted), releasable)
     found: dict[Queue, Amounts] = {}
-    _spread(queue, wanted, releasable, found)
+    _spread_target(queue, wanted, releasable, found)
     return dict(sorted(found.items(), key=lambda entry: entry[0].path))
 
 
-def _reckon(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
+def _find_releasable(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
     """Fill in what *queue* and everything below it can release, and return it. Each level bounds the one above."""
-    own = {t: max(0, net(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
+    own = {t: max(0, net_usage(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)
         for child in queue.children.values():
-            for t, amount in _reckon(child, types, releasable).items():
+            for t, amount in _find_releasable(child, types, releasable).items():
                 below[t] += amount
         own = {t: min(amount, below[t]) for t, amount in own.items()}
     found = releasable[queue] = {t: amount for t, amount in own.items() if amount}
     return found
 
 
-def _spread(queue: Queue, part: Amounts, releasable: dict[Queue, Amounts], found: dict[Queue, Amounts]) -> None:
+def _spread_target(queue: Queue, part: Amounts, releasable: dict[Queue, Amounts], found: dict[Queue, Amounts]) -> None:
     children = [child for child in queue.children.values() if releasable[child]]
     parts: dict[Queue, Amounts] = {child: {} for child in children}
     for t, amount in part.items():
         holders = [(child, releasable[child][t]) for child in children if t in releasable[child]]
-        for child, share in _proportional(amount, holders):
+        for child, share in _split_in_proportion(amount, holders):
             if share:
                 parts[child][t] = share
     for child, share_of_child in parts.items():
         if child.leaf:
             found[child] = share_of_child
         else:
-            _spread(child, share_of_child, releasable, found)
+            _spread_target(child, share_of_child, releasable, found)
 
 
-def _proportional(amount: int, holders: list[tuple[Queue, int]]) -> list[tuple[Queue, int]]:
+def _split_in_proportion(amount: int, holders: list[tuple[Queue, int]]) -> list[tuple[Queue, int]]:
     """Returns *amount* split like what each holds, in whole units: those missing go to the largest fractions, then by
     path."""
     total = sum(held for _, held in holders)

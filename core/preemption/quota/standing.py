@@ -15,7 +15,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota.enforcement import Numbers, QuotaRun, Remainder, Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
-from kornel.core.preemption.quota.shares import Amounts, attainable, excess, leaf_shares, net
+from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
 
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9
@@ -61,7 +61,7 @@ def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) ->
                 state.events.queues.is_within_max(queue)
 
 
-def staying(state: PartitionState, queue: Queue) -> Amounts:
+def staying_amounts(state: PartitionState, queue: Queue) -> Amounts:
     """Returns what victims below *queue* hold that were asked to leave, have not, and are to be replaced by others.
 
     Whoever replaces somebody is not replaced in turn: a shim that ends nobody would lose everything once it does.
@@ -75,20 +75,20 @@ def staying(state: PartitionState, queue: Queue) -> Amounts:
     return found
 
 
-def numbers(queue: Queue) -> Numbers:
+def numbers_of(queue: Queue) -> Numbers:
     """Returns what decides how far *queue* can be enforced: amounts and guarantees on its path and below."""
     found: list[object] = []
-    for level in (*queue.lineage()[1:], *_tree(queue)):
+    for level in (*queue.lineage()[1:], *_queues_below(queue)):
         held = [used - leaving for used, leaving in zip(level.used, level.preempting, strict=True)]
         count = sum(len(application.allocations) for application in level.applications.values()) if level.leaf else 0
         found.append((level.path, held, level.guaranteed, count))
     return found
 
 
-def _tree(queue: Queue) -> Iterator[Queue]:
+def _queues_below(queue: Queue) -> Iterator[Queue]:
     yield queue
     for child in queue.children.values():
-        yield from _tree(child)
+        yield from _queues_below(child)
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
@@ -97,21 +97,21 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
     in_vain = not run.records
     pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
     return Remainder(
-        run.numbers if in_vain else numbers(run.queue),
+        run.numbers if in_vain else numbers_of(run.queue),
         pause_ns,
         now_ns + pause_ns,
         dict(unmet),
         plan.protected,
-        tuple(_ending(plan, run.queue)),
+        tuple(_ending_tasks(plan, run.queue)),
     )
 
 
-def _ending(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
+def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
     """Returns some of the tasks whose place others take, or that somebody ends: when they have left there is more to
     choose."""
     found: list[Allocation] = []
     if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
-        for leaf in _tree(queue):
+        for leaf in _queues_below(queue):
             for application in leaf.applications.values():
                 for task in application.allocations.values():
                     if task.released:
@@ -127,11 +127,13 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
     if rest is None or now_ns < rest.look_ns:
         return False
     if not any(task.node is None for task in rest.ending):
-        found = numbers(queue)
+        found = numbers_of(queue)
         if found == rest.numbers:
             return False
         rest.numbers = found
-    return bool(leaf_shares(queue, attainable(queue, excess(queue, queue.max, staying(state, queue)))))
+    return bool(
+        leaf_shares(queue, find_attainable(queue, find_excess(queue, queue.max, staying_amounts(state, queue))))
+    )
 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:
@@ -144,7 +146,7 @@ def say_protection(state: PartitionState, protection: Protection) -> str:
         case ProtectedBy.ENDING:
             return f"{amount} is being ended or replaced by others"
     level, of = protection.queue, protection.of
-    guaranteed, held = level.guaranteed.get(of, protection.guaranteed), net(level, of)
+    guaranteed, held = level.guaranteed.get(of, protection.guaranteed), net_usage(level, of)
     text = f"{level.path} is guaranteed {dict(resources({of: guaranteed}))} and holds {dict(resources({of: held}))}"
     if held > guaranteed and protection.smallest:
         text += f", the smallest task there has {dict(resources({of: protection.smallest}))}"

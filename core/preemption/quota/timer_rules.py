@@ -38,7 +38,7 @@ def next_start(queue: Queue, before: Terms, start_ns: int | None, now_ns: int) -
             return anew
         if start_ns is None:
             return None if before.delay_ns else anew
-    elif _tightened(before.max, now.max):
+    elif _is_tightened(before.max, now.max):
         if reset or start_ns is None:
             return anew
     elif reset or start_ns is None:
@@ -55,5 +55,5 @@ def over_max(queue: Queue) -> bool:
     return any(used[t] - queue.preempting[t] > most for t, most in queue.max.items())
 
 
-def _tightened(before: Mapping[int, int], now: Mapping[int, int]) -> bool:
+def _is_tightened(before: Mapping[int, int], now: Mapping[int, int]) -> bool:
     return any(t not in before or most < before[t] for t, most in now.items())

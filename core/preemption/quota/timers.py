@@ -18,7 +18,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.quota import standing as quota_standing
 from kornel.core.preemption.quota.plan import KIND
-from kornel.core.preemption.quota.shares import excess
+from kornel.core.preemption.quota.shares import find_excess
 from kornel.core.preemption.quota.standing import is_enforceable
 from kornel.core.preemption.quota.timer_rules import Terms, next_start, over_max
 
@@ -27,7 +27,7 @@ MOST_POSTPONED: Final = 3
 NO_TERMS: Final = Terms({}, 0)
 
 
-def reconfigured(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
+def follow_terms(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
     """Arm, move or clear the timers of the configured queues that a new configuration concerns.
 
     *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
@@ -96,7 +96,7 @@ def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> 
             _arm_if_over(state, queue, now_ns)
 
 
-def run_ended(
+def note_run_ended(
     state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int, *, again: bool = False
 ) -> None:
     """Look at what came up while *queue* was enforced. *again*: its timer had not been said to run."""
@@ -111,7 +111,7 @@ def run_ended(
         _arm_if_over(state, queue, now_ns)
 
 
-def resume(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
+def resume_run(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
     """Go on with the run of *queue*, which the governor stopped, when that may be, unless something else makes it due
     before."""
     if not state.preemption.quota_enabled or not is_enforceable(state, queue):
@@ -153,12 +153,12 @@ def _tick_soon(state: PartitionState, now_ns: int) -> None:
 
         def tick(at_ns: int) -> None:
             enforcement.ticking = False
-            _tick(state, at_ns)
+            _look_at_queues(state, at_ns)
 
         state.at(now_ns + TICK_NS, tick)
 
 
-def _tick(state: PartitionState, now_ns: int) -> None:
+def _look_at_queues(state: PartitionState, now_ns: int) -> None:
     """Forget queues that came below their max by themselves; line up those whose time has come, deepest first."""
     enforcement = state.enforcement
     running = enforcement.run.queue if enforcement.run is not None else None
@@ -176,7 +176,7 @@ def _tick(state: PartitionState, now_ns: int) -> None:
 
 
 def _is_over(state: PartitionState, queue: Queue) -> bool:
-    return over_max(queue) or bool(excess(queue, queue.max, quota_standing.staying(state, queue)))
+    return over_max(queue) or bool(find_excess(queue, queue.max, quota_standing.staying_amounts(state, queue)))
 
 
 def _look_again(state: PartitionState, now_ns: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from kornel.core.model.allocations import LEAVING, Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.preemption.quota.shares import Amounts, net
+from kornel.core.preemption.quota.shares import Amounts, net_usage
 
 Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]
@@ -51,8 +51,10 @@ class VictimOrder:
         """Returns those of *allocations* that may go, the first to go first."""
         kind_of = self._kind_of
         able = [
-            a for a in allocations if not (a.spec.required_node or stays(a)) and kind_of(a.shape) is not UNWANTED
-        ]  # fmt: skip
+            a
+            for a in allocations
+            if not (a.spec.required_node or is_out_of_reach(a)) and kind_of(a.shape) is not UNWANTED
+        ]
         able.sort(key=self.key)
         return able
 
@@ -87,13 +89,13 @@ class VictimOrder:
         return (-len(shares) / len(shape.pairs), tuple(sorted(shares, reverse=True)))
 
 
-def rank(allocation: Allocation) -> Rank:
+def rank_of(allocation: Allocation) -> Rank:
     """Returns what nobody is passed over for another one with worse."""
     spec = allocation.spec
     return (spec.originator, spec.priority, not spec.allow_preempt_self)
 
 
-def stays(allocation: Allocation) -> bool:
+def is_out_of_reach(allocation: Allocation) -> bool:
     """Tells whether *allocation* is out of reach: on its way out already, or gone."""
     return allocation.place in LEAVING or allocation.node is None
 
@@ -137,13 +139,13 @@ class Choice:
         taken_before = len(self.victims)
         looked = 0
         for victim in victims:
-            if not left or (passed is not None and rank(victim) != passed):
+            if not left or (passed is not None and rank_of(victim) != passed):
                 break
             looked += 1
             if looked % RUN_LENGTH == 0:
                 yield RUN_LENGTH
             pairs = victim.shape.pairs
-            if stays(victim) or not any(t in share for t, _ in pairs):
+            if is_out_of_reach(victim) or not any(t in share for t, _ in pairs):
                 continue
             if all(amount <= left.get(t, 0) for t, amount in pairs if t in share) and self._lawful(victim):
                 self._take(victim)
@@ -153,11 +155,12 @@ class Choice:
                         if not left[t]:
                             del left[t]
             elif self.miss < 100:
-                passed = rank(victim)
+                passed = rank_of(victim)
         yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
 
     def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields as above."""
+        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields after every piece of
+        work."""
         lacking = self.lacking()
         looked = 0
         for victim in victims:
@@ -175,7 +178,7 @@ class Choice:
         """Phase 2: take the least important tasks of all leaves that bring what is lacking closer, until nothing is.
 
         Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
-        age and key would let one of several equal leaves lose everything. Yields as above.
+        age and key would let one of several equal leaves lose everything. Yields after every piece of work.
         """
         lacking = self.lacking()
         turns = self._turns
@@ -185,7 +188,7 @@ class Choice:
         def line_up(at: int) -> None:
             victim = next(rest[at], None)
             if victim is not None:
-                heappush(heads, (rank(victim), turns.beyond(victim.queue), order.key(victim), at, victim))
+                heappush(heads, (rank_of(victim), turns.beyond(victim.queue), order.key(victim), at, victim))
 
         for at in range(len(rest)):
             line_up(at)
@@ -202,7 +205,7 @@ class Choice:
 
     def _take_if_it_helps(self, victim: Allocation, lacking: Amounts) -> None:
         """Take *victim* if that is lawful and brings something *lacking* closer; strike out what is not any more."""
-        if victim in self.victims or stays(victim):
+        if victim in self.victims or is_out_of_reach(victim):
             return
         if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
             self._take(victim)
@@ -211,7 +214,7 @@ class Choice:
                     del lacking[t]
 
     def replace(self, victims: Sequence[Allocation]) -> Iterator[int]:
-        """Choose *victims*, who may all go, and nobody else. Yields as above."""
+        """Choose *victims*, who may all go, and nobody else. Yields after every piece of work."""
         self.victims = {}
         self.freed = dict.fromkeys(self.wanted, 0)
         self._turns = Turns(self.wanted, self._shares)
@@ -228,14 +231,15 @@ class Choice:
         return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
 
     def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields as above.
+        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields after every
+        piece of work.
 
         Of equally important ones that of the leaf which has given most beyond its share is handed back.
         """
         spare = self.spare()
         turns = self._turns
         looked = 0
-        for _, equals in groupby(victims, key=rank):
+        for _, equals in groupby(victims, key=rank_of):
             if not any(spare.values()):
                 break
             waiting: dict[Queue, deque[tuple[int, Allocation]]] = {}
@@ -244,7 +248,7 @@ class Choice:
                 if looked >= RUN_LENGTH:
                     looked = 0
                     yield RUN_LENGTH
-                if within(victim, spare):
+                if is_within(victim, spare):
                     waiting.setdefault(victim.queue, deque()).append((at, victim))
             heads = [(-turns.beyond(leaf), first[0][0], leaf) for leaf, first in waiting.items()]
             heapify(heads)
@@ -255,7 +259,7 @@ class Choice:
                     yield RUN_LENGTH
                 _, _, leaf = heappop(heads)
                 _, victim = waiting[leaf].popleft()
-                if within(victim, spare):
+                if is_within(victim, spare):
                     self._hand_back(victim, spare)
                 if waiting[leaf]:
                     heappush(heads, (-turns.beyond(leaf), waiting[leaf][0][0], leaf))
@@ -346,10 +350,10 @@ class Turns:
 
 def spare_of(queue: Queue) -> dict[int, int]:
     """Returns what *queue* may lose of each type it has guaranteed; below 0 where it holds less."""
-    return {t: net(queue, t) - amount for t, amount in queue.guaranteed.items()}
+    return {t: net_usage(queue, t) - amount for t, amount in queue.guaranteed.items()}
 
 
-def within(victim: Allocation, spare: Mapping[int, int]) -> bool:
+def is_within(victim: Allocation, spare: Mapping[int, int]) -> bool:
     """Tells whether all that *victim* frees of the target is to spare."""
     for t, amount in victim.shape.pairs:
         if t in spare and amount > spare[t]:

@@ -34,8 +34,8 @@ def must_run_there(reservation: Reservation) -> bool:
     return bool(reservation.ask.spec.required_node)
 
 
-def attempt(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
-    """Have the least important tasks leave the node so that the ask fits. Whether any were asked to.
+def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
+    """Have the least important tasks leave the node so that the ask fits. Returns whether any do.
 
     To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
     """
@@ -55,9 +55,9 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     if ask.triggered:
         return None
     if required_node.room_is_coming(node, ask):
-        _rank(state, reservation, now_ns, last=False)
+        _rank_claim(state, reservation, now_ns, last=False)
         return None
-    _rank(state, reservation, now_ns, last=True)
+    _rank_claim(state, reservation, now_ns, last=True)
     held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
         pacing.note_held_back(state, required_node.KIND, ask, held, now_ns)
@@ -65,10 +65,10 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     state.preemption_attempts += 1
     state.search_cost += ATTEMPT_COST
     would_be: PreemptionPlan | None = None
-    result = required_node.plan(state, ask, node)
+    result = required_node.plan_preemption(state, ask, node)
     if isinstance(result, PreemptionPlan):
-        refusal = eviction.unlawful(state, result, laws.check) or governing.refuse_too_many(state, result)
-        if refusal is None and not governing.shadowed(state, required_node.KIND):
+        refusal = eviction.check_lawful(state, result, laws.check) or governing.refuse_too_many(state, result)
+        if refusal is None and not governing.is_shadowed(state, required_node.KIND):
             return result
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
@@ -77,17 +77,17 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         state.events.no_victim_on_required_node(ask)
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
-        eviction.record(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
+        eviction.record_decision(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return result
 
 
 def apply_plan(state: PartitionState, reservation: Reservation, plan: PreemptionPlan, now_ns: int) -> None:
     """Has the victims of *plan* leave for *reservation*, which comes first on its node from now on."""
-    eviction.trigger(state, plan, now_ns)
-    _rank(state, reservation, now_ns, last=False)
+    eviction.apply_plan(state, plan, now_ns)
+    _rank_claim(state, reservation, now_ns, last=False)
 
 
-def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
+def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
     """Room is leaving for *reservation*, so that it comes before all who preempt there; *last*: it is not, any more."""
     node = reservation.node
     if reservation.comes_last is not last:
@@ -100,7 +100,7 @@ def _rank(state: PartitionState, reservation: Reservation, now_ns: int, *, last:
                 if other is not reservation:
                     look_again(state, other)
     if not last:
-        eviction.give_way(state, node, now_ns)
+        eviction.end_excess_claims(state, node, now_ns)
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
@@ -108,7 +108,9 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 
     Returns whether victims were asked to leave.
     """
-    return limited is None and bool(reservation.ask.spec.required_node) and attempt(state, reservation, now_ns)
+    return (
+        limited is None and bool(reservation.ask.spec.required_node) and attempt_preemption(state, reservation, now_ns)
+    )
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:

@@ -32,7 +32,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     held = foresee_limit(state, asked.now_ns)
     if held is not None and held.outcome is Outcome.POLICY_OFF:
         return PreemptionOutlook(verdict.FORBIDDEN, UNLISTED, held.outcome, held.detail)
-    result = required_node.plan(state, ask, node)
+    result = required_node.plan_preemption(state, ask, node)
     if isinstance(result, Refusal):
         return PreemptionOutlook(verdict.NO_VICTIMS, "", result.outcome, result.detail)
     victims = eviction.victim_records(result)
@@ -44,7 +44,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         return PreemptionOutlook(
             verdict.FORBIDDEN, blocked_by, held.outcome, held.detail, held.retry_ns, node.node_id, victims
         )
-    if governing.shadowed(state, required_node.KIND):
+    if governing.is_shadowed(state, required_node.KIND):
         detail = "preemption.governor.shadow: preemption on required nodes only watches"
         return PreemptionOutlook(
             verdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, node.node_id, victims

@@ -18,16 +18,21 @@ from kornel.core.preemption.plan import PreemptionPlan
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node
     holds."""
-    return (*_node(view, plan), *_eligible(plan), *_sufficient_and_minimal(view, plan), *_milder(view, plan))
+    return (
+        *_check_node(view, plan),
+        *_check_eligible(plan),
+        *_sufficient_and_minimal(view, plan),
+        *_check_milder(view, plan),
+    )
 
 
-def _node(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
+def _check_node(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
     required = plan.ask.spec.required_node
     if plan.node.node_id != required or view.nodes.get(required) is not plan.node:
         yield Violation(Law.NODE_USABLE, f"{plan.ask.key} must run on {required!r}, not on {plan.node.node_id}")
 
 
-def _eligible(plan: PreemptionPlan) -> Iterator[Violation]:
+def _check_eligible(plan: PreemptionPlan) -> Iterator[Violation]:
     seen: set[str] = set()
     for victim in plan.victims:
         if victim.key in seen:
@@ -47,11 +52,11 @@ def _eligible(plan: PreemptionPlan) -> Iterator[Violation]:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
-def _freed(victims: list[Allocation], t: int) -> int:
+def _freed_by(victims: list[Allocation], t: int) -> int:
     return sum(dict(victim.shape.pairs).get(t, 0) for victim in victims)
 
 
-def _available(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
+def _available_amount(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
     """Returns what the ask finds of type *t* on its node without victims of its own: free, or leaving.
 
     Only others that must run there come before it.
@@ -61,11 +66,11 @@ def _available(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
         r.ask for r in plan.node.reservations.values() if r.ask is not plan.ask and r.ask.held_on is not plan.node
     ]
     claims = [ask for ask in others if ask.spec.required_node]
-    return plan.node.free[t] + _freed(leaving, t) - _freed(claims, t)
+    return plan.node.free[t] + _freed_by(leaving, t) - _freed_by(claims, t)
 
 
-def _covered(view: PartitionView, plan: PreemptionPlan, victims: list[Allocation]) -> bool:
-    return all(_available(view, plan, t) + _freed(victims, t) >= amount for t, amount in plan.ask.shape.pairs)
+def _is_covered(view: PartitionView, plan: PreemptionPlan, victims: list[Allocation]) -> bool:
+    return all(_available_amount(view, plan, t) + _freed_by(victims, t) >= amount for t, amount in plan.ask.shape.pairs)
 
 
 def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
@@ -74,18 +79,18 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
     everybody = frozenset(victim.key for victim in victims)
     for t, amount in plan.ask.shape.pairs:
         name = view.types.names[t]
-        there = _available(view, plan, t)
-        if there + _freed(victims, t) < amount:
-            detail = f"{plan.node.node_id} would have {name}={there + _freed(victims, t)} for {amount}"
+        there = _available_amount(view, plan, t)
+        if there + _freed_by(victims, t) < amount:
+            detail = f"{plan.node.node_id} would have {name}={there + _freed_by(victims, t)} for {amount}"
             yield Violation(Law.SUFFICIENT, detail)
-        gains = {victim.key: _freed([victim], t) for victim in victims}
+        gains = {victim.key: _freed_by([victim], t) for victim in victims}
         needs.append(overkill.Need(f"{name} on {plan.node.node_id}", amount - there, gains, everybody))
     if not victims:
         yield Violation(Law.MINIMAL, "nobody has to go")
     yield from overkill.check(needs, victims)
 
 
-def _class(allocation: Allocation) -> int:
+def _class_of(allocation: Allocation) -> int:
     """Returns the class of a task: regular, opted out, originator, originator that opted out. Each goes only where all
     before it do not do."""
     willing = allocation.spec.allow_preempt_self
@@ -94,17 +99,17 @@ def _class(allocation: Allocation) -> int:
     return 1 if willing else 2
 
 
-def _milder(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
-    worst = max((_class(victim) for victim in plan.victims), default=1)
+def _check_milder(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation]:
+    worst = max((_class_of(victim) for victim in plan.victims), default=1)
     if worst == 1:
         return
     milder = [
         allocation
         for allocation in plan.node.allocations.values()
-        if _class(allocation) < worst
+        if _class_of(allocation) < worst
         and allocation.priority <= plan.ask.priority
         and not (allocation.spec.required_node or allocation.released or allocation.preempted)
         and allocation.place is not AskPlace.REPLACING
     ]
-    if _covered(view, plan, milder):
+    if _is_covered(view, plan, milder):
         yield Violation(Law.OPT_OUT_LAST, f"milder victims would do on {plan.node.node_id}")

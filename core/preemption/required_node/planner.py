@@ -16,32 +16,32 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Vector
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, Refusal
-from kornel.core.preemption.victim_index import reluctance
+from kornel.core.preemption.victim_index import reluctance_of
 
 KIND: Final = "required-node"
 
 _Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 
 
-def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
+def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
     """Returns who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
     names = view.types.names
-    room = _room(node, ask)
+    room = _room_on(node, ask)
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
     dropped: Counter[str] = Counter()
     victims: list[Allocation] = []
     unmet = dict(short)
-    for *_, candidate in _candidates(ask, node, dropped):
+    for *_, candidate in _list_candidates(ask, node, dropped):
         if not unmet:
             break
         if any(t in unmet for t, _ in candidate.shape.pairs):
             victims.append(candidate)
-            _take(unmet, candidate)
+            _take_victim(unmet, candidate)
     if unmet or not victims:
         lacking = ", ".join(f"{names[t]}={amount}" for t, amount in unmet.items())
         kept = ", ".join(f"{count} {why}" for why, count in sorted(dropped.items()))
         return Refusal(Outcome.NO_VICTIM_REQUIRED_NODE, f"{node.node_id} lacks {lacking}; protected: {kept or 'none'}")
-    _prune(victims, short)
+    _prune_victims(victims, short)
     return PreemptionPlan(
         KIND,
         ask,
@@ -55,11 +55,11 @@ def plan(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | R
 
 def room_is_coming(node: Node, ask: Allocation) -> bool:
     """Tells whether *node* has room for *ask* now, or will have once those have left who were asked to."""
-    room = _room(node, ask)
+    room = _room_on(node, ask)
     return all(room[t] >= amount for t, amount in ask.shape.pairs)
 
 
-def _room(node: Node, ask: Allocation) -> Vector:
+def _room_on(node: Node, ask: Allocation) -> Vector:
     """Returns, by type, what is free on *node* or leaving it, less what others hold that must run there too.
 
     All other claims come after those, and give way.
@@ -75,7 +75,7 @@ def _room(node: Node, ask: Allocation) -> Vector:
     return room
 
 
-def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
+def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
     """Returns those that may go, the first to go first; the others are counted in *dropped*."""
     asked = [t for t, _ in ask.shape.pairs]
     found: list[_Candidate] = []
@@ -97,13 +97,13 @@ def _candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Can
         else:
             size = tuple(amounts.get(t, 0) for t in asked)
             found.append(
-                (reluctance(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
+                (reluctance_of(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
             )  # fmt: skip
     found.sort(key=lambda candidate: candidate[:5])
     return found
 
 
-def _take(unmet: dict[int, int], victim: Allocation) -> None:
+def _take_victim(unmet: dict[int, int], victim: Allocation) -> None:
     for t, amount in victim.shape.pairs:
         if t in unmet:
             unmet[t] -= amount
@@ -111,7 +111,7 @@ def _take(unmet: dict[int, int], victim: Allocation) -> None:
                 del unmet[t]
 
 
-def _prune(victims: list[Allocation], short: dict[int, int]) -> None:
+def _prune_victims(victims: list[Allocation], short: dict[int, int]) -> None:
     """Hand back, the most protected first, whoever turns out not to be needed."""
     slack = {t: -amount for t, amount in short.items()}
     for victim in victims:

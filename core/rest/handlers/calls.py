@@ -98,7 +98,7 @@ _FILES: Final = (admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_
 
 
 class _HttpContext:
-    """What a handler of gRPC asks of its context, over HTTP."""
+    """The context that a handler of gRPC asks for, over HTTP."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -141,14 +141,14 @@ class CallHandlers:
     def handler_of(self, call: RemoteCall) -> Callable[[Request], Awaitable[ASGIApp]]:
         """Returns what answers *call*."""
 
-        async def answer(request: Request) -> ASGIApp:
+        async def answer_request(request: Request) -> ASGIApp:
             if call.changes:
                 self._check_change(request)
             return await self._answer_call(request, call)
 
-        return answer
+        return answer_request
 
-    async def caller(self, request: Request) -> ASGIApp:
+    async def show_caller(self, request: Request) -> ASGIApp:
         """Tells who asks, what they may do, and whether they may do it from where they are."""
         admitted = request.scope.get(ADMITTED)
         with _Calling(request):
@@ -157,7 +157,7 @@ class CallHandlers:
         report = CallerReport(name, granted, admitted is not None, self._find_refusal(request))
         return json_answer(CALLER_REPORT.write(report))
 
-    async def configure(self, request: Request) -> ASGIApp:
+    async def apply_text(self, request: Request) -> ASGIApp:
         """Puts the text of the body into force for the registered manager; its other settings stay as they are."""
         self._check_change(request)
         body = await limited_body(request, MOST_BODY, lambda _: None)

@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.config.loader import checksum
+from kornel.core.config.loader import checksum_of
 from kornel.core.config.problems import ConfigError
 from kornel.core.config.yaml_reader import MOST_BYTES
 from kornel.core.rest.answers import YAML, json_answer, text_answer
@@ -81,7 +81,7 @@ class ConfigurationHandlers:
             return _answer_verdict(Verdict(allowed=False, reason=str(error)))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "5")]) from error
-        summed = checksum(text)
+        summed = checksum_of(text)
         carried = text.partition(_CHECKSUM_KEY)[2][: len(summed)]
         warnings = [str(warning) for warning in judgement.warnings]
         matches = carried.upper() == summed

@@ -30,7 +30,7 @@ class FindingHandlers:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def search(self, request: Request) -> ASGIApp:
+    async def find_names(self, request: Request) -> ASGIApp:
         """Serves the names that have a text in them, at most *limit* of each kind."""
         views = partition_of(self._reader, request)
         query = read_query(request.scope["query_string"])
@@ -47,7 +47,7 @@ class FindingHandlers:
         more = [kind for kind, count in counts.items() if count > most]
         return json_answer(SEARCH.write(SearchAnswer(found, more)))
 
-    async def placement(self, request: Request) -> ASGIApp:
+    async def find_queue(self, request: Request) -> ASGIApp:
         """Serves the queue that the placement rules give an application of a user."""
         views = partition_of(self._reader, request)
         query = read_query(request.scope["query_string"])

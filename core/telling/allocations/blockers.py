@@ -113,7 +113,7 @@ def _users(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     for account in ask.application.accounts:
         short = tuple(
             Shortage(state.types.names[t], most, most - left, asked, asked - left)
-            for t, asked, left, most in user_limits.shortfalls(account, pairs)
+            for t, asked, left, most in user_limits.find_shortfalls(account, pairs)
             if asked > left
         )
         if short:

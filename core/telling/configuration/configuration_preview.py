@@ -18,7 +18,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import applicant_of
-from kornel.core.policies.placement.decide import Unplaced, place
+from kornel.core.policies.placement.decide import Unplaced, place_applicant
 from kornel.core.preemption.quota import shares as quota_shares
 from kornel.core.telling.configuration import limit_usage, setting_changes
 from kornel.core.telling.configuration.impact import (
@@ -138,14 +138,14 @@ def _unplaced(state: PartitionState, copy: _Copy, placed: set[str]) -> Iterator[
 
 def _refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
     """Why placement would turn *spec* away now; ``None``: it would not."""
-    found = place(state.placement_rules, state.queues, applicant_of(spec))
+    found = place_applicant(state.placement_rules, state.queues, applicant_of(spec))
     return "; ".join(found.outcomes) if isinstance(found, Unplaced) else None
 
 
 def _enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
     """Queues whose timer differs from those *armed* before, and what guarantees would let a run free now (D.4, D.6)."""
     for queue, start_ns in state.enforcement.armed.items():
-        target = quota_shares.attainable(queue, quota_shares.excess(queue, queue.max))
+        target = quota_shares.find_attainable(queue, quota_shares.find_excess(queue, queue.max))
         if armed.get(queue) != start_ns and target:
             delay_ns = queue.properties.quota_preemption_delay_ns
             yield QuotaEnforcement(state.name, queue.path, state.types.resources(target), delay_ns)

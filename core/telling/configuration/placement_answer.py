@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import Applicant
-from kornel.core.policies.placement.decide import Unplaced, place
+from kornel.core.policies.placement.decide import Unplaced, place_applicant
 
 
 class PlacementAnswer(NamedTuple):
@@ -30,7 +30,7 @@ def find_placement(
     Changes nothing, and asks no directory for groups.
     """
     lower = {key.lower(): value for key, value in tags.items()}
-    placed = place(
+    placed = place_applicant(
         state.placement_rules, state.queues, Applicant(user, tuple(groups) or (user,), queue, lower, forced=False)
     )
     if isinstance(placed, Unplaced):

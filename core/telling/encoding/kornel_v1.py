@@ -13,7 +13,7 @@ from typing import Final
 from kornel.core.config.problems import Problem
 from kornel.core.domain.drains import DrainedNode, OperatorDrain
 from kornel.core.domain.health import HealthReport
-from kornel.core.domain.resources import clamp
+from kornel.core.domain.resources import clamp_int64
 from kornel.core.domain.secrets import without_secrets
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook
 from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
@@ -154,7 +154,7 @@ encode_node: Final = ENCODERS.add(
 
 encode_health: Final = ENCODERS.add(HealthReport, read_pb2.GetHealthReportResponse, {"healthy": "healthy"})
 
-ENCODERS.add(Bound, status_pb2.QueueBound, {"left": made(clamp, "left"), "max": made(clamp, "max")})
+ENCODERS.add(Bound, status_pb2.QueueBound, {"left": made(clamp_int64, "left"), "max": made(clamp_int64, "max")})
 
 ENCODERS.add(
     QueueStatus,
@@ -231,7 +231,7 @@ encode_user_explanation: Final = ENCODERS.add(
 ENCODERS.add(
     Shortage,
     explain_pb2.Shortage,
-    {name: made(clamp, name) for name in ("limit", "used", "short")},
+    {name: made(clamp_int64, name) for name in ("limit", "used", "short")},
 )
 
 ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
@@ -307,9 +307,9 @@ ENCODERS.add(
 
 ENCODERS.add(impact.QueueChange, configuration_pb2.QueueChange, {"application_count": "applications"})
 
-ENCODERS.add(impact.QuotaExcess, configuration_pb2.QuotaExcess, {"used": made(clamp, "used")})
+ENCODERS.add(impact.QuotaExcess, configuration_pb2.QuotaExcess, {"used": made(clamp_int64, "used")})
 
-ENCODERS.add(impact.LimitExcess, configuration_pb2.LimitExcess, {"used": made(clamp, "used")})
+ENCODERS.add(impact.LimitExcess, configuration_pb2.LimitExcess, {"used": made(clamp_int64, "used")})
 
 encode_impact: Final = ENCODERS.add(
     impact.Impact,

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from kornel.core.domain.resources import INT64_MAX, INT64_MIN, Resources, amounts_of, clamp
+from kornel.core.domain.resources import INT64_MAX, INT64_MIN, Resources, amounts_of, clamp_int64
 from kornel.core.telling.encoding.code import FunctionText
 from kornel.core.telling.encoding.records import Itself, Made, PlanError, Source, fields_of, type_at, without_none
 
@@ -180,7 +180,7 @@ def fit_amounts(resources: Mapping[str, int]) -> Mapping[str, int]:
     amounts = amounts_of(resources) if isinstance(resources, Resources) else resources
     if not amounts or (max(amounts.values()) <= INT64_MAX and min(amounts.values()) >= INT64_MIN):
         return amounts
-    return {name: clamp(amount) for name, amount in amounts.items()}
+    return {name: clamp_int64(amount) for name, amount in amounts.items()}
 
 
 def _is_map(field: FieldDescriptor) -> bool:

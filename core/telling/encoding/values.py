@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kornel.core.domain.resources import Resources, clamp, used_percent
+from kornel.core.domain.resources import Resources, clamp_int64, used_percent
 from kornel.core.domain.secrets import without_secrets
 from kornel.core.telling.encoding.documents import Kind
 
@@ -95,7 +95,7 @@ TRUTH: Final = write_with(FLAG, bool)
 """The kind of values that tell whether there is any of a number or a list."""
 COUNT: Final = Kind({"type": "integer", "minimum": 0})
 WHOLE: Final = Kind({"type": "integer"})
-AMOUNT: Final = write_with(WHOLE, clamp)
+AMOUNT: Final = write_with(WHOLE, clamp_int64)
 INT32: Final = Kind({"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1})
 PRIORITY: Final = Kind({"type": "string", "pattern": "^-?[0-9]+$"}, str)
 TIME_NS: Final = Kind({"type": "integer", "description": "Nanoseconds since the Unix epoch."})

@@ -11,7 +11,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota.enforcement import Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection
-from kornel.core.preemption.quota.shares import Amounts, net
+from kornel.core.preemption.quota.shares import Amounts, net_usage
 from kornel.core.preemption.quota.standing import above_max as held_above_max
 from kornel.core.preemption.quota.standing import say_protection
 
@@ -44,7 +44,7 @@ def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
         return None
     resources = state.types.resources
     leaving = {t: min(amount, queue.preempting[t]) for t, amount in over.items() if queue.preempting[t]}
-    rest = {t: net(queue, t) - queue.max[t] for t in over if net(queue, t) > queue.max[t]}
+    rest = {t: net_usage(queue, t) - queue.max[t] for t in over if net_usage(queue, t) > queue.max[t]}
     return AboveMax(
         queue.path,
         standing.since_ns,
@@ -87,6 +87,6 @@ def _protections(state: PartitionState, queue: Queue, standing: Standing, rest: 
     for t, amount in rest.items():
         for level in queue.lineage():
             guaranteed = level.guaranteed.get(t)
-            if guaranteed is not None and net(level, t) - amount < guaranteed:
+            if guaranteed is not None and net_usage(level, t) - amount < guaranteed:
                 yield say_protection(state, Protection(ProtectedBy.GUARANTEE, t, amount, level, t, guaranteed))
                 break

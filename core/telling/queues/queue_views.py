@@ -169,7 +169,7 @@ def _properties(queue: Queue, config: QueueConfig | None, below: int) -> Mapping
         return config.effective_raw
     texts: Mapping[str, str] = config.effective_raw
     for _ in range(below):
-        texts = properties.inherited(texts)
+        texts = properties.inherited_properties(texts)
     template = config.dynamic_template
     return {**texts, **template.properties} if queue.leaf and template is not None else texts
 

@@ -23,7 +23,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
-from kornel.core.preemption.quota.shares import excess as above_max
+from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import position
 from kornel.core.telling.preemption.outlook import ReadingIndex, records
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
@@ -59,9 +59,8 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
     Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
     index.begin()
-    with Journal() as journal:
-        everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
-        sandbox = Sandbox(state, journal, index, now_ns, everybody=everybody)
+    everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
+    with Journal() as journal, Sandbox(state, journal, index, now_ns, everybody=everybody) as sandbox:
         if isinstance(question, SupposeAsk):
             return _ask(sandbox, question)
         if isinstance(question, SupposeNodeLost):
@@ -285,7 +284,7 @@ def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
     due_ns = sandbox.now_ns + delay_ns
     if _held_below(queue) > MOST_ENFORCED:
         return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
-    plan = quota.plan(queue, queue.properties.quota_preemption_miss)
+    plan = quota.plan_enforcement(queue, queue.properties.quota_preemption_miss)
     victims: tuple[VictimRecord, ...] = tuple(
         eviction.victim_record(victim, victim.priority) for victim in plan.victims
     )

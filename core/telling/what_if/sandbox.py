@@ -21,12 +21,13 @@ The shim is not asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import Allocation, standing_of
+from kornel.core.model.allocations import Allocation, AskGroup, standing_of
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -76,6 +77,8 @@ class Sandbox:
         self._gates: set[Gate] = set()
         self._moving: set[Allocation] = set()
         """Asks that are kept with all that changes when they move."""
+        self._groups: dict[Application, frozenset[AskGroup]] = {}
+        """By application that is kept, supposed ones too, the groups of its asks at first."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         self._everybody = everybody
         self._begin()
@@ -83,6 +86,18 @@ class Sandbox:
             self._keep_waiting()
         else:
             self._empty_rooms()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A group and the room that it waits in refer to each other: made here, both would be left to a collector.
+        for application, before in self._groups.items():
+            for group in application.groups.values():
+                if group not in before:
+                    group.parked_at = None
 
     @property
     def searches(self) -> int:
@@ -148,6 +163,7 @@ class Sandbox:
         if application in self.journal:
             return
         self.journal.keep(application)
+        self._groups[application] = frozenset(application.groups.values())
         for queue in application.queue.lineage():
             self._keep_gate(queue)
         for account in application.accounts:
@@ -376,7 +392,7 @@ class Sandbox:
                 return request
             for victim in request.victims.values():
                 self._keep_allocation(victim)
-            eviction.forget(state, request)
+            eviction.forget_ask(state, request)
             moves.drop_ask(state, request)
             changed = Allocation(spec, request.application, request.shape, request.created_ns, state.next_number())
             self.add([changed])

@@ -11,7 +11,7 @@ from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.owners import groups_of
-from kornel.core.policies.user_limits import binding, choose_group
+from kornel.core.policies.user_limits import binding_limits, choose_group
 from kornel.core.telling.what_if.supposition import SupposeAsk
 
 NAME = "what-if"
@@ -40,7 +40,7 @@ def applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Appli
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
         queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, width)
-        for queue, kind, name, limit in binding(leaf, application.user, application.limit_group)
+        for queue, kind, name, limit in binding_limits(leaf, application.user, application.limit_group)
     )
     return application
 

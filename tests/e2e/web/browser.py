@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.async_api import Page, Playwright
+from playwright.async_api import Page, Playwright, expect
 
 CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 PICTURES: Final = Path(__file__).parents[3] / "build" / "web"
@@ -18,6 +18,8 @@ VIEWS: Final = (
     "overview", "queues", "applications", "nodes", "users",
     "preemption", "history", "events", "configuration", "what-if",
 )  # fmt: skip
+
+expect.set_options(timeout=30_000)
 
 _WATCH_SHIFTS: Final = """
 window.shifts = 0;

@@ -20,7 +20,7 @@ SEEN = (
     "application?id=nightly",
     "nodes?as=list&details=node:node-1",
     "users?details=user:shim-mock",
-    "what-if?suppose=quota&queue=root.batch&max=vcore%3D4&asked=yes",
+    "what-if?suppose=limits&queue=root.batch&max=vcore%3D4&asked=yes",
     "search?text=shop",
     "laws",
 )
@@ -41,7 +41,7 @@ async def test_axe_finds_nothing(playwright: Playwright, demo: str, theme: str, 
         for address in SEEN:
             await shown.page.goto(f"{demo}#/{address}")
             await shown.page.locator("#main > .view").wait_for()
-            await shown.until("!document.querySelector('[aria-busy=true]')")
+            await expect(shown.page.locator("[aria-busy=true]")).to_have_count(0)
             await shown.ask(script)
             found: dict[str, Any] = await shown.ask("axe.run(document, {resultTypes: ['violations']})")
             told = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]

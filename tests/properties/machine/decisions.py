@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kornel.core.domain.commands import AnswerCallbacks, TerminationType
 from kornel.core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.shim_view import Known, ShimView, placed
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add
@@ -145,7 +145,7 @@ def _judge_held_room(
 
 def _told_to_leave(shim: ShimView, effect: Released) -> None:
     """The core wants an allocation gone, or drops a pending placeholder. Nobody is told twice (I11)."""
-    name = identity(effect.key, effect.instance)
+    name = identity_of(effect.key, effect.instance)
     request = shim.known(effect.partition, name)
     if request.owner != effect.application_id:
         raise ContractBroken("released", f"{effect} names the wrong application")

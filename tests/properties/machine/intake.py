@@ -27,7 +27,7 @@ from kornel.core.domain.effects import (
     NodeRejected,
 )
 from kornel.core.domain.resources import NOTHING, Resources
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 from tests.properties.machine.answers import Answers, token
 from tests.properties.machine.application_states import on_removal
 from tests.properties.machine.releases import confirmed_gone, replacement
@@ -252,7 +252,7 @@ def _change_refusal(partition: PartitionView, spec: AllocationSpec, known: Known
         if len(requests) < spec.max_allocations or any(_waits(request, known) for request in requests):
             return None
     else:
-        request = partition.requests.get(identity(spec.key, spec.instance))
+        request = partition.requests.get(identity_of(spec.key, spec.instance))
         requests = [] if request is None or _waits(request, known) else [request]
     for request in requests:
         before = request.spec
@@ -290,7 +290,7 @@ def _take(partition: PartitionView, spec: AllocationSpec, answers: Answers, know
     if spec.legacy:
         _take_older(partition, spec, size, known)
         return
-    name = identity(spec.key, spec.instance)
+    name = identity_of(spec.key, spec.instance)
     request = partition.requests.get(name)
     if request is None:
         request = partition.requests[name] = RequestView(spec, size)

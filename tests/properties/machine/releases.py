@@ -8,7 +8,7 @@ from typing import Final
 from kornel.core.domain.allocation_ids import taken_apart
 from kornel.core.domain.commands import ReleaseSpec, TerminationType
 from kornel.core.domain.effects import Allocated, Released
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.shim_view import Known, ShimView, placed
 from tests.properties.machine.view import ContractBroken, PartitionView, RequestView
@@ -51,7 +51,7 @@ def _named(partition: PartitionView, entry: ReleaseSpec, known: Known) -> list[s
     key = entry.key
     parts = taken_apart(entry.allocation_id) if entry.allocation_id else None
     if parts is not None and key in ("", parts[0]):
-        name = identity(*parts)
+        name = identity_of(*parts)
         if key or name in partition.requests:
             return [name]
     found = partition.of_key(key or entry.allocation_id)
@@ -102,7 +102,7 @@ def confirmed_gone(gone: Iterable[RequestView], answers: Answers) -> None:
     due = {request.name: request.owner for request in gone}
     while due:
         answer = answers.next(Released)
-        if due.pop(identity(answer.key, answer.instance), None) != answer.application_id:
+        if due.pop(identity_of(answer.key, answer.instance), None) != answer.application_id:
             raise ContractBroken("released", f"{answer}, still due are {due}")
         if answer.termination != TerminationType.STOPPED_BY_RM:
             raise ContractBroken("released", f"{answer} confirms a release of the shim")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kornel.core.domain.commands import AttachCallbacks
 from kornel.core.domain.effects import Allocated, Effect
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView
 
 
@@ -73,7 +73,7 @@ class ShimView:
 
 def placed(partition: PartitionView, effect: Allocated, *, node_id: str = "", name: str = "") -> RequestView:
     """A ``new`` entry: of a known ask that was not placed, on a node that is known; for *name* on *node_id*."""
-    request = partition.requests.get(identity(effect.spec.key, effect.spec.instance))
+    request = partition.requests.get(identity_of(effect.spec.key, effect.spec.instance))
     if request is None or request.owner != effect.spec.application_id:
         raise ContractBroken("new", f"{effect} names no known ask")
     if request.node:

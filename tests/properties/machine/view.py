@@ -8,7 +8,7 @@ from typing import Final
 
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
 from kornel.core.domain.resources import Resources
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 
 Amounts = dict[str, int]
 
@@ -61,7 +61,7 @@ class RequestView:
     @property
     def name(self) -> str:
         """Its key, or what stands for it where several share the key."""
-        return identity(self.spec.key, self.spec.instance)
+        return identity_of(self.spec.key, self.spec.instance)
 
     @property
     def owner(self) -> str:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum, load
+from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum_of, load
 from kornel.core.config.problems import ConfigError, Severity
 
 KEYS = [
@@ -101,7 +101,7 @@ def attempt(text: str) -> None:
 def test_arbitrary_text(text: str) -> None:
     """Nothing but ConfigError escapes for arbitrary text."""
     attempt(text)
-    assert len(checksum(text)) == 64
+    assert len(checksum_of(text)) == 64
 
 
 @thoroughly

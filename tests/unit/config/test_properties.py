@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.config.properties import inherited, resolve_properties
+from kornel.core.config.properties import inherited_properties, resolve_properties
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
@@ -288,8 +288,8 @@ texts = st.dictionaries(
 @given(texts)
 def test_inheriting_twice_changes_nothing_more(properties: dict[str, str]) -> None:
     """What a child passes on is what it was passed, so depth does not matter."""
-    once = inherited(properties)
-    assert inherited(once) == once
+    once = inherited_properties(properties)
+    assert inherited_properties(once) == once
     assert once.keys() == properties.keys()
 
 

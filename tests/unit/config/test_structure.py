@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum, load
+from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum_of, load
 from kornel.core.domain.settings import NodeSortPolicy
 from tests.unit.config.reading import errors, find, load_root, only, partition_text, queue, root
 
@@ -157,17 +157,17 @@ def test_t13_bad_weight(weight: str) -> None:
 def test_t14_checksum_leaves_out_the_checksum() -> None:
     """Texts that differ only in the checksum they carry have the same checksum."""
     text = "partitions: []\n{}rest: x\n"
-    assert checksum(text.format("checksum: " + "0" * 64)) == checksum(text.format("checksum: " + "A" * 64))
-    assert checksum("a: b\nchecksum: 12\n") == checksum("a: b\nchecksum: 34\n") == checksum("a: b\n\n")
-    assert checksum("a") != checksum("b")
+    assert checksum_of(text.format("checksum: " + "0" * 64)) == checksum_of(text.format("checksum: " + "A" * 64))
+    assert checksum_of("a: b\nchecksum: 12\n") == checksum_of("a: b\nchecksum: 34\n") == checksum_of("a: b\n\n")
+    assert checksum_of("a") != checksum_of("b")
 
 
 def test_checksum_of_the_contract_case() -> None:
     """The sum is that of the validation call's example (rest.md 4.10)."""
     text = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n          - name: test\n"
-    assert checksum(text) == "64682562A0D2DC0CE38A81F78107DADA677AFCE769A7DF633E4D3B28964B94DE"
-    assert load(text).checksum == checksum(text)
-    assert load("").checksum == checksum(DEFAULT_CONFIGURATION)
+    assert checksum_of(text) == "64682562A0D2DC0CE38A81F78107DADA677AFCE769A7DF633E4D3B28964B94DE"
+    assert load(text).checksum == checksum_of(text)
+    assert load("").checksum == checksum_of(DEFAULT_CONFIGURATION)
 
 
 def test_a_checksum_in_the_text_is_accepted() -> None:

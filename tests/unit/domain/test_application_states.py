@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kornel.core.domain.application_states import TRANSITIONS, AppEvent, AppState, IllegalTransition, after
+from kornel.core.domain.application_states import TRANSITIONS, AppEvent, AppState, IllegalTransition, state_after
 
 EXPECTED = {
     AppEvent.REJECT: {AppState.NEW: AppState.REJECTED},
@@ -44,9 +44,9 @@ def test_every_pair_of_state_and_event(state: AppState, event: AppEvent) -> None
     expected = EXPECTED[event].get(state)
     if expected is None:
         with pytest.raises(IllegalTransition, match=event.value):
-            after(state, event)
+            state_after(state, event)
     else:
-        assert after(state, event) is expected
+        assert state_after(state, event) is expected
 
 
 def test_nothing_leaves_expired() -> None:

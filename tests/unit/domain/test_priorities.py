@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MAX, PRIORITY_MIN, as_reported, exposed
+from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MAX, PRIORITY_MIN, as_reported, exposed_priority
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MAX, PRIORITY_
 )
 def test_exposed(base: int, offset: int, fenced: bool, expected: int) -> None:
     """Plus the offset, or behind a fence the offset alone, held within 32 bits; nothing waiting shows nothing."""
-    assert exposed(base, offset, fenced=fenced) == expected
+    assert exposed_priority(base, offset, fenced=fenced) == expected
 
 
 def test_nothing_is_reported_as_the_lowest_priority() -> None:

@@ -13,19 +13,19 @@ from kornel.core.domain.resources import (
     compare_shares,
     component_max,
     component_min,
-    equals,
+    equals_amounts,
     equals_or_empty,
-    fits,
     fits_actual,
     fits_undefined_unlimited,
+    fits_within,
     greater_or_equal_only_existing,
     match_any,
-    multiply,
-    scale,
-    shares,
+    multiply_amounts,
+    scale_amounts,
+    shares_of,
     strictly_greater,
     strictly_greater_than_zero,
-    subtract,
+    subtract_amounts,
     used_percent,
 )
 
@@ -39,10 +39,10 @@ def r(**amounts: int) -> Resources:
     [
         (add(r(a=INT64_MAX), r(a=1)), r(a=INT64_MAX)),
         (add(r(a=INT64_MIN), r(a=-1)), r(a=INT64_MIN)),
-        (multiply(r(a=INT64_MAX), 2), r(a=INT64_MAX)),
-        (multiply(r(a=INT64_MIN), -1), r(a=INT64_MAX)),
-        (subtract(r(a=0), r(a=INT64_MIN)), r(a=INT64_MAX)),
-        (subtract(r(a=INT64_MIN), r(a=1)), r(a=INT64_MIN)),
+        (multiply_amounts(r(a=INT64_MAX), 2), r(a=INT64_MAX)),
+        (multiply_amounts(r(a=INT64_MIN), -1), r(a=INT64_MAX)),
+        (subtract_amounts(r(a=0), r(a=INT64_MIN)), r(a=INT64_MAX)),
+        (subtract_amounts(r(a=INT64_MIN), r(a=1)), r(a=INT64_MIN)),
     ],
 )
 def test_example_5_results_saturate(result: Resources, expected: Resources) -> None:
@@ -52,13 +52,13 @@ def test_example_5_results_saturate(result: Resources, expected: Resources) -> N
 
 def test_example_6_ratio_cuts_off_toward_zero() -> None:
     """A ratio leaves whole amounts, cut off toward zero on both sides."""
-    assert scale(r(a=10, b=-10), 0.55) == r(a=5, b=-5)
+    assert scale_amounts(r(a=10, b=-10), 0.55) == r(a=5, b=-5)
 
 
 @pytest.mark.parametrize("ratio", [2.0**63, -(2.0**63)])
 def test_a_huge_ratio_saturates(ratio: float) -> None:
     """A float at the edge of 64 bits does not overflow."""
-    assert scale(r(a=1), ratio)["a"] in (INT64_MAX, INT64_MIN)
+    assert scale_amounts(r(a=1), ratio)["a"] in (INT64_MAX, INT64_MIN)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_a_huge_ratio_saturates(ratio: float) -> None:
 )
 def test_example_7_what_fits(small: Resources, in_fit: bool, in_undefined: bool) -> None:
     """A type the limit lacks counts as 0 for nodes and as unlimited for quotas."""
-    assert fits(r(a=10), small) is in_fit
+    assert fits_within(r(a=10), small) is in_fit
     assert fits_undefined_unlimited(r(a=10), small) is in_undefined
 
 
 def test_example_8_negative_limits() -> None:
     """A negative limit counts as 0 in a fit check and as it is in preemption arithmetic."""
-    assert fits(r(a=-5), r(a=0))
+    assert fits_within(r(a=-5), r(a=0))
     assert fits_undefined_unlimited(r(a=-5), r(a=0))
     assert not fits_actual(r(a=-5), r(a=0))
 
@@ -92,7 +92,7 @@ def test_fit_without_a_resource(
     limit: Resources | None, small: Resources | None, expected: tuple[bool, bool, bool]
 ) -> None:
     """No limit at all is empty for nodes and unlimited for quotas; nothing fits everywhere (2.3)."""
-    assert (fits(limit, small), fits_undefined_unlimited(limit, small), fits_actual(limit, small)) == expected
+    assert (fits_within(limit, small), fits_undefined_unlimited(limit, small), fits_actual(limit, small)) == expected
 
 
 def test_example_9_least_and_greatest() -> None:
@@ -136,16 +136,16 @@ def test_example_11_or_equal_among_existing(left: Resources, right: Resources, e
 
 def test_example_12_equality() -> None:
     """An absent resource equals only an absent one, unless empty counts as the same."""
-    assert not equals(None, NOTHING)
-    assert equals(r(a=0), NOTHING)
-    assert equals(None, None)
+    assert not equals_amounts(None, NOTHING)
+    assert equals_amounts(r(a=0), NOTHING)
+    assert equals_amounts(None, None)
     assert equals_or_empty(None, r(a=0))
 
 
 def test_example_13_equal_shares() -> None:
     """Shares are compared by size, whatever their types."""
     total = r(m=1000, v=100)
-    left, right = shares(r(m=500, v=10), total), shares(r(m=100, v=50), total)
+    left, right = shares_of(r(m=500, v=10), total), shares_of(r(m=100, v=50), total)
     assert left == right == [0.1, 0.5]
     assert compare_shares(left, right) == 0
 
@@ -153,7 +153,7 @@ def test_example_13_equal_shares() -> None:
 def test_example_14_one_more_share_is_larger() -> None:
     """A remaining positive share makes its side the larger one."""
     total = r(m=1000, v=100)
-    left, right = shares(r(m=500), total), shares(r(m=500, v=1), total)
+    left, right = shares_of(r(m=500), total), shares_of(r(m=500, v=1), total)
     assert (left, right) == ([0.5], [0.01, 0.5])
     assert compare_shares(left, right) == -1
     assert compare_shares(right, left) == 1
@@ -168,7 +168,7 @@ def test_remaining_shares_decide_by_sign() -> None:
 
 def test_shares_without_a_total_are_raw() -> None:
     """A type whose total is absent or 0 contributes its amount, 0 stays 0."""
-    assert shares(r(a=7, b=0, c=3), r(c=0)) == [0.0, 3.0, 7.0]
+    assert shares_of(r(a=7, b=0, c=3), r(c=0)) == [0.0, 3.0, 7.0]
 
 
 @pytest.mark.parametrize(("used", "capacity", "expected"), [(33, 100, 33), (150, 100, 150), (5, 0, 100), (0, 0, 0)])

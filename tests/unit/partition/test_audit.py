@@ -8,7 +8,7 @@ import pytest
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.model.allocations import identity
+from kornel.core.model.allocations import identity_of
 from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.books import audit
 from kornel.core.partition.state import PartitionState
@@ -185,4 +185,4 @@ def test_a_shared_key_that_lost_track_is_found() -> None:
 def test_no_key_can_pass_for_one_of_several() -> None:
     """The names under which the core keeps instances of a key are refused as keys."""
     stage = Stage()
-    assert stage.play(["app app1", f"ask {identity('k', 1)}"])[1].endswith(" invalid-key")
+    assert stage.play(["app app1", f"ask {identity_of('k', 1)}"])[1].endswith(" invalid-key")

@@ -104,7 +104,7 @@ def test_an_unlawful_batch_ends_the_run(stage: Stage, monkeypatch: pytest.Monkey
         everybody = tuple(state.requests[f"k{number}"] for number in range(10))
         return QuotaPlan(state.queues["root.q"], state.queues["root.q"].max, wanted, everybody, {}, Outcome.FULL)
 
-    monkeypatch.setattr(quota, "confirm", confirm)
+    monkeypatch.setattr(quota, "confirm_batch", confirm)
     effects = stage.engine.cycle(10**9, 1000).effects
     assert [getattr(effect, "outcome", None) for effect in effects] == [Outcome.LAW_BROKEN]
     assert state.law_violations > 0
@@ -119,7 +119,7 @@ def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch
     stage.play(["node n1 f=10", "node n2 f=10", "app A", "run v1 app=A node=n1 f=5", "run v2 app=A node=n1 f=5"])
     stage.play(["ask d app=A f=5 required=n1"])
     state = state_of(stage)
-    plan = required_node.plan
+    plan = required_node.plan_preemption
 
     def planned(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan:
         made = plan(view, ask, node)
@@ -127,7 +127,7 @@ def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch
         made.victims[0].place = AskPlace.RELEASED
         return made
 
-    monkeypatch.setattr(required_node, "plan", planned)
+    monkeypatch.setattr(required_node, "plan_preemption", planned)
     assert stage.play(["cycle"]) == [f"refuse d {Outcome.VICTIM_RELEASED}"]
     assert not state.requests["d"].triggered
     monkeypatch.undo()

@@ -50,7 +50,7 @@ def test_j_b51_a_victim_released_meanwhile_ends_the_attempt(stage: Stage, monkey
         view.requests["v1"].place = AskPlace.RELEASED
         return plan_of(view, "v1", "v2")
 
-    monkeypatch.setattr(guarantee, "plan", plan)
+    monkeypatch.setattr(guarantee, "plan_preemption", plan)
     assert stage.play(["cycle at=30s"]) == [f"refuse k {Outcome.VICTIM_RELEASED}"]
     assert not state.requests["v2"].preempted
     assert not state.requests["k"].triggered
@@ -61,7 +61,7 @@ def test_an_unlawful_plan_is_refused_and_counted(stage: Stage, monkeypatch: pyte
     """A plan that breaks a law changes nothing; it is recorded as our bug (LAW_BROKEN)."""
     stage.play(["run own queue=root.a node=n1 f=1 p=9"])
     state = state_of(stage)
-    monkeypatch.setattr(guarantee, "plan", lambda view, ask, **_: plan_of(view, "own"))
+    monkeypatch.setattr(guarantee, "plan_preemption", lambda view, ask, **_: plan_of(view, "own"))
     stage.engine.cycle(30 * 10**9, 100)
     assert state.requests["k"].outcome is Outcome.LAW_BROKEN
     assert state.law_violations > 0
@@ -74,7 +74,7 @@ def test_a_failed_attempt_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyP
     """The same outcome again is not another decision record, and nothing is searched again while nothing changes."""
     state = state_of(stage)
     refusal = Refusal(Outcome.NO_NODE, "nothing")
-    monkeypatch.setattr(guarantee, "plan", lambda view, ask, **_: refusal)
+    monkeypatch.setattr(guarantee, "plan_preemption", lambda view, ask, **_: refusal)
     assert stage.play(["cycle at=30s"]) == ["refuse k NO_NODE"]
     assert stage.play(["cycles until=60s every=1s"]) == ["no answer"]
     assert state.preemption_attempts == 1

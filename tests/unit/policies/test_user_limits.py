@@ -8,7 +8,14 @@ from kornel.core.domain.settings import QueueProperties
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account, AccountKind, Limit, QueueLimits
 from kornel.core.policies.queue_order import queue_key
-from kornel.core.policies.user_limits import Shortfall, binding, choose_group, exceeded, headroom, shortfalls
+from kornel.core.policies.user_limits import (
+    Shortfall,
+    binding_limits,
+    choose_group,
+    find_exceeded,
+    find_shortfalls,
+    headroom_of,
+)
 
 CPU, MEMORY = 0, 1
 
@@ -67,7 +74,9 @@ def test_group_is_chosen_by_the_lowest_queue(
 def test_limits_that_bind(user: str, group: str | None, expected: list[tuple[str, str, str, int]]) -> None:
     """A user by name, else by ``*``, level by level (T78); a group only by its own name (T79)."""
     leaf = path(root=limits({"sue": 100, "*": 10}, {"dev": 50}), leaf=limits({"*": 3}, {"ops": 6, "*": 7}))
-    found = [(queue.name, kind.value, name, limit.max[CPU]) for queue, kind, name, limit in binding(leaf, user, group)]
+    found = [
+        (queue.name, kind.value, name, limit.max[CPU]) for queue, kind, name, limit in binding_limits(leaf, user, group)
+    ]
     assert found == expected
 
 
@@ -79,17 +88,17 @@ def account(most: dict[int, int], used: list[int], applications: int = 0) -> Acc
 
 def test_headroom_is_the_least_of_all_levels() -> None:
     """Per type, over the levels that limit it (T76); nothing limited leaves everything."""
-    assert headroom([account({CPU: 100}, [90, 5]), account({CPU: 60, MEMORY: 8}, [40, 5])]) == {CPU: 10, MEMORY: 3}
-    assert headroom([account({CPU: 40}, [50, 0])]) == {CPU: -10}
-    assert headroom([account({}, [50, 0])]) == {}
-    assert headroom([]) == {}
+    assert headroom_of([account({CPU: 100}, [90, 5]), account({CPU: 60, MEMORY: 8}, [40, 5])]) == {CPU: 10, MEMORY: 3}
+    assert headroom_of([account({CPU: 40}, [50, 0])]) == {CPU: -10}
+    assert headroom_of([account({}, [50, 0])]) == {}
+    assert headroom_of([]) == {}
 
 
 def test_who_is_exceeded_and_by_how_much() -> None:
     """The first account that does not admit an ask, with the numbers of every type that is short (T81)."""
     roomy, tight = account({CPU: 100}, [0, 0]), account({CPU: 40, MEMORY: 0}, [50, 0])
-    assert exceeded([roomy, tight], ((CPU, 1),)) is tight
-    assert exceeded([roomy], ((CPU, 100), (MEMORY, 7))) is None
-    assert exceeded([roomy], ((CPU, 101),)) is roomy
-    assert shortfalls(tight, ((CPU, 1), (MEMORY, 2))) == (Shortfall(CPU, 1, -10, 40), Shortfall(MEMORY, 2, 0, 0))
-    assert shortfalls(roomy, ((CPU, 1), (MEMORY, 2))) == ()
+    assert find_exceeded([roomy, tight], ((CPU, 1),)) is tight
+    assert find_exceeded([roomy], ((CPU, 100), (MEMORY, 7))) is None
+    assert find_exceeded([roomy], ((CPU, 101),)) is roomy
+    assert find_shortfalls(tight, ((CPU, 1), (MEMORY, 2))) == (Shortfall(CPU, 1, -10, 40), Shortfall(MEMORY, 2, 0, 0))
+    assert find_shortfalls(roomy, ((CPU, 1), (MEMORY, 2))) == ()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kornel.core.config.loader import checksum
+from kornel.core.config.loader import checksum_of
 from kornel.core.config.model import Configuration
 from kornel.core.domain.commands import (
     AllocationSpec,
@@ -68,12 +68,12 @@ class FakeEngine:
                 if self.rm_id not in {"", command.rm_id}:
                     raise CommandRefused(Fault.OTHER_MANAGER, f"{self.rm_id} is registered")
                 self.rm_id = command.rm_id
-                self.checksum = checksum(command.config)
+                self.checksum = checksum_of(command.config)
                 self.extra_config = dict(command.extra_config)
                 self.pending.clear()
                 return []
             case UpdateConfiguration():
-                self.checksum = checksum(command.config)
+                self.checksum = checksum_of(command.config)
                 self.extra_config = dict(command.extra_config)
                 return []
             case AttachCallbacks() | DetachCallbacks() | AnswerCallbacks():

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.resources import Resources, clamp
+from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.telling.encoding.compact import copy_compact
 from kornel.core.telling.encoding.documents import Document, Kind, always, apart, if_any, listed
 from kornel.core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, write_with
@@ -19,7 +19,7 @@ def _resource(amounts: Resources | None) -> dict[str, Any]:
     """Returns ``{}``, or ``resources``: by type an object with a ``value``, which is absent when it is 0."""
     if not amounts:
         return {}
-    return {"resources": {name: {"value": clamp(amount)} if amount else {} for name, amount in amounts.items()}}
+    return {"resources": {name: {"value": clamp_int64(amount)} if amount else {} for name, amount in amounts.items()}}
 
 
 EVENT: Final = Document(

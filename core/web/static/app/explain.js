@@ -6,7 +6,7 @@ import { kinds } from "./kinds.js";
 import { lawText } from "./laws.js";
 import { link } from "./links.js";
 import { meter, setMeter } from "./meter.js";
-import { amount, amounts, clock, count, counted, moment, nameOf, readable, since, words } from "./units.js";
+import { amount, amounts, clock, count, counted, moment, nameOf, readable, shortMoment, since, words } from "./units.js";
 
 const VICTIMS_SHOWN = 50;
 
@@ -31,8 +31,9 @@ export function section(title, ...children) {
   return el("section", {}, el("h3", { text: title }), ...children);
 }
 
-/** Victims as a table. */
+/** Victims as a table. What the stored history knows besides, the user and whether it left, is told where it is known. */
 export function victimTable(victims) {
+  const past = victims.some((victim) => victim.leftTime !== undefined);
   const rows = victims.slice(0, VICTIMS_SHOWN).map((victim) =>
     el(
       "tr",
@@ -41,12 +42,14 @@ export function victimTable(victims) {
       el("td", {}, link("queue", victim.queueName)),
       el("td", {}, link("node", victim.nodeID)),
       el("td", { class: "number", text: amounts(victim.resource) }),
+      past && el("td", {}, victim.user ? link("user", victim.user) : "–"),
+      past && el("td", { text: victim.leftTime ? shortMoment(victim.leftTime) : "not known", title: victim.leftTime ? moment(victim.leftTime) : null }),
     ),
   );
   const table = el(
     "table",
     {},
-    el("thead", {}, el("tr", {}, ...["Allocation", "Queue", "Node"].map((text) => el("th", { text })), el("th", { class: "number", text: "Holds" }))),
+    el("thead", {}, el("tr", {}, ...["Allocation", "Queue", "Node"].map((text) => el("th", { text })), el("th", { class: "number", text: "Holds" }), past && el("th", { text: "User" }), past && el("th", { text: "Left" }))),
     el("tbody", {}, ...rows),
   );
   const more = victims.length - rows.length;

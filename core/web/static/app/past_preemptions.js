@@ -47,7 +47,7 @@ class PastDecisions {
         decisions.set(id, one);
       }
       const victim = record.victim;
-      if (victim) one.victims.push({ allocationKey: victim.allocationKey, applicationID: victim.applicationId, queueName: victim.queue, nodeID: victim.nodeId, resource: victim.resources });
+      if (victim) one.victims.push({ allocationKey: victim.allocationKey, applicationID: victim.applicationId, queueName: victim.queue, nodeID: victim.nodeId, resource: victim.resources, user: victim.user, leftTime: victim.leftNs });
     }
     for (const [id, one] of decisions) this.#byId.set(id, one);
     return [...decisions.values()];

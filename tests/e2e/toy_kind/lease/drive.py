@@ -31,9 +31,9 @@ def end_leases(state: PartitionState, now_ns: int) -> None:
     if settings is None:
         return
     found = plan(state, int(settings["longest_ms"]) * 10**6, now_ns)
-    if not found.victims or eviction.judge(state, laws.check(state, found)) is not None:
+    if not found.victims or eviction.judge_plan(state, laws.check(state, found)) is not None:
         return
-    eviction.evict(state, found.victims, None, "its lease is over")
+    eviction.evict_victims(state, found.victims, None, "its lease is over")
     for queue in dict.fromkeys(victim.queue for victim in found.victims):
         records = [eviction.victim_record(one, one.priority) for one in found.victims if one.queue is queue]
         state.effects.append(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from kornel.core.preemption.monitor.ideal import Share, assign, obtain
+from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
 from tests.monitor_notation import MonitorCase, parse
 
 CASES: Final = parse(
@@ -54,12 +54,12 @@ def test_case(case: MonitorCase) -> None:
     taken: dict[str, list[int]] = {}
     for t, capacity in enumerate(case.cluster):
         found = shares(case, t)
-        run(assign(found[""], capacity, per_round, balance=balance))
+        run(assign_shares(found[""], capacity, per_round, balance=balance))
         for share in found.values():
             if share.name in case.ideal:
                 assert share.ideal == case.ideal[share.name][t], share.name
         for leaf in case.leaves():
-            amount = obtain(found[leaf.path], dead_zone, natural)
+            amount = amount_to_give_up(found[leaf.path], dead_zone, natural)
             taken.setdefault(found[leaf.path].name, []).append(amount)
     amounts = {name: tuple(values) for name, values in taken.items() if any(values)}
     if case.expected is not None:
@@ -74,7 +74,7 @@ def test_natural_termination_converges_geometrically() -> None:
         root = Share("root")
         over = Share("a", guaranteed=5_000_000, used=held)
         root.children += [over, Share("b", guaranteed=5_000_000, used=10_000_000 - held, pending=5_000_000)]
-        run(assign(root, 10_000_000, Fraction(1)))
-        turns.append(obtain(over, Fraction(0), Fraction(1, 5)))
+        run(assign_shares(root, 10_000_000, Fraction(1)))
+        turns.append(amount_to_give_up(over, Fraction(0), Fraction(1, 5)))
         held -= turns[-1]
     assert turns == [1_000_000, 800_000, 640_000, 512_000, 409_600]

@@ -9,7 +9,7 @@ from kornel.core.domain.commands import ApplicationSpec
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.placement.applicant import applicant_of
-from kornel.core.policies.placement.decide import Placed, place
+from kornel.core.policies.placement.decide import Placed, place_applicant
 from tests.unit.config.reading import only, partition_text, root
 
 RECOVERY = "root.@recovery@"
@@ -43,12 +43,12 @@ def application(
 
 def place_in(state: PartitionState, spec: ApplicationSpec) -> str | None:
     """The path that *spec* is given; ``None``: no queue takes it."""
-    found = place(state.placement_rules, state.queues, applicant_of(spec))
+    found = place_applicant(state.placement_rules, state.queues, applicant_of(spec))
     return found.path if isinstance(found, Placed) else None
 
 
 def outcomes(state: PartitionState, spec: ApplicationSpec) -> list[str]:
     """What came of each rule for *spec*, which no queue takes."""
-    found = place(state.placement_rules, state.queues, applicant_of(spec))
+    found = place_applicant(state.placement_rules, state.queues, applicant_of(spec))
     assert not isinstance(found, Placed)
     return list(found.outcomes)

@@ -6,7 +6,7 @@ import pytest
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.governor.bounds import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge
+from kornel.core.preemption.governor.bounds import CLUSTER, Allowance, Denial, Limits, Loss, Scope, judge_losses
 
 S = 10**9
 NO_LIMIT = Allowance()
@@ -56,7 +56,7 @@ def test_budgets(
     bounds: Limits, taken: list[tuple[int, Loss]], wanted: list[Loss], expected: tuple[Scope, int | None] | None
 ) -> None:
     """What is wanted on top of what the window holds; denied, the time at which enough has left the window."""
-    denial = judge(bounds, after(bounds, *taken), wanted, "a", 10 * S)
+    denial = judge_losses(bounds, after(bounds, *taken), wanted, "a", 10 * S)
     if expected is None:
         assert denial is None
     else:
@@ -69,7 +69,7 @@ def test_budgets(
 def test_the_numbers_are_told() -> None:
     """A denial names scope, demand, what was taken, the budget and the window."""
     bounds = limits(queue=Allowance(2))
-    denial = judge(bounds, after(bounds, (0, loss())), [loss(), loss()], "a", S)
+    denial = judge_losses(bounds, after(bounds, (0, loss())), [loss(), loss()], "a", S)
     assert denial is not None
     assert denial.detail == "queue v: 2 victims wanted, 1 of 2 taken within 60 s"
 
@@ -79,9 +79,9 @@ def test_a_budget_counts_up_to_its_last_unit_and_forgets_on_the_second() -> None
     bounds = limits(queue=Allowance(1))
     books = after(bounds, (0, loss()))
     books.forget(bounds, 60 * S - 1)
-    assert judge(bounds, books, [loss()], "a", 60 * S - 1) is not None
+    assert judge_losses(bounds, books, [loss()], "a", 60 * S - 1) is not None
     books.forget(bounds, 60 * S)
-    assert judge(bounds, books, [loss()], "a", 60 * S) is None
+    assert judge_losses(bounds, books, [loss()], "a", 60 * S) is None
 
 
 def test_parts_of_one_decision_do_not_cool_each_other_down() -> None:
@@ -90,8 +90,8 @@ def test_parts_of_one_decision_do_not_cool_each_other_down() -> None:
     books = GovernorBooks()
     run = object()
     books.charge(bounds, [loss()], "", 0, run)
-    assert judge(bounds, books, [loss()], "", S, run) is None
-    denial = judge(bounds, books, [loss()], "", S, object())
+    assert judge_losses(bounds, books, [loss()], "", S, run) is None
+    denial = judge_losses(bounds, books, [loss()], "", S, object())
     assert denial is not None
     assert (denial.outcome, denial.retry_ns) == (Outcome.COOLING_DOWN, 30 * S)
 
@@ -116,7 +116,7 @@ def test_loops(turns: list[tuple[str, int]], returns: int, now_s: int, retry_s: 
     for preemptor, at_s in turns:
         books.charge(bounds, [loss("b" if preemptor == "a" else "a")], preemptor, at_s * S)
     books.forget_turns(bounds, "a", "b", now_s * S)
-    denial = judge(bounds, books, [loss("b")], "a", now_s * S)
+    denial = judge_losses(bounds, books, [loss("b")], "a", now_s * S)
     assert (None if denial is None else (denial.outcome, denial.retry_ns)) == (
         None if retry_s is None else (Outcome.LOOP, retry_s * S)
     )

@@ -41,7 +41,7 @@ def test_case(case: Case) -> None:
     for step in case.steps:
         ask = world.ask(step.ask)
         predicate = RecordingPredicate(case.predicate) if case.predicate else None
-        result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
+        result = guarantee.plan_preemption(world, ask, predicate=predicate, now_ns=NOW_NS)
         if step.call is not None:
             assert predicate is not None
             assert predicate.calls[0] == step.call

@@ -59,7 +59,7 @@ def decided(case: str) -> tuple[World, Allocation, PreemptionPlan | Refusal]:
     (found,) = parse(case)
     world = World.of(found)
     ask = world.ask(found.steps[0].ask)
-    return world, ask, guarantee.plan(world, ask, now_ns=NOW_NS)
+    return world, ask, guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
 
 
 def broken(case: str) -> set[Law]:

@@ -10,13 +10,13 @@ from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.allowances import Kind
-from kornel.core.preemption.guarantee.entitlement import Entitlement, entitlement
+from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
-from kornel.core.preemption.priorities import adjustment
+from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.preemption.victim_index import VictimIndex
 from tests.preemption_notation import Case, TaskCase, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
@@ -80,15 +80,15 @@ def test_adjusted_priority(queues: str, seen_at_root: int, seen_at_p: int) -> No
     """Offsets add up, a fence puts its own in their place, and the queue that looks has no say itself."""
     world = World.of(case_of(f"queues {queues}\nnodes n1=1"))
     leaf = world.queues["p.a"]
-    assert adjustment(leaf, world.root).of(7) == seen_at_root
-    assert adjustment(leaf, world.queues["p"]).of(7) == seen_at_p
-    assert adjustment(leaf, leaf).of(7) == 7
+    assert adjustment_of(leaf, world.root).of(7) == seen_at_root
+    assert adjustment_of(leaf, world.queues["p"]).of(7) == seen_at_p
+    assert adjustment_of(leaf, leaf).of(7) == 7
 
 
 def test_adjusted_priority_is_not_clamped() -> None:
     """Beyond the ends of an int32 priorities still compare."""
     world = World.of(case_of("queues a{off=2147483647}\nnodes n1=1"))
-    assert adjustment(world.queues["a"], world.root).of(10) == 2**31 + 9
+    assert adjustment_of(world.queues["a"], world.root).of(10) == 2**31 + 9
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_entitlement(queues: str, used: int, ask: int, mode: str, expected: Outc
     if used:
         text += f"\nrunning p.a: a1 {used}@n1"
     world, waiting = world_and_ask(text)
-    result = entitlement(waiting, GuaranteeMode(mode), world.types.names)
+    result = find_entitlement(waiting, GuaranteeMode(mode), world.types.names)
     if isinstance(expected, Outcome):
         assert isinstance(result, Refusal)
         assert result.outcome is expected
@@ -128,7 +128,7 @@ def test_needs_take_the_largest_of_what_lacks() -> None:
     world, ask = world_and_ask(
         "queues p{M=10} · p.v · p.a{G=5}\nnodes n1=6 n2=20\nrunning p.v: v1 4@n1, v2 6@n2\nask p.a: 5"
     )
-    entitled = entitlement(ask, GuaranteeMode.REACH, world.types.names)
+    entitled = find_entitlement(ask, GuaranteeMode.REACH, world.types.names)
     assert isinstance(entitled, Entitlement)
     needs = Needs(ask, fence_root(ask), entitled)
     assert needs.base == [5]
@@ -209,7 +209,7 @@ def test_equal_age_is_settled_by_earlier_preemptions() -> None:
     first = world.run(TaskCase("v", "v1", {"f": 1}, "n1"), "first")
     world.run(TaskCase("v", "v2", {"f": 1}, "n1"), "second")
     first.application.preempted_count = 1
-    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(result, PreemptionPlan)
     assert [victim.key for victim in result.victims] == ["v2"]
 
@@ -219,7 +219,7 @@ def test_equal_solutions_are_settled_by_nearness() -> None:
     world, ask = world_and_ask(
         "queues p · p.a{G=1} · p.v · w\nnodes n1=1 n2=1\nrunning w: w1 1@n1\nrunning p.v: v1 1@n2\nask p.a: 1"
     )
-    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(result, PreemptionPlan)
     assert result.node.node_id == "n2"
 
@@ -229,7 +229,7 @@ def test_plan_shows_its_numbers() -> None:
     world, ask = world_and_ask(
         "queues p{M=8} · p.v{off=2} · p.a{G=5}\nnodes n1=8\nrunning p.v: v1 6@n1 p-1\nask p.a: 5 p9"
     )
-    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(result, PreemptionPlan)
     assert result.fence.path == "root.p"
     assert result.needs == {"node": {"f": 3}, "queue": {"f": 3}}
@@ -250,7 +250,7 @@ def test_refusal_counts_what_each_filter_kept_back() -> None:
     )
     world.allocations["v2"].place = AskPlace.RELEASED
     world.allocations["v3"].place = AskPlace.PREEMPTED
-    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(result, Refusal)
     assert result.outcome is Outcome.NO_CANDIDATES
     for part in (
@@ -282,7 +282,7 @@ def test_refusal_says_what_is_wrong_with_the_nodes(problem: str, verdict: str) -
             first = world.ask(TaskCase("h", "h1", {"f": 1}))
             first.triggered = True
             world.reserve(first, node, NOW_NS)
-    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(result, Refusal)
     assert result.outcome is Outcome.NO_NODE
     assert f"{verdict} 1" in result.detail
@@ -292,7 +292,7 @@ def test_own_reservation_is_kept() -> None:
     """A node on which the ask already holds room may be chosen; what it holds itself is in nobody's way."""
     world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4")
     world.reserve(ask, world.nodes["n1"], NOW_NS)
-    result = guarantee.plan(world, ask, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(result, PreemptionPlan)
     assert result.needs == {"node": {"f": 4}}
 
@@ -300,7 +300,7 @@ def test_own_reservation_is_kept() -> None:
 def test_predicate_refuses_every_node() -> None:
     """Solutions that no predicate accepts are no solutions."""
     world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4 n2=4\nrunning v: v1 4@n1, v2 4@n2\nask a: 4")
-    result = guarantee.plan(world, ask, predicate=lambda *question: None, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, predicate=lambda *question: None, now_ns=NOW_NS)
     assert isinstance(result, Refusal)
     assert result.outcome is Outcome.PREDICATE_REFUSED
 
@@ -308,7 +308,7 @@ def test_predicate_refuses_every_node() -> None:
 def test_predicate_chooses_another_node() -> None:
     """The best node refused, the next best is taken."""
     world, ask = world_and_ask("queues v · a{G=4}\nnodes n1=4 n2=4\nrunning v: v1 4@n1 t1, v2 4@n2 t2\nask a: 4")
-    result = guarantee.plan(
+    result = guarantee.plan_preemption(
         world,
         ask,
         predicate=lambda _, node, victims, start: start if node.node_id == "n1" else None,
@@ -327,7 +327,7 @@ def test_predicate_without_victims_on_the_node_is_the_ordinary_check() -> None:
         questions.append((repr(node), len(victims), start))
         return 0
 
-    result = guarantee.plan(world, ask, predicate=predicate, now_ns=NOW_NS)
+    result = guarantee.plan_preemption(world, ask, predicate=predicate, now_ns=NOW_NS)
     assert isinstance(result, PreemptionPlan)
     assert questions == [("Node(n0)", 0, -1)]
     assert (result.node.node_id, [victim.key for victim in result.victims]) == ("n0", ["v1"])

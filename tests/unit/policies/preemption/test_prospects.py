@@ -23,7 +23,7 @@ def full(nodes: int) -> World:
 
 def chosen(world: World, known: KnownProspects) -> str:
     ask = world.ask(TaskCase("a", "ask", {"f": 1}, tick=9))
-    plan = guarantee.plan(world, ask, known=known, now_ns=NOW_NS)
+    plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
     assert isinstance(plan, PreemptionPlan)
     return plan.victims[0].key
 
@@ -51,7 +51,9 @@ def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyP
         world.run(TaskCase("kept", f"k{at:04}", {"f": 2}, f"n{at:04}", tick=at))
     with monkeypatch.context() as patched:
         patched.delattr(Prospects, "_victims")
-        refusal = guarantee.plan(world, world.ask(TaskCase("a", "ask", {"f": 3})), known=known, now_ns=NOW_NS)
+        refusal = guarantee.plan_preemption(
+            world, world.ask(TaskCase("a", "ask", {"f": 3})), known=known, now_ns=NOW_NS
+        )
     assert isinstance(refusal, Refusal)
     assert refusal.detail == f"nodes: need left {NODES_AT_ONCE * GLANCES}; kept back: law 2 {NODES_AT_ONCE * GLANCES}"
 
@@ -66,9 +68,9 @@ def test_what_a_glance_ruled_out_is_seen_once_another_leaf_gives() -> None:
     world.run(TaskCase("v", "v", {"f": 2}, "n", tick=1))
     world.run(TaskCase("kept", "k", {"f": 2}, "n", tick=2))
     ask = world.ask(TaskCase("a", "ask", {"f": 3}))
-    assert isinstance(guarantee.plan(world, ask, known=known, now_ns=NOW_NS), Refusal)
+    assert isinstance(guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS), Refusal)
     world.queues["kept"].set_limits({}, {})
-    plan = guarantee.plan(world, ask, known=known, now_ns=NOW_NS)
+    plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
     assert isinstance(plan, PreemptionPlan)
     assert [victim.key for victim in plan.victims] == ["k", "v"]
 
@@ -95,7 +97,7 @@ def test_an_attempt_passes_by_nodes_whose_best_victims_are_leaving() -> None:
             world.run(TaskCase("v", f"v{each}-{at:02}", {"f": 1}, f"n{at:02}", tick=100 * each + at))
     for at in range(20):
         ask = world.ask(TaskCase("a", f"ask{at}", {"f": 1}, tick=9))
-        plan = guarantee.plan(world, ask, known=known, now_ns=NOW_NS)
+        plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
         assert isinstance(plan, PreemptionPlan)
         assert plan.victims[0].key == f"v1-{19 - at:02}"
         assert plan.weighed.startswith("2 of 20 nodes looked at") or at == 19

@@ -8,7 +8,7 @@ import pytest
 
 from kornel.core.preemption import judging as laws
 from kornel.core.preemption.quota import planner as quota
-from kornel.core.preemption.quota.shares import attainable, excess, leaf_shares
+from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.unit.policies.preemption.world import World
 
@@ -23,12 +23,12 @@ def test_case(case: Case) -> None:
     expected = case.enforced
     assert expected is not None
     queue = world.queues[expected.queue]
-    result = quota.plan(queue, expected.miss)
+    result = quota.plan_enforcement(queue, expected.miss)
     names = world.types.resources
     if expected.target is not None:
         assert dict(names(result.target)) == expected.target
     if expected.shares is not None:
-        shares = leaf_shares(queue, attainable(queue, excess(queue, queue.max)))
+        shares = leaf_shares(queue, find_attainable(queue, find_excess(queue, queue.max)))
         assert {leaf.path.removeprefix("root."): dict(names(share)) for leaf, share in shares.items() if share} == (
             expected.shares
         )
@@ -67,9 +67,9 @@ def test_nothing_to_do_within_the_max_only() -> None:
     world.queue(QueueCase("p", guaranteed={"f": 8}))
     leaf = world.queue(QueueCase("p.v", maximum={"f": 8}))
     world.run(TaskCase("p.v", "v1", {"f": 8}, "n1"))
-    assert quota.plan(leaf, 0).outcome == "NOTHING_TO_DO"
+    assert quota.plan_enforcement(leaf, 0).outcome == "NOTHING_TO_DO"
     leaf.set_limits({}, {0: 5})
-    plan = quota.plan(leaf, 0)
+    plan = quota.plan_enforcement(leaf, 0)
     assert (plan.outcome, plan.target, plan.victims, plan.unmet) == ("NONE", {0: 3}, (), {0: 3})
     (protection,) = plan.protected
     assert (protection.reason, protection.queue, protection.guaranteed, protection.held, protection.amount) == (
@@ -83,10 +83,10 @@ def test_confirm_leaves_out_who_left_meanwhile_and_who_need_not_go_any_more() ->
     world.node("n1", {"f": 100})
     leaf = world.queue(QueueCase("v", maximum={"f": 4}))
     tasks = [world.run(TaskCase("v", f"v{at}", {"f": 2}, "n1")) for at in range(6)]
-    made = quota.plan(leaf, 0)
+    made = quota.plan_enforcement(leaf, 0)
     assert list(made.victims) == tasks[:4]
     world.remove(tasks[0])
     world.remove(tasks[5])
-    part = quota.confirm(leaf, made.ceilings, dict(made.target), made.victims)
+    part = quota.confirm_batch(leaf, made.ceilings, dict(made.target), made.victims)
     assert list(part.victims) == tasks[1:3]
     assert laws.check(world, part) == ()

@@ -20,7 +20,7 @@ def test_case(case: Case) -> None:
     """Victims or refusal are those of the worked case, and every plan is lawful."""
     world = World.of(case)
     (step,) = case.steps
-    result = required_node.plan(world, world.ask(step.ask), world.nodes["n1"])
+    result = required_node.plan_preemption(world, world.ask(step.ask), world.nodes["n1"])
     if isinstance(result, PreemptionPlan):
         assert {victim.key for victim in result.victims} == set(step.expected.victims)
         assert laws.check(world, result) == ()
@@ -33,6 +33,6 @@ def test_the_refusal_counts_who_is_protected_and_why() -> None:
     """J-R4: all ten are more important than the ask."""
     case = next(case for case in parse(CASES_FILE.read_text(encoding="utf-8")) if case.name == "J-R4")
     world = World.of(case)
-    result = required_node.plan(world, world.ask(case.steps[0].ask), world.nodes["n1"])
+    result = required_node.plan_preemption(world, world.ask(case.steps[0].ask), world.nodes["n1"])
     assert not isinstance(result, PreemptionPlan)
     assert result.detail == "n1 lacks f=5; protected: 10 of higher priority"

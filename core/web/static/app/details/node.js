@@ -11,10 +11,10 @@ import { link, openDetails, setLink } from "../links.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { rights } from "../rights.js";
 import { changeButton } from "../changes.js";
-import { amounts, moment, nameOf, percent, share, since, typesOf } from "../units.js";
+import { amounts, count, moment, nameOf, percent, readable, share, since, typesOf, words } from "../units.js";
 
 export async function node(name) {
-  const [found] = await Promise.all([api.get(inPartition(`node/${encodeURIComponent(name)}`)), rights.load()]);
+  const [found, why] = await Promise.all([api.get(inPartition(`node/${encodeURIComponent(name)}`)), api.get(inPartition(`explain?node=${encodeURIComponent(name)}`)), rights.load()]);
   const types = typesOf(found.capacity);
   const rows = types.map((type) => {
     const bar = meter();
@@ -35,11 +35,22 @@ export async function node(name) {
     ]),
     drainButton(name, Boolean(found.drainedBy)),
     section("Utilisation", ...rows),
+    section("Why what waits is not here", waitingTable(why.node)),
     section("Allocations", allocationTable(found.allocations ?? [])),
     foreign.length > 0 && section("Load of other schedulers", ...foreign.map((one) => el("p", {}, el("span", { class: "mono", text: one.allocationKey }), ` ${amounts(one.resource)}`))),
     Object.keys(found.attributes ?? {}).length > 0 && section("Attributes", facts(Object.entries(found.attributes).map(([key, value]) => [key, el("span", { class: "mono", text: value })]))),
     el("p", {}, el("a", { href: address.href("what-if", { suppose: "node", node: name }), text: "What if this node was lost?" })),
   ];
+}
+
+/** What keeps the asks that wait off this node: one line for each first obstacle. */
+function waitingTable({ waitingAsks, verdicts = [], lastPlaced }) {
+  const placed = lastPlaced ? ` The last allocation was placed here ${since(lastPlaced)} ago.` : "";
+  if (!waitingAsks) return el("p", { class: "muted", text: `Nothing waits.${placed}` });
+  const rows = verdicts.map(({ kind, asks, example, blocker }) =>
+    el("tr", {}, el("td", { class: "number", text: count(asks) }), el("td", { class: "wraps" }, el("strong", { text: kind === "fits" ? "Nothing is in the way" : words(blocker?.kind ?? kind) }), blocker?.detail && el("span", { class: "muted", text: ` ${readable(blocker.detail)}` })), el("td", {}, link("ask", example))),
+  );
+  return el("div", {}, el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number", text: "Asks" }), el("th", { scope: "col", text: "First obstacle" }), el("th", { scope: "col", text: "Such as" }))), el("tbody", {}, ...rows)), placed && el("p", { class: "muted", text: placed.trim() }));
 }
 
 function drainButton(name, drained) {

@@ -67,7 +67,7 @@ export async function queue(path) {
         ["applications", { queue: path }, "Applications of this queue"],
         ["history", { queue: path }, "How full it was"],
         ["preemption", { q: path }, "Preemptions it was part of"],
-        ["what-if", { suppose: "quota", queue: path }, "What if it had other limits?"],
+        ["what-if", { suppose: "limits", queue: path }, "What if it had other limits?"],
       ].map(([view, parameters, text]) => el("li", {}, el("a", { href: address.href(view, parameters), text }))),
     ),
   ];

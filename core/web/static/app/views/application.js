@@ -197,26 +197,26 @@ function courseTable(log) {
 }
 
 const amountColumns = (types) =>
-  types.map((type) => ({ key: type, title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, value: (one) => one.resource?.[type] ?? 0, text: (one) => bare(type, one.resource?.[type] ?? 0), number: true, width: "minmax(76px, 0.6fr)" }));
+  types.map((type, at) => ({ key: type, wide: at > 0, title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, value: (one) => one.resource?.[type] ?? 0, text: (one) => bare(type, one.resource?.[type] ?? 0), number: true, width: "minmax(54px, 0.6fr)" }));
 
 function allocationColumns(types) {
   return [
-    { key: "key", title: "Allocation", value: (one) => one.allocationKey, draw: (cell, one) => drawLink(cell, "ask", one.allocationKey), width: "minmax(120px, 1.4fr)" },
-    { key: "node", title: "Node", value: (one) => one.nodeId, draw: (cell, one) => drawLink(cell, "node", one.nodeId), width: "minmax(90px, 1.2fr)" },
+    { key: "key", title: "Allocation", value: (one) => one.allocationKey, draw: (cell, one) => drawLink(cell, "ask", one.allocationKey), width: "minmax(90px, 1.4fr)" },
+    { key: "node", title: "Node", value: (one) => one.nodeId, draw: (cell, one) => drawLink(cell, "node", one.nodeId), width: "minmax(70px, 1.2fr)" },
     { key: "priority", title: "Priority", value: (one) => Number(one.priority ?? 0), number: true, width: "72px", wide: true },
     ...amountColumns(types),
     { key: "placed", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? shortMoment(one.allocationTime) : ""), number: true, width: "92px", wide: true },
-    { key: "age", title: "Runs for", value: (one) => (one.allocationTime ? Date.now() * 1e6 - one.allocationTime : 0), text: (one) => (one.allocationTime ? since(one.allocationTime) : ""), number: true, width: "96px" },
+    { key: "age", title: "Runs for", value: (one) => (one.allocationTime ? Date.now() * 1e6 - one.allocationTime : 0), text: (one) => (one.allocationTime ? since(one.allocationTime) : ""), number: true, width: "80px" },
     { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.originator && "originator", one.preempted && "told to leave"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
   ];
 }
 
 function askColumns(types) {
   return [
-    { key: "key", title: "Ask", value: (one) => one.allocationKey, draw: (cell, one) => drawLink(cell, "ask", one.allocationKey), width: "minmax(120px, 1.4fr)" },
+    { key: "key", title: "Ask", value: (one) => one.allocationKey, draw: (cell, one) => drawLink(cell, "ask", one.allocationKey), width: "minmax(90px, 1.4fr)" },
     { key: "priority", title: "Priority", value: (one) => Number(one.priority ?? 0), number: true, width: "72px" },
     ...amountColumns(types),
-    { key: "age", title: "Waits for", value: (one) => (one.requestTime ? Date.now() * 1e6 - one.requestTime : 0), text: (one) => (one.requestTime ? since(one.requestTime) : ""), number: true, width: "96px" },
+    { key: "age", title: "Waits for", value: (one) => (one.requestTime ? Date.now() * 1e6 - one.requestTime : 0), text: (one) => (one.requestTime ? since(one.requestTime) : ""), number: true, width: "80px" },
     { key: "log", title: "Stopped by", value: (one) => one.allocationLog?.[0]?.message ?? "", width: "minmax(100px, 1.6fr)", wide: true },
     { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.requiredNodeId && `only on ${one.requiredNodeId}`, one.triggeredPreemption && "has others leave"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
   ];

@@ -98,10 +98,10 @@ export class ApplicationsView {
 }
 
 const COLUMNS = [
-  { key: "id", title: "Application", value: (app) => app.applicationID, draw: drawId, width: "minmax(130px, 1.6fr)" },
-  { key: "queue", title: "Queue", value: (app) => app.queueName, draw: (cell, app) => drawLink(cell, "queue", app.queueName), width: "minmax(110px, 1.4fr)" },
+  { key: "id", title: "Application", value: (app) => app.applicationID, draw: drawId, width: "minmax(110px, 1.6fr)" },
+  { key: "queue", title: "Queue", value: (app) => app.queueName, draw: (cell, app) => drawLink(cell, "queue", app.queueName), width: "minmax(90px, 1.4fr)" },
   { key: "user", title: "User", value: (app) => app.user ?? "", draw: (cell, app) => drawLink(cell, "user", app.user ?? ""), width: "minmax(70px, 0.8fr)", wide: true },
-  { key: "state", title: "State", value: (app) => app.applicationState, draw: drawState, width: "100px" },
+  { key: "state", title: "State", value: (app) => app.applicationState, draw: drawState, width: "92px" },
   { key: "used", title: "Used", value: (app) => amounts(app.usedResource), text: (app) => amounts(app.usedResource) || "–", width: "minmax(110px, 1fr)", wide: true },
   { key: "waits", title: "Pending", value: (app) => amounts(app.pendingResource), text: (app) => amounts(app.pendingResource) || app.rejectedMessage || "–", width: "minmax(110px, 1fr)", wide: true },
   { key: "submitted", title: "Submitted", value: (app) => (app.submissionTime ? moment(app.submissionTime) : ""), text: (app) => (app.submissionTime ? `${since(app.submissionTime)} ago` : ""), width: "112px", wide: true },

@@ -281,10 +281,10 @@ function folded(lines) {
 const stateOf = (one) => (one.inForce ? "in force" : one.applied ? "applied" : "refused");
 
 const COLUMNS = [
-  { key: "number", title: "Version", value: (one) => one.number, text: (one) => (one.own ? count(one.number) : `${count(one.number)}, earlier run`), number: true, width: "110px" },
-  { key: "when", title: "When", value: (one) => one.atNs, text: (one) => moment(one.atNs), width: "150px" },
-  { key: "state", title: "State", value: stateOf, draw: (cell, one) => cell.replaceChildren(badge(stateOf(one), { "in force": "good", refused: "bad" }[stateOf(one)])), width: "90px" },
-  { key: "by", title: "By", value: (one) => one.principal, width: "minmax(110px, 1fr)" },
+  { key: "number", title: "Version", value: (one) => one.number, text: (one) => (one.own ? count(one.number) : `${count(one.number)}, earlier run`), number: true, width: "minmax(60px, 0.5fr)" },
+  { key: "when", title: "When", value: (one) => one.atNs, text: (one) => moment(one.atNs), width: "142px" },
+  { key: "state", title: "State", value: stateOf, draw: (cell, one) => cell.replaceChildren(badge(stateOf(one), { "in force": "good", refused: "bad" }[stateOf(one)])), width: "90px", wide: true },
+  { key: "by", title: "By", value: (one) => one.principal, width: "minmax(90px, 1fr)" },
   { key: "origin", title: "Brought by", value: (one) => words(one.origin), width: "110px", wide: true },
   { key: "length", title: "Length", value: (one) => one.length, text: (one) => counted(one.length, "character"), number: true, width: "120px", wide: true },
   { key: "note", title: "Note", value: (one) => one.reason || one.note, width: "minmax(110px, 2fr)", wide: true },

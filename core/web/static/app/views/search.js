@@ -30,9 +30,9 @@ export class SearchView {
       keyOf: (one) => `${one.kind}:${one.name}:${one.place ?? ""}`,
       open: (one) => openDetails(kindOf(one), one.name),
       columns: [
-        { key: "kind", title: "What", value: (one) => KINDS[one.kind], width: "140px" },
-        { key: "name", title: "Name", value: (one) => one.name, draw: (cell, one) => drawLink(cell, kindOf(one), one.name), width: "minmax(140px, 2fr)" },
-        { key: "place", title: "Where", value: (one) => one.place ?? "", draw: drawPlace, width: "minmax(110px, 1.2fr)" },
+        { key: "kind", title: "What", value: (one) => KINDS[one.kind], width: "minmax(84px, 0.6fr)" },
+        { key: "name", title: "Name", value: (one) => one.name, draw: (cell, one) => drawLink(cell, kindOf(one), one.name), width: "minmax(110px, 2fr)" },
+        { key: "place", title: "Where", value: (one) => one.place ?? "", draw: drawPlace, width: "minmax(90px, 1.2fr)" },
         { key: "state", title: "State", value: (one) => one.state ?? "", draw: drawState, width: "minmax(90px, 1fr)", wide: true },
       ],
     });

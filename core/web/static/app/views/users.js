@@ -110,8 +110,9 @@ function columns(types) {
   return [
     { key: "name", title: "Name", value: nameIn, draw: drawName, width: "minmax(110px, 1.2fr)" },
     { key: "applications", title: "Applications", value: (one) => (one.queues?.runningApplications ?? one.applications ?? []).length, number: true, width: "96px" },
-    ...types.map((type) => ({
+    ...types.map((type, at) => ({
       key: type,
+      wide: at > 0,
       title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`,
       value: (one) => one.queues?.resourceUsage?.[type] ?? 0,
       text: (one) => {

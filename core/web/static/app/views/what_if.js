@@ -24,7 +24,7 @@ const FORMS = {
     ],
     request: (given) => ({ ask: { queue: given.queue, applicationId: given.application, resources: readAmounts(given.resources), count: Number(given.count || 1), priority: Number(given.priority || 0), user: given.user, requiredNode: given.node } }),
   },
-  quota: {
+  limits: {
     title: "A queue had other limits",
     fields: [
       ["queue", "Queue", { placeholder: "root.prod", required: true }],

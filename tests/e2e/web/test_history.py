@@ -1,0 +1,78 @@
+"""The stored history on the page: how full a queue was, zoomed into; who was preempted, by whom; all after a reload."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Playwright, expect
+
+from kornel.core.archive.settings import history_settings
+from kornel.core.process.history import HistoryChoice
+from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.rest.test_explanations import MAY
+from tests.e2e.rest.test_usage_history import committed, look
+from tests.e2e.web.browser import visit
+
+pytestmark = pytest.mark.timeout(180)
+
+CONFIG = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        properties: {preemption.delay: 1s}
+        queues:
+          - name: a
+            resources: {guaranteed: {vcore: 4}}
+          - name: b
+"""
+
+
+async def test_how_full_a_queue_was_and_who_took_from_whom(playwright: Playwright, tmp_path: Path) -> None:
+    choice = HistoryChoice(history_settings(str(tmp_path / "history.db"), []), required=True)
+    async with rest_cluster(history=choice) as cluster:
+        url = f"http://{cluster.core.server.rest_address}/"
+        await cluster.register(CONFIG)
+        await cluster.node("n1", vcore=4_000)
+        began_ms = cluster.core.clock.now_ns() // 10**6
+        await cluster.submit("filler", queue="root.b", user="bob")
+        for at in range(4):
+            await cluster.ask(f"fill-{at}", "filler", vcore=1_000)
+        await look(cluster, 3)
+        await cluster.submit("urgent", queue="root.a", user="ann")
+        await cluster.ask("wanted", "urgent", fields={"preemptionPolicy": MAY}, vcore=2_000)
+        await cluster.wait(3)
+        await look(cluster, 2)
+        await committed(cluster)
+        ended_ms = cluster.core.clock.now_ns() // 10**6
+        whole = f"from={began_ms}&to={ended_ms + 1_000}"
+        async with visit(playwright, f"{url}#/history?queue=root.b&{whole}") as shown:
+            page = shown.page
+            used = page.get_by_role("img", name="Use of root.b: CPU")
+            await expect(used).to_be_visible()
+            await expect(page.locator(".u-wrap")).to_have_count(3)
+            await expect(page.get_by_role("region", name="Preempted: 2 allocations")).to_be_visible()
+            sums = page.get_by_role("region", name="Who took from whom").get_by_role("row").nth(1)
+            await expect(sums).to_contain_text("root.a")
+            await expect(sums).to_contain_text("2 cores")
+            await page.get_by_label("Sums by").select_option("user")
+            await expect(sums).to_contain_text("ann")
+            await expect(sums).to_contain_text("bob")
+            await shown.picture("history-light")
+            box = await used.locator(".u-over").bounding_box()
+            assert box is not None
+            await page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40)
+            await page.mouse.down()
+            await page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 40)
+            await page.mouse.up()
+            await expect(page).not_to_have_url(re.compile(whole))
+            await page.get_by_role("button", name="Show all of the range").wait_for()
+            assert int(re.findall(r"from=(\d+)", page.url)[0]) > began_ms
+            await page.go_back()
+            await expect(page).to_have_url(re.compile(whole))
+            await page.reload()
+            await expect(used).to_be_visible()
+            shown.check()
