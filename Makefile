@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ demo: runtime ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEE
 
 docs: venv ## build the documentation as a site, in build/site
 	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again whenever a page changes
+	$(BIN)/python -m mkdocs serve --strict
 
 # Half of the tests wait for processes and timers most of the time, so there are more workers than cores.
 SPREAD := -n $(WORKERS) --dist loadscope

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
+
+CREATION_TIME_TAG: Final = "creationTime"
+"""The tag of an allocation, exact case, that states when it was made, in Unix seconds of the shim's clock."""
 
 
 class NodeAction(IntEnum):
@@ -106,6 +109,8 @@ class ApplicationSpec(NamedTuple):
     """Groups that a resolver found for ``user``; of no use beside ``groups``, which the shim gave. Empty: not asked."""
     unresolved: str = ""
     """The reason why a resolver that was asked found no groups; empty: it did, or was not asked."""
+    created_s: int | None = None
+    """When the application was first submitted, if the shim says so, in the core's time."""
 
 
 class ApplicationRef(NamedTuple):

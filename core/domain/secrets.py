@@ -39,6 +39,10 @@ _SIGNS_OF_BLOCKS: Final = ("private key-----", "eyj")
 """The words, in lower case, without any of which a text has no secret values. Looking for them is a tenth of the work.
 """
 
+_AMOUNTS: Final = frozenset(("resources", "guaranteed", "max", "maxresources", "lost", "resourceweights"))
+"""Keys of a configuration below which names are types of resources."""
+_AMOUNT: Final = re.compile(r"[ \t]*(['\"]?)[0-9]+(?:\.[0-9]+)?[ \t]*[A-Za-z]{0,2}\1[ \t]*(?=[,}\r\n]|\Z|[ \t]#)")
+
 _COLON: Final = re.compile(r":[ \t]+|(?<=[\"']):|:(?=[\r\n])|:\Z")
 _QUOTED: Final = re.compile(r"'[^']*(?:''[^']*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"", re.DOTALL)
 _END_IN_FLOW: Final = re.compile(r"[,}\]\r\n]")
@@ -94,6 +98,7 @@ def document_without_secrets(document: Any) -> Any:
 def text_without_secrets(text: str) -> str:
     """Returns YAML *text* with the values of such keys replaced, and what looks like a secret anywhere else.
 
+    Amounts of resources stay, whatever their types are called: whoever edits the text and applies it would lose them.
     The text keeps its lines: whatever belongs to a secret beyond the line of its key becomes empty lines.
     """
     text = hide_secret_values(text)
@@ -103,14 +108,21 @@ def text_without_secrets(text: str) -> str:
     shown: list[str] = []
     within: int | None = None
     """The column of the key whose value goes on, while it is a secret."""
+    amounts: int | None = None
+    """The column of the key below which there are amounts."""
     for line in text.splitlines(keepends=True):
         content = line.strip()
         if within is not None and (not content or _column_of(line, " ") > within):
             shown.append(line[len(line.rstrip("\r\n")) :])
             continue
-        hidden, is_secret = _line_without_secrets(line)
+        column = _column_of(line, " -")
+        if content and amounts is not None and column <= amounts:
+            amounts = None
+        hidden, is_secret = _line_without_secrets(line, in_amounts=amounts is not None)
         shown.append(hidden)
-        within = _column_of(line, " -") if is_secret else None
+        within = column if is_secret else None
+        if amounts is None and line[column:].partition(":")[0].strip("'\"") in _AMOUNTS:
+            amounts = column
     return "".join(shown)
 
 
@@ -118,11 +130,17 @@ def _column_of(line: str, passed_over: str) -> int:
     return len(line) - len(line.lstrip(passed_over))
 
 
-def _line_without_secrets(line: str) -> tuple[str, bool]:
-    """Returns *line* with its secrets replaced, and whether the last key on it is one: its value may go on below."""
+def _line_without_secrets(line: str, *, in_amounts: bool) -> tuple[str, bool]:
+    """Returns *line* with its secrets replaced, and whether the last key on it is one: its value may go on below.
+
+    *in_amounts*: it stands below a key of amounts, which stay.
+    """
     shown: list[str] = []
     done = 0
     in_flow = last_is_secret = False
+    depth = 0
+    amounts_depth: int | None = None
+    """The braces around the key of amounts that came before on this line."""
     found = _COLON.search(line)
     while found is not None:
         before = line[done : found.start()]
@@ -130,7 +148,14 @@ def _line_without_secrets(line: str) -> tuple[str, bool]:
         done = found.end()
         in_flow = in_flow or "{" in before or "[" in before
         words = before.replace("{", " ").replace(",", " ").rsplit(maxsplit=1)
-        last_is_secret = bool(words) and names_secret(words[-1].strip("'\""))
+        name = words[-1].strip("'\"") if words else ""
+        depth += before.count("{") - before.count("}")
+        if amounts_depth is not None and depth <= amounts_depth:
+            amounts_depth = None
+        is_amount = (in_amounts or amounts_depth is not None) and _AMOUNT.match(line, done) is not None
+        if amounts_depth is None and name in _AMOUNTS:
+            amounts_depth = depth
+        last_is_secret = names_secret(name) and not is_amount
         if last_is_secret:
             end = _end_of_value(line, done, in_flow=in_flow)
             shown.append(HIDDEN if line[done:end].strip() else line[done:end])

@@ -68,7 +68,10 @@ class Application:
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width
         self.peak: Vector = [0] * width
-        """The most it held of each type before it last gave something back; only ``real`` can be above."""
+        """The most it held of each type before it last gave something back; ``real`` and ``placeholder`` may be above.
+
+        Each of the two counts by itself, so that an ask that takes the place of a placeholder is not counted twice.
+        """
         self.placeholder: Vector = [0] * width
         self.priority = NOTHING_WAITS
         """Highest priority that its asks lend it (preemption.md G)."""
@@ -176,6 +179,10 @@ class Application:
         if self.set_back:
             self.set_back = False
             self.queue.shows(NOTHING_WAITS, self.priority)
+
+    def most_held(self) -> Vector:
+        """Returns the most it ever held of each type: the larger of what real allocations and placeholders held."""
+        return list(map(max, self.confirmed(), self.placeholder, self.peak))
 
     def widen(self, width: int) -> None:
         """Extend all amounts to *width* types."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kornel.core.domain.names import LONGEST_NAME, length_flaw
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.resources import MAX_TYPES, NOTHING, Resources
 
 Vector = list[int]
@@ -44,7 +45,7 @@ class TypeTooLong(TooManyTypes):
 class Shape:
     """A demand: equal demands of one partition are the same object."""
 
-    __slots__ = ("has_holder", "no_room", "others", "pairs", "resources")
+    __slots__ = ("_written", "has_holder", "no_room", "others", "pairs", "resources")
 
     def __init__(self, resources: Resources, pairs: Pairs, others: tuple[str, ...] = ()) -> None:
         self.resources: Final = resources
@@ -55,6 +56,14 @@ class Shape:
         """A search of all nodes found no room, and no node that could hold this shape has gained room since."""
         self.has_holder = False
         """An open node is known that could hold this shape if it were empty."""
+        self._written = ""
+
+    def write_amounts(self) -> str:
+        """Returns the demand in the units of people. It is written once, because each try of an ask may want it."""
+        written = self._written
+        if not written:
+            written = self._written = format_quantities(self.resources)
+        return written
 
     def __repr__(self) -> str:
         return f"Shape({self.resources!r})"

@@ -148,6 +148,10 @@ def ignore_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -
     """Fits a kind to which it does not matter what runs where."""
 
 
+def ignore_amendment(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Fits a kind that learns of what has changed about allocations when it looks for victims."""
+
+
 def leave_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
     """Returns that nothing was spent on *group*, and that it has to be set aside."""
     return 0, False
@@ -180,6 +184,7 @@ class Driver:
     serve_reserved  make room for an ask with a reservation, which a limit keeps back or nothing; says whether it did
     end_slice       a slice ends
     note_arrival    something holds an amount on a node that nobody checked
+    note_amendment  something that runs has another priority, other tags or another preemption policy
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
@@ -194,6 +199,7 @@ class Driver:
     serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = leave_reserved
     end_slice: Callable[[PartitionState, int], None] = do_nothing
     note_arrival: Callable[[PartitionState, Allocation, int], None] = ignore_arrival
+    note_amendment: Callable[[PartitionState, Allocation, int], None] = ignore_amendment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

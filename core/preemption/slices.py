@@ -70,3 +70,9 @@ def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> 
     """Tell every kind that *allocation* holds an amount on a node that nobody checked."""
     for kind in KINDS:
         kind.driver.note_arrival(state, allocation, now_ns)
+
+
+def note_amendment(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
+    """Tell every kind that *allocation*, which runs, has another priority, other tags or another preemption policy."""
+    for kind in KINDS:
+        kind.driver.note_amendment(state, allocation, now_ns)

@@ -397,7 +397,7 @@ class KornelServer:
                     security.check(self._settings.rest_address, "--rest-address")
             except SecurityError as error:
                 raise AddressTooOpen(str(error)) from error
-        limits = {"grpc.max_allowed_incoming_connections": self._settings.connections.connections}
+        limits = {"grpc.max_allowed_incoming_connections": self._settings.connections.accepted}
         limits.update(security.transport_options() if security is not None else ())
         server = grpc.aio.server(
             options=tuple({**dict(OPTIONS), **limits}.items()),
@@ -544,6 +544,7 @@ class KornelServer:
             _CALLBACKS: CallbackService(
                 self._runner,
                 self._callbacks,
+                clock=self._clock,
                 metrics=self._metrics,
                 logger=self._logger,
                 timeout_ns=self._settings.callback_timeout_ns,

@@ -27,6 +27,7 @@ from kornel.core.rest.handlers.nodes import NodeHandlers
 from kornel.core.rest.handlers.queues import QueueHandlers
 from kornel.core.rest.handlers.users import UserHandlers
 from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.routes import Handlers, all_routes
 from kornel.core.rest.routing import Router, Table
 from kornel.core.service.callback_board import CallbackBoard
@@ -84,6 +85,7 @@ class RestApplication:
         configuration = ConfigurationHandlers(services.configurator, runner)
         history = HistoryHandlers(services.history)
         documentation = DocumentationHandlers(version, proofs)
+        long_answers = LongAnswers()
         routes = all_routes(
             Handlers(
                 cluster=cluster,
@@ -105,6 +107,7 @@ class RestApplication:
                     history,
                     clock=clock,
                     log_level=services.log_level,
+                    long_answers=long_answers,
                 ),
                 metrics=MetricsHandlers(services.metrics),
                 documentation=documentation,
@@ -113,7 +116,9 @@ class RestApplication:
             )
         )
         documentation.describe(routes)
-        self.app: ASGIApp = Router(Table(routes), logger=logger, door=door, rules=rules, otherwise=page)
+        self.app: ASGIApp = Router(
+            Table(routes), logger=logger, door=door, rules=rules, otherwise=page, long_answers=long_answers
+        )
 
     def close(self) -> None:
         """End all streams, since the core stops."""

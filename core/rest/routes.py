@@ -622,7 +622,6 @@ def _debug_routes(to: Handlers) -> list[Route]:
                 (Parameter("include", "Extension: names of its parts, separated by commas; only these."),),
             ),
             access=Access.ADMIN,
-            long=True,
         ),
         Route("/debug/pprof/", debug.profiles, access=Access.ADMIN),
         Route("/debug/pprof/cmdline", debug.command_line, access=Access.ADMIN),

@@ -103,7 +103,8 @@ def _match_route(wanted: tuple[str, ...], given: list[str], any_case: bool) -> d
 class Router:
     """ASGI application over a table. ``otherwise`` answers paths that are nobody's; absent: 404.
 
-    ``door`` is asked before a handler runs, ``rules`` before anything else.
+    ``door`` is asked before a handler runs, ``rules`` before anything else. ``long_answers``: the places for
+    long answers, which handlers may share that take one by themselves.
     """
 
     def __init__(
@@ -114,13 +115,14 @@ class Router:
         door: Door = OPEN_DOOR,
         rules: BrowserRules = ANYTHING,
         otherwise: ASGIApp | None = None,
+        long_answers: LongAnswers | None = None,
     ) -> None:
         self._table = table
         self._logger = logger
         self._door = door
         self._rules = rules
         self._otherwise = otherwise
-        self._long_answers = LongAnswers()
+        self._long_answers = LongAnswers() if long_answers is None else long_answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -14,10 +14,11 @@ from kornel.core.config.problems import ConfigError
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.identity import Identity, of_certificate
 from kornel.core.security.jwks import KeySet
-from kornel.core.security.limits import Buckets, SignatureChecks, address_block
+from kornel.core.security.limits import Buckets, SignatureChecks
 from kornel.core.security.oidc import OidcVerifier, SignatureWrong
 from kornel.core.security.policy import Grants, Limits, Policy, read_policy
 from kornel.core.security.static_tokens import StaticTokens, read_tokens
+from kornel.core.service.addresses import address_block
 from kornel.core.service.callers import AclCheck, Permission
 from kornel.core.service.clock import Clock, Timer
 from kornel.core.service.configuration_file import FileUnreadable, read_text

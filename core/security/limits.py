@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from ipaddress import IPv6Address, IPv6Network
 from typing import Final
 
 from kornel.core.service.clock import SECOND_NS
@@ -77,16 +76,3 @@ class SignatureChecks:
             self._of_connections.take(connection, now_ns)
         self._of_addresses.take(address, now_ns)
         self._in_all.take("", now_ns)
-
-
-def address_block(host: str) -> str:
-    """Return what counts as one address: of IPv6 the first 64 bits, because whoever has one has all of them."""
-    if ":" not in host:
-        return host
-    try:
-        address = IPv6Address(host)
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(IPv6Network((int(address) >> 64 << 64, 64)))

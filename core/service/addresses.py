@@ -1,8 +1,8 @@
-"""Checks of an address before anybody listens on it."""
+"""Addresses: whether one stays on this machine, and what counts as one of them."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 
 def stays_on_this_machine(address: str) -> bool:
@@ -18,3 +18,16 @@ def stays_on_this_machine(address: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def address_block(host: str) -> str:
+    """Returns what counts as one address: of IPv6 the first 64 bits, because whoever has one has all of them."""
+    if ":" not in host:
+        return host
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((int(address) >> 64 << 64, 64)))

@@ -21,7 +21,7 @@ import grpc
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callers import host_of
-from kornel.core.service.connections import LINK, ConnectionKeeper
+from kornel.core.service.connections import LINK, ConnectionKeeper, Link
 from kornel.core.service.limits import request_limit
 from kornel.core.service.own_sockets import host_and_port
 from kornel.core.service.rpc import Context, Handler, Requests, close_requests, end
@@ -85,13 +85,15 @@ _REFUSED_WITH: Final = {
 class _Silent(NamedTuple):
     host: str
     since_s: float
+    link: Link
 
 
 class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     """Counts calls and connects each with its connection. The outermost one.
 
     Where there are too many, a connection that has its share of them gets no other one. For any other connection the
-    oldest call gives way that has said nothing yet; a few calls each connection may have whatever the others do.
+    oldest call gives way that has said nothing yet, unless it came over a resource manager's connection, whose streams
+    may have nothing to say for hours. A few calls each connection may have whatever the others do.
     """
 
     def __init__(self, limits: CallLimits, connections: ConnectionKeeper, logger: FilteringBoundLogger) -> None:
@@ -134,8 +136,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             self.open += 1
             peers = self._hosts.setdefault(host, Counter())
             peers[peer] += 1
-            self._silent[task] = _Silent(host, time.monotonic())
             link = self._connections.enter(peer)
+            self._silent[task] = _Silent(host, time.monotonic(), link)
             token = LINK.set(link)
             try:
                 await serve(self._watch_requests(requests, task), context)
@@ -197,7 +199,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         if not full and peers.total() < limits.host_calls:
             return
         if peers[peer] < max(_SHARE, limits.host_calls // max(1, len(peers))):
-            mute = next((task for task, call in self._silent.items() if full or call.host == host), None)
+            mute = self._find_silent("" if full else host)
             if mute is not None and time.monotonic() - self._silent[mute].since_s >= SILENT_S:
                 del self._silent[mute]
                 self._mute.add(mute)
@@ -206,6 +208,13 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             if peers[peer] < _SHARE:
                 return
         raise TooMany(f"{limits.calls} calls are open, or {limits.host_calls} of this address")
+
+    def _find_silent(self, host: str) -> asyncio.Task[Any] | None:
+        """Returns the oldest silent call of *host*, or of anybody where that is empty, that may give way."""
+        for task, call in self._silent.items():
+            if host in ("", call.host) and not call.link.manager:
+                return task
+        return None
 
 
 def _size_of(metadata: Sequence[tuple[str, str | bytes]]) -> int:

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callback_board import CallbackBoard, CallbackStream
 from kornel.core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, encode, subscription
-from kornel.core.service.clock import SECOND_NS
+from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end, parse
@@ -30,12 +30,14 @@ class CallbackService:
         runner: PartitionRunner,
         board: CallbackBoard,
         *,
+        clock: Clock,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         timeout_ns: int = SECOND_NS,
     ) -> None:
         self._runner = runner
         self._board = board
+        self._clock = clock
         self._metrics = metrics
         self._logger = logger
         self._timeout_ms = timeout_ns // MILLISECOND_NS
@@ -96,7 +98,7 @@ class CallbackService:
         if request.HasField("state_dump"):
             dumped = request.state_dump
             self._board.state_dumped(dumped.question_id, dumped.json, dumped.error)
-        for number, command in enumerate(answer_commands(request, rm_id)):
+        for number, command in enumerate(answer_commands(request, rm_id, self._clock.ahead_s * SECOND_NS)):
             if number:
                 await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
             self._metrics.answers_received += (

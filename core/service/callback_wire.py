@@ -130,8 +130,11 @@ def subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscript
     )
 
 
-def answer_commands(request: pb.AttachRequest, rm_id: str) -> Iterator[AnswerCallbacks]:
-    """The answers of *request* as one command; as several if there are so many that one would stall the engine."""
+def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) -> Iterator[AnswerCallbacks]:
+    """Yields the answers of *request* as one command; as several if there are so many that one would stall the engine.
+
+    *ahead_ns*: by how much the wall clock, which dates checkpoints, is ahead of the core's time.
+    """
     predicates = [
         PredicatesAnswer(
             answer.question_id,
@@ -150,7 +153,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str) -> Iterator[AnswerCal
             answer.notice_id,
             answer.accepted,
             tuple(answer.instead_allocation_keys),
-            tuple([(saved.allocation_key, saved.time_ns) for saved in answer.checkpoints]),
+            tuple([(saved.allocation_key, saved.time_ns - ahead_ns) for saved in answer.checkpoints]),
         )
         for answer in request.preemption_notices
     ]

@@ -8,6 +8,9 @@ Headers are the one thing that may take far more memory than its bytes: a client
 the server may still refer to headers it has sent before by one byte each, and gRPC writes them out. It has a few
 seconds for that, in which its connection is looked at every few milliseconds, together with the memory of the process.
 
+When there are too many, one without a call gives way to a newcomer: somebody who holds connections and says nothing
+locks nobody out.
+
 Of connections to a socket file the kernel counts no bytes, and gRPC does not say which one a call came over: these are
 only counted themselves.
 """
@@ -19,7 +22,6 @@ import select
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.service.addresses import address_block
 from kornel.core.service.own_memory import OwnMemory
 from kornel.core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
 
@@ -77,7 +80,7 @@ class Cause(StrEnum):
     AHEAD = "ahead"
     """It has sent too much that the core has not dealt with."""
     MANY = "many"
-    """There are too many connections, and it is the newest."""
+    """There are too many connections, and it had no call for longest, or is the newest where all others have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class ConnectionLimits:
     strangers_bytes   of all connections of the first two kinds together
     total_bytes       of all connections together
     connections       open at once
-    host_connections  open at once from one address, or of one process that connects to a socket file
+    host_connections  open at once from one address (of IPv6, one block of 64 bits), or of one process that connects
+                      to a socket file
     """
 
     silent_bytes: int = 256 << 10
@@ -104,6 +108,12 @@ class ConnectionLimits:
     total_bytes: int = 128 << 20
     connections: int = 256
     host_connections: int = 64
+
+    @property
+    def accepted(self) -> int:
+        """The connections that gRPC may accept: more than may be open, because what is full is only full for those who
+        hold idle connections, and gRPC would turn a newcomer away before the keeper could choose who gives way."""
+        return self.connections + max(16, self.connections // 4) if can_watch() else self.connections
 
     @classmethod
     def of(cls, connections: int, total_bytes: int) -> ConnectionLimits:
@@ -146,6 +156,10 @@ LINK: Final[ContextVar[Link]] = ContextVar("link", default=NO_LINK)
 @dataclass(slots=True)
 class _Watched:
     opened_s: float
+    idle_since_s: float
+    """The time since which it has had no call."""
+    block: str
+    """What counts as its address."""
     received: int = 0
     taken: int = 0
     seen_s: float = 0.0
@@ -153,6 +167,7 @@ class _Watched:
     silent_since_s: float = 0.0
     """The time since which it is ahead without a call."""
     round: int = 0
+    is_cut: bool = False
 
 
 class ConnectionKeeper:
@@ -170,7 +185,8 @@ class ConnectionKeeper:
         self._round = 0
         self._ending = False
         self._bell: _Bell | None = None
-        self._condemned: set[str] = set()
+        self._condemned: dict[str, int] = {}
+        """Connections that were cut for their headers, each with the number of looks until then."""
         self._looked_s = self._asked_s = self._spent_s = 0.0
         """The times of the last look and of the last question whether one is due, and the processor time that all other
         threads had taken by then."""
@@ -227,7 +243,7 @@ class ConnectionKeeper:
         """Cut the connection of *peer* now, before another call of it is looked at."""
         if peer in self._condemned:
             return
-        self._condemned.add(peer)
+        self._condemned[peer] = self._round
         for descriptor, connected in self._sockets.connections():
             if connected.name == peer:
                 self._cut_connection(descriptor, connected, Cause.HEADERS)
@@ -267,6 +283,7 @@ class ConnectionKeeper:
         hosts: Counter[str] = Counter()
         ahead_of: dict[bool, list[_Ahead]] = {False: [], True: []}
         unproven: list[_Ahead] = []
+        present: list[tuple[int, Peer]] = []
         opened: list[tuple[int, Peer]] = []
         new = False
         for descriptor, peer in self._sockets.connections():
@@ -276,12 +293,14 @@ class ConnectionKeeper:
             link = self._links.get(peer.name)
             watched = self._watched.get(peer.name)
             if watched is None:
-                watched = self._watched[peer.name] = _Watched(opened_s=now_s, seen_s=now_s)
+                watched = self._watched[peer.name] = _Watched(now_s, now_s, address_block(peer.host), seen_s=now_s)
                 opened.append((descriptor, peer))
                 if self._bell is not None:
                     self._bell.listen(descriptor)
-            hosts[peer.host] += 1
             ahead = self._count_ahead(watched, received, link)
+            if not watched.is_cut:
+                hosts[watched.block] += 1
+                present.append((descriptor, peer))
             trusted = link is not None and link.manager
             age_s = now_s - watched.opened_s
             new = new or (peer.counted and link is None and age_s < NEW_S)
@@ -292,7 +311,7 @@ class ConnectionKeeper:
                     unproven.append(found)
         self._forget_closed()
         self.open = sum(hosts.values())
-        self._cut_newest(opened, hosts)
+        self._cut_surplus(present, opened, hosts)
         limits = self._limits
         self._cut_unfolding(unproven, sum(each.ahead for found in ahead_of.values() for each in found))
         self._cut_furthest(ahead_of[False], limits.stranger_bytes, min(limits.strangers_bytes, limits.total_bytes))
@@ -307,20 +326,26 @@ class ConnectionKeeper:
         now_s = time.monotonic()
         if received < watched.received or (link is not None and link.taken < watched.taken):
             watched.received = watched.taken = 0  # Another connection from the same port.
-            watched.opened_s = now_s
+            watched.opened_s = watched.idle_since_s = now_s
+            watched.is_cut = False
         taken = 0 if link is None else link.taken
         watched.ahead += received - watched.received - (taken - watched.taken)
         watched.ahead -= (now_s - watched.seen_s) * QUIET_BYTES_PER_S
         watched.ahead = max(0.0, watched.ahead)
         if watched.ahead <= self._limits.silent_bytes or (link is not None and (link.calls or link.manager)):
             watched.silent_since_s = now_s
+        if taken != watched.taken or (link is not None and link.calls):
+            watched.idle_since_s = now_s
         watched.received, watched.taken, watched.seen_s, watched.round = received, taken, now_s, self._round
         return watched.ahead
 
     def _forget_closed(self) -> None:
         for peer in [peer for peer, watched in self._watched.items() if watched.round != self._round]:
             del self._watched[peer]
-            self._condemned.discard(peer)
+            self._condemned.pop(peer, None)
+        for peer, since in list(self._condemned.items()):
+            if peer not in self._watched and self._round - since > 1:  # It was closed before anybody saw it.
+                self._condemned.pop(peer, None)
         for peer, link in list(self._links.items()):
             if peer in self._watched or link.calls:
                 link.unseen = 0
@@ -329,14 +354,43 @@ class ConnectionKeeper:
             else:
                 self._links.pop(peer, None)
 
-    def _cut_newest(self, opened: list[tuple[int, Peer]], hosts: Mapping[str, int]) -> None:
-        over = Counter({host: count - self._limits.host_connections for host, count in hosts.items()})
-        total = self.open - self._limits.connections
-        for descriptor, peer in reversed(opened):
-            if over[peer.host] > 0 or total > 0:
-                over[peer.host] -= 1
+    def _cut_surplus(
+        self, present: list[tuple[int, Peer]], opened: list[tuple[int, Peer]], hosts: Counter[str]
+    ) -> None:
+        """Cut as many of *present* as there are too many: who is idle for longest, or the newest where nobody is."""
+        most, total = self._limits.host_connections, self.open - self._limits.connections
+        over = {block: count - most for block, count in hosts.items() if count > most}
+        if not over and total <= 0:
+            return
+        candidates = [*self._idle_connections(present), *reversed(opened)]
+        # Addresses that have too many come first: what they lose may be enough for all.
+        for descriptor, peer in candidates:
+            watched = self._watched[peer.name]
+            if over.get(watched.block, 0) > 0 and self._cut_one_of_many(descriptor, peer):
+                over[watched.block] -= 1
                 total -= 1
-                self._cut_connection(descriptor, peer, Cause.MANY)
+        for descriptor, peer in candidates:
+            if total > 0 and self._cut_one_of_many(descriptor, peer):
+                total -= 1
+
+    def _idle_connections(self, present: list[tuple[int, Peer]]) -> list[tuple[int, Peer]]:
+        """Returns those of *present* that nobody would miss: first who never had a call, of those the longest idle.
+
+        Of connections to a socket file nobody knows which has a call.
+        """
+        found = []
+        for descriptor, peer in present:
+            link = self._links.get(peer.name)
+            if peer.counted and (link is None or not (link.calls or link.manager)):
+                found.append((link is not None, self._watched[peer.name].idle_since_s, descriptor, peer))
+        return [(descriptor, peer) for _, _, descriptor, peer in sorted(found, key=lambda each: each[:2])]
+
+    def _cut_one_of_many(self, descriptor: int, peer: Peer) -> bool:
+        """Cuts the connection of *peer*, and tells whether it was still there."""
+        if self._watched[peer.name].is_cut:
+            return False
+        self._cut_connection(descriptor, peer, Cause.MANY, open=self.open)
+        return self._watched[peer.name].is_cut
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
         """Cut all of *unproven* if the process grows by more than what is *ahead* can account for."""
@@ -373,7 +427,7 @@ class ConnectionKeeper:
         now_s = time.monotonic()
         watched = self._watched.get(peer.name)
         if watched is not None:
-            watched.ahead = 0.0
+            watched.ahead, watched.is_cut = 0.0, True
         self._trim_at_s = now_s + _TRIM_PAUSE_S
         self._cuts_untold[cause] += 1
         if now_s - self._told_s >= _LOG_PAUSE_S:

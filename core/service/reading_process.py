@@ -30,8 +30,10 @@ class ReadingProcess:
         self._one = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
+        self._ending: dict[asyncio.subprocess.Process, asyncio.Task[int]] = {}
+        """Processes that are ending because nobody asked, each with whoever waits for its end."""
         self.process: asyncio.subprocess.Process | None = None
-        """``None``: it was never started, or was given up."""
+        """``None``: it was never started, was given up, or is ending."""
 
     @property
     def busy(self) -> bool:
@@ -51,7 +53,9 @@ class ReadingProcess:
         self._closed = True
         if self._idle is not None:
             self._idle.cancel()
-        await self._end_process()
+        for process in self._ending:
+            _kill_process(process)
+        await asyncio.gather(*self._ending.values(), self._end_process())
 
     async def _ask(self, frames: Iterable[bytes]) -> bytes:
         if self._idle is not None:
@@ -89,12 +93,22 @@ class ReadingProcess:
         return process
 
     def _end_idle(self) -> None:
-        if self.process is not None and self.process.stdin is not None and not self.busy:
-            self.process.stdin.close()
+        if self.process is None or self.busy:
+            return
+        # Whoever asks from here on gets a process of their own: this one reads no more.
+        process, self.process = self.process, None
+        assert process.stdin is not None
+        process.stdin.close()
+        ended = self._ending[process] = asyncio.create_task(process.wait(), name="end of a reading process")
+        ended.add_done_callback(lambda _: self._ending.pop(process, None))
 
     async def _end_process(self) -> None:
         process, self.process = self.process, None
         if process is not None and process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
+            _kill_process(process)
             await process.wait()
+
+
+def _kill_process(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()

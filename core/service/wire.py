@@ -10,12 +10,13 @@ Rules: protocol.md 2 (fields), 3.4 (older generation), 3.5 (preemption policy), 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Final
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
 from kornel.core.domain.commands import (
+    CREATION_TIME_TAG,
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -46,7 +47,8 @@ from kornel.core.domain.resources import Resources
 from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
-CREATION_TIME_TAG: Final = "creationTime"
+APPLICATION_TIME_TAG: Final = "yunikorn.apache.org/creationTime"
+"""The tag of an application, exact case, that states when it was first submitted, in Unix seconds."""
 FOREIGN_TAG: Final = "foreign"
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
@@ -208,16 +210,21 @@ class Decoder:
             )
 
     def _application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
+        tags = sorted_items(message.tags)
+        created_s = creation_time(tags, APPLICATION_TIME_TAG)
+        if created_s is not None:
+            created_s -= self._ahead_s()
         return ApplicationSpec(
             application_id=message.applicationID,
             queue=message.queueName,
             partition=names[message.partitionName],
             user=message.ugi.user,
             groups=tuple(message.ugi.groups),
-            tags=sorted_items(message.tags),
+            tags=tags,
             placeholder_timeout_ms=message.executionTimeoutMilliSeconds,
             placeholder_ask=self._optional(message.placeholderAsk, given=message.HasField("placeholderAsk")),
             gang_style=message.gangSchedulingStyle,
+            created_s=created_s,
         )
 
     def _node(self, message: si.NodeInfo, names: _PartitionNames) -> NodeSpec:
@@ -405,6 +412,11 @@ class _PartitionNames(dict[str, str]):
     def __missing__(self, name: str) -> str:
         full = self[name] = full_partition_name(self._rm_id, name)
         return full
+
+
+def creation_time(tags: Iterable[tuple[str, str]], name: str) -> int | None:
+    """Returns the Unix seconds that the tag *name* states; ``None`` where it is missing or states no time."""
+    return next((int(value) for key, value in tags if key == name and _SECONDS.fullmatch(value)), None)
 
 
 def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages that are generated from the sources, and links to the sources.
+"""Hooks of mkdocs: pages that are generated from the sources, links to the sources, and what the site cannot show.
 
 A page may link to a file of the source tree. On the site, which has no sources, the link becomes its text; one that
 leads nowhere fails the build.
@@ -19,6 +19,8 @@ from docs.site import commands_reference, grpc_reference, rest_reference, shim_c
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _LOG: Final = logging.getLogger("mkdocs.hooks.kornel")
+_CODE: Final = re.compile(r"`[^`]*`")
+_DIAGRAM: Final = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 _OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -44,7 +46,7 @@ def _of_the_root(name: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links to files outside the documentation into text."""
+    """Turns links to files outside the documentation into text, and leaves out what the site cannot show."""
     folder = (ROOT / "docs" / page.file.src_uri).parent
 
     def as_text(found: re.Match[str]) -> str:
@@ -57,4 +59,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         shown = f"`{path.relative_to(ROOT).as_posix()}`"
         return text if text == shown or text.strip("`") in shown else f"{text} ({shown})"
 
-    return _OUTSIDE.sub(as_text, markdown)
+    # The theme would fetch what draws these from another host. The tables beside them say the same.
+    markdown = _DIAGRAM.sub("", markdown)
+    return _OUTSIDE.sub(as_text, unescape_pipes(markdown))
+
+
+def unescape_pipes(markdown: str) -> str:
+    """Removes the backslash before a pipe in code in a table, because only GitHub needs it and mkdocs would show it."""
+    return "\n".join(
+        _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
+        for line in markdown.split("\n")
+    )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from google.protobuf.descriptor import Descriptor
+
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import callback_pb2
 
 ROOT = Path(__file__).parents[2]
 THE_CLOCK = ROOT / "core" / "service" / "clock.py"
@@ -36,6 +42,35 @@ def test_a_reading_would_be_found() -> None:
     ):
         assert list(_readings(text)), text
     assert not list(_readings("import time\ntime.monotonic(); time.perf_counter()"))
+
+
+SAID_BY_SHIMS = (si.NodeRequest, si.ApplicationRequest, si.AllocationRequest, callback_pb2.AttachRequest)
+TIMES_OF_SHIMS = {"AllocationCheckpoint.time_ns"}
+"""Fields in which shims state a date. Each is brought to the core's time where its message is read."""
+LENGTHS = {
+    "AddApplicationRequest.executionTimeoutMilliSeconds",
+    "AllocationAsk.executionTimeoutMilliSeconds",
+    "Subscription.timeout_ms",
+}
+
+
+def test_every_time_that_a_shim_states_is_known() -> None:
+    """A new field with a time has to be brought to the core's time, and then be listed here; tags have scenarios."""
+    found: set[str] = set()
+    for message in SAID_BY_SHIMS:
+        found |= set(_times(message.DESCRIPTOR, set()))
+    assert found == TIMES_OF_SHIMS | LENGTHS
+
+
+def _times(message: Descriptor, seen: set[str]) -> Iterator[str]:
+    """Yields numbers in *message* and all within that are called after a time; *seen*: messages looked at before."""
+    seen.add(message.full_name)
+    for field in message.fields:
+        if field.message_type is not None:
+            if field.message_type.full_name not in seen:
+                yield from _times(field.message_type, seen)
+        elif field.enum_type is None and re.search(r"time|date|deadline|_ns$|_ms$|seconds", field.name, re.IGNORECASE):
+            yield f"{message.name}.{field.name}"
 
 
 def _readings(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Benchmarks. See docs/performance.md."""
+"""Benchmarks. See docs/performance-journal.md."""
 
 import os
 

@@ -76,7 +76,10 @@ def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
     assert status == 0, said + (log.read_text()[-2000:] if log.exists() else "")
     parts = dict(part.partition("\n")[::2] for part in said.split("== ")[1:])
     assert "SERVING" in parts["Start the core"]
-    assert "root" in parts["Give it a cluster"]
+    cluster = parts["Give it a cluster"]
+    # The victims are told with whom they made room for, and production then holds the guarantee of the page's own file.
+    assert re.search(r"guarantee +TRIGGERED +nightly-worker-\d+ .*shop-server-\d+", cluster), cluster
+    assert re.search(r"prod +1 .* 16/- g=16", cluster), cluster
     assert '"law_violations": 0' in parts["Stop it"], parts["Stop it"]
     if not whole:
         pytest.skip("all of the page was run but Prometheus: prometheus and promtool are not installed")

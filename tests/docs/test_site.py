@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import yaml
+from playwright.sync_api import Page, sync_playwright
 
 from docs.site import asks_page, commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
 from kornel import shim_client
@@ -20,6 +22,16 @@ from kornel.core.preemption.registry import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+# Blocks of text with arrows in them that are wider than the column, so that a part is not seen until somebody scrolls.
+CUT_DIAGRAMS = """() => [...document.querySelectorAll("pre > code")]
+  .filter((code) => /[▼►]/.test(code.textContent) && code.scrollWidth > code.clientWidth)
+  .map((code) => code.textContent)"""
+
+# Identifiers in tables that take more than one line although nothing in them allows a break.
+BROKEN_WORDS = """() => [...document.querySelectorAll("td code")]
+  .filter((code) => !/[\\s-]/.test(code.textContent) && code.getClientRects().length > 1)
+  .map((code) => code.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +48,54 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """A page of a browser without a network."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True).new_page()
+        opened.set_default_timeout(20_000)
+        yield opened
+        browser.close()
+
+
+def test_the_search_works_from_files(site: Path, page: Page) -> None:
+    """Somebody who has the folder and no server finds a page by its words."""
+    page.goto((site / "index.html").as_uri())
+    page.locator(".md-search__input").click()
+    page.keyboard.type("natural_factor")
+    page.locator(".md-search-result__item a").first.wait_for()
+    links = page.locator(".md-search-result__item a").evaluate_all("all => all.map((one) => one.href)")
+    assert any("preemption.html" in link for link in links), links
+
+
+def test_identifiers_in_tables_are_not_broken(site: Path, page: Page) -> None:
+    """At the width of a small notebook, on the pages with the longest names."""
+    for name in ("configuration-reference", "preemption", "metrics", "from-yarn", "reference/commands"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate(BROKEN_WORDS) == [], name
+
+
+def test_no_code_shows_the_backslash_of_a_pipe(site: Path) -> None:
+    assert "<code>--log-format json|console</code>" in (site / "reference/commands.html").read_text()
+    escaped = [
+        page.name for page in site.rglob("*.html") if re.search(r"<code>[^<]*\\\|[^<]*</code>", page.read_text())
+    ]
+    assert escaped == []
+
+
+def test_diagrams_fit_the_page(site: Path, page: Page) -> None:
+    """Whatever is drawn with lines is seen whole; what the site cannot draw is not shown as source."""
+    drawn = [path for path in site.rglob("*.html") if re.search("[▼►]", path.read_text())]
+    assert {"architecture.html", "shim-author.html", "gang-scheduling.html"} <= {path.name for path in drawn}
+    for path in drawn:
+        page.goto(path.as_uri())
+        assert page.evaluate(CUT_DIAGRAMS) == [], path.name
+    assert not [path.name for path in site.rglob("*.html") if "stateDiagram" in path.read_text()]
 
 
 class _Loaded(HTMLParser):

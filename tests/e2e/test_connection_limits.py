@@ -73,6 +73,29 @@ async def test_who_says_nothing_gives_way(monkeypatch: pytest.MonkeyPatch) -> No
         left.cancel()
 
 
+async def test_a_silent_stream_of_a_resource_manager_gives_way_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have nothing to say for hours, while strangers of its address open as many calls as they get."""
+    monkeypatch.setattr(admission, "SILENT_S", 0.0)
+    monkeypatch.setattr(admission, "_SHARE", 1)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with running_core(calls=CallLimits(calls=4, host_calls=4)) as core, AsyncExitStack() as open_:
+        await core.register()
+        applications = await open_.enter_async_context(Conversation.open(core.scheduler.UpdateApplication()))
+        await until(lambda: core.server.admission.open == 1, "the stream of the resource manager to be open")
+        strangers = []
+        for _ in range(6):
+            channel = await open_.enter_async_context(grpc.aio.insecure_channel(core.address, options=options))
+            strangers.append(channel.stream_stream("/grpc.health.v1.Health/Watch")())
+            # The first fill what there is, and each of the others takes the place of one.
+            await until(lambda: core.server.admission.open == min(4, 1 + len(strangers)), "the call to be open")
+            ended = max(0, len(strangers) - 3)
+            await until(lambda: sum(call.done() for call in strangers) == ended, "one to give way")  # noqa: B023
+        assert not applications.call.done()
+        await applications.send(si.ApplicationRequest(rmID="rm-1"))
+        await applications.half_close()
+        assert (await applications.end())[0] is Code.OK
+
+
 @pytest.mark.parametrize(
     ("method", "most"),
     [
@@ -134,6 +157,45 @@ async def test_connections_of_one_address_are_counted() -> None:
         assert await healthy(core)
         for connection in more:
             connection.close()
+
+
+async def test_idle_connections_lock_nobody_out() -> None:
+    """Several addresses have opened all there may be, and say nothing; newcomers and resource managers are served."""
+    limits = ConnectionLimits(connections=8, host_connections=4)
+    async with running_core(connections=limits) as core, AsyncExitStack() as open_:
+        await core.register()
+        host, _, port = core.address.rpartition(":")
+        for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            for _ in range(4):
+                idle = socket.create_connection((host, int(port)), source_address=(source, 0))
+                open_.enter_context(idle).sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0))
+        await until(lambda: core.server.connections.cut == 5, "those beyond the limit to be cut")
+        for _ in range(6):
+            await answers_a_newcomer(core)
+        await core.serves()
+
+
+async def test_idle_connections_lock_nobody_of_their_address_out() -> None:
+    limits = ConnectionLimits(host_connections=4)
+    async with running_core(connections=limits) as core, AsyncExitStack() as open_:
+        await core.register()
+        host, _, port = core.address.rpartition(":")
+        for _ in range(4):
+            idle = socket.create_connection((host, int(port)))
+            open_.enter_context(idle).sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0))
+        await until(lambda: core.server.connections.cut == 1, "the one beyond the limit to be cut")
+        for _ in range(6):
+            await answers_a_newcomer(core)
+        await core.serves()
+
+
+async def answers_a_newcomer(core: Core) -> None:
+    """Fails unless a client that has just connected is told that the core is healthy."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(core.address, options=options) as channel:
+        check: Any = HealthStub(channel).Check  # type: ignore[no-untyped-call, unused-ignore]
+        answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_connections_to_a_socket_file_are_counted(tmp_path: Path) -> None:
@@ -262,18 +324,17 @@ async def test_connections_are_looked_at_only_while_something_moves(monkeypatch:
     keeper = connections.ConnectionKeeper(ConnectionLimits(), structlog.get_logger())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
-        keeper.start(f"{host}:{port}")
-        try:
-            with socket.create_connection((host, port)) as client:
-                accepted, _ = listener.accept()
-                with accepted:
-                    await until(lambda: keeper.open == 1, "the connection to be seen")
+        # Accepted before the keeper rests, which may overlook somebody who connects.
+        with socket.create_connection((host, port)) as client, listener.accept()[0]:
+            keeper.start(f"{host}:{port}")
+            try:
+                await until(lambda: keeper.open == 1, "the connection to be seen")
+                await until(rests.is_set, "nothing to move")
+                for _ in range(3):
+                    rests.clear()
+                    looks = keeper._round
+                    client.sendall(b"x")
+                    await until(lambda before=looks: keeper._round > before, "a look")
                     await until(rests.is_set, "nothing to move")
-                    for _ in range(3):
-                        rests.clear()
-                        looks = keeper._round
-                        client.sendall(b"x")
-                        await until(lambda before=looks: keeper._round > before, "a look")
-                        await until(rests.is_set, "nothing to move")
-        finally:
-            keeper.stop()
+            finally:
+                keeper.stop()

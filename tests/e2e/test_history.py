@@ -244,6 +244,17 @@ async def test_configurations_are_told_across_restarts(database: str, tmp_path: 
         assert [(record.version.applied, record.config) for record in answer.configurations] == [(True, "")] * 2
 
 
+async def test_texts_of_configurations_are_shown_without_secrets(tmp_path: Path) -> None:
+    """To read the history takes no right to configure."""
+    async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
+        text = CONFIG.replace("name: a\n", "name: a\n            properties: {ldap.bindPassword: hunter2}\n")
+        await core.register(config=text)
+        await written(core)
+        request = pb.ListConfigurationsRequest(with_config=True)
+        answer = await stub(core).ListConfigurations(request, timeout=PATIENCE_S)
+        assert [record.config for record in answer.configurations] == [text.replace("hunter2", "[hidden]")]
+
+
 @pytest.mark.parametrize(
     "page",
     [

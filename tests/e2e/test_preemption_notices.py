@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from kornel.core.partition.engine import Engine
 from kornel.core.service.clock import SECOND_NS
 from kornel.shim_client import (
     Ask,
@@ -73,8 +74,8 @@ class Shim:
 
 
 @asynccontextmanager
-async def running_shim(listener: Listener, more: str = "") -> AsyncIterator[Shim]:
-    async with running_core() as core, ShimClient(core.address, "rm-1") as client:
+async def running_shim(listener: Listener, more: str = "", engine: Engine | None = None) -> AsyncIterator[Shim]:
+    async with running_core(engine) as core, ShimClient(core.address, "rm-1") as client:
         await client.register(config=CONFIG.format(more=more))
         shim = Shim(core, client, await client.attach_callbacks(listener))
         listening = asyncio.create_task(shim.listen())
@@ -156,3 +157,19 @@ async def test_strict_contract_lists_what_goes() -> None:
         assert (listener.notices[0].strict, listener.notices[0].at_risk) == (("a3", "a2"), ())
         await until(lambda: len(shim.released) == 2, "both to be released")
         assert {update.key for update in shim.released} == {"a2", "a3"}
+
+
+async def test_a_checkpoint_is_as_old_as_the_shim_says() -> None:
+    """However the wall clock was set, which the shim dates it by; never younger than now."""
+    engine = Engine()
+    listener = Listener()
+    async with running_shim(listener, engine=engine) as shim:
+        await shim.pass_seconds(2)
+        shim.core.clock.set_wall(-3_600 * SECOND_NS)
+        saved_ns = shim.core.clock.wall_ns() - 7 * SECOND_NS
+        reply = NoticeReply(checkpoints={"a2": saved_ns})
+        shim.attachment.answer_notice(listener.notices[0].notice_id, reply)
+        state = engine.partition("[rm-1]default")
+        assert state is not None
+        await until(lambda: bool(state.notices.checkpoints), "the checkpoint to be noted")
+        assert shim.core.clock.now_ns() - state.notices.checkpoints["a2"] == 7 * SECOND_NS

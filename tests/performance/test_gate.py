@@ -1,4 +1,4 @@
-"""What an ask costs must not creep up: measures that say the same on every machine (docs/performance.md)."""
+"""What an ask costs must not creep up: measures that say the same on every machine (docs/performance-journal.md)."""
 
 from __future__ import annotations
 

@@ -87,6 +87,7 @@ def questions(state: PartitionState, dice: random.Random) -> Iterator[Suppositio
 def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
     """Everything reachable from the engine is the same before and after, whatever is asked and however it ends."""
     shim = LimitedShim(seed % 24) if kind == "limits" else Shim(seed % 24, gangs=kind == "gangs")
+    shim.engine.record_events()
     dice = random.Random(seed)
     for number, operation in enumerate(random_history(seed, length)):
         shim.perform(operation)
@@ -126,6 +127,9 @@ def test_no_question_leaves_a_trace_beside_callbacks_and_drains(seed: int) -> No
                 with suppress(CommandRefused):
                     reader[name].suppose(question)
                 assert trace(world.engine) == before, question
+            for key in [*state.requests, *state.applications]:
+                reader[name].explain(Named(key))
+            assert trace(world.engine) == before
     world.remove_everything()
 
 

@@ -103,6 +103,7 @@ from kornel.core.partition.books import audit
 from kornel.core.partition.engine import Engine
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies import user_limits
+from kornel.core.service.wire import APPLICATION_TIME_TAG, creation_time
 from kornel.core.telling.partitions.partition_status import partition_status
 from kornel.core.telling.queues.above_max import above_max_of
 from tests.reading import status_of
@@ -659,6 +660,7 @@ def _application(line: Line) -> ApplicationSpec:
         placeholder_timeout_ms=time_ns(options.get("timeout", "0s")) // 10**6,
         placeholder_ask=line.amounts("gang"),
         gang_style=options.get("style", ""),
+        created_s=creation_time(tags, APPLICATION_TIME_TAG),
     )
 
 

@@ -1,4 +1,4 @@
-"""One ask, one answer: where it would go now, or why nowhere. The only search for room there is; it changes nothing.
+"""One ask, one answer: where it would go now, or why nowhere. The only search for room there is; it moves nothing.
 
 The allocation cycle, the reserved step and the preemption cycle all come through :func:`find_node`
 (preemption.md F3).
@@ -24,8 +24,9 @@ _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every placement asks."""
 
 
-def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
-    """Which limit *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1, 7.2)."""
+def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
+    """Returns the limit that *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1,
+    7.2). Changes nothing, so that whoever explains may ask too."""
     application, pairs = ask.application, ask.shape.pairs
     limited: NotPlaced | None = None
     if application.state is _ACCEPTED:
@@ -44,6 +45,12 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
             full = ledger.queue_path_admits_swap(ask)
         if full is not None:
             limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+    return limited
+
+
+def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
+    """Returns the limit that keeps *ask* back now, and tells of it in the event history where that has changed."""
+    limited = exceeded_limit(state, ask)
     if state.recording:
         state.events.limits_checked(ask, limited)
     return limited
@@ -52,7 +59,9 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
     """Where *ask* fits now: limits first, then its required node or the first open node in order."""
     shape = ask.shape
-    limited = kept_back(state, ask)
+    limited = exceeded_limit(state, ask)
+    if state.recording:  # As kept_back does, without a call more for every placement.
+        state.events.limits_checked(ask, limited)
     if limited is not None:
         return limited
     if ask.spec.required_node:

@@ -381,9 +381,12 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
         if replaced.node is not node:
             _exchange_on(state, node, before, shape)
         return
-    if not request.spec.placeholder:
+    if request.spec.placeholder:
+        _note_placeholder_peak(application, before.pairs)
+        _exchange(application.placeholder, before.pairs, shape.pairs)
+    else:
         _note_peak(application, before.pairs)
-    _exchange(application.placeholder if request.spec.placeholder else application.real, before.pairs, shape.pairs)
+        _exchange(application.real, before.pairs, shape.pairs)
     application.queue.order.mark(application)
     if request.spec.placeholder:
         state.note_pairs(application, application.task_groups[request.spec.task_group])
@@ -512,6 +515,7 @@ def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
 
 def _drop_placeholder(placeholder: Allocation) -> None:
     application = placeholder.application
+    _note_placeholder_peak(application, placeholder.shape.pairs)
     unbook_amounts(application.placeholder, placeholder.shape.pairs)
     application.placeholder_count -= 1
     keep_placeholder_from_use(placeholder)
@@ -608,6 +612,14 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
     for t, _ in pairs:
         if real[t] > peak[t]:
             peak[t] = real[t]
+
+
+def _note_placeholder_peak(application: Application, pairs: Pairs) -> None:
+    """Notes what the placeholders of *application* hold, before they hold less of the types in *pairs*."""
+    held, peak = application.placeholder, application.peak
+    for t, _ in pairs:
+        if held[t] > peak[t]:
+            peak[t] = held[t]
 
 
 def _exchange(vector: Vector, before: Pairs, after: Pairs) -> None:

@@ -21,7 +21,7 @@ from kornel.core.partition.configuration import dynamic_queues, offered_types
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
-from kornel.core.partition.waiting.rooms import activate, filter_newcomers
+from kornel.core.partition.waiting.rooms import activate, filter_newcomers, look_again
 from kornel.core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
@@ -65,8 +65,23 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     try:
         state.types.check(offered_types.named_by(config, state.config))
     except TooManyTypes as error:
-        found.append(f"partition {config.name}: {error}")
+        found.append(f"partition {config.name}: {error}{_advise_two_steps(state, config)}")
     return found
+
+
+def _advise_two_steps(state: PartitionState, config: PartitionConfig) -> str:
+    """Returns how *config*, which names too many types, can be applied if it leaves others out; empty if it does not.
+
+    These count until nothing names them any more, which is found out by the cleaner: their amounts may be anywhere.
+    """
+    left_out = set(offered_types.named_by(state.config)) if state.config is not None else set()
+    left_out -= set(offered_types.named_by(config))
+    if not left_out:
+        return ""
+    return (
+        f"; it leaves out {len(left_out)} that the configuration in force names: apply it without the new ones first,"
+        f" and with them {CLEANER_INTERVAL_NS // 10**9} s later, when what nothing uses has been forgotten"
+    )
 
 
 def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
@@ -210,7 +225,10 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 
 
 def _watch_again(state: PartitionState) -> None:
-    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh."""
+    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh.
+
+    Asks that hold room are tried again, since they may do more than before on the node that they must run on.
+    """
     state.attempts_due.clear()
     state.guarantee.refusals.clear()
     for application in state.applications.values():
@@ -221,6 +239,8 @@ def _watch_again(state: PartitionState) -> None:
         for group in application.groups.values():
             if group.parked_at is not None:
                 activate(group)
+    for reservation in list(state.reservations.values()):
+        look_again(state, reservation)
 
 
 def walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:

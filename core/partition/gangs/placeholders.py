@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,28 +14,23 @@ from kornel.core.partition.state import PartitionState
 
 DEFAULT_TIMEOUT_NS: Final = 15 * 60 * 10**9
 SHORTEST_TIMEOUT_NS: Final = 10**6
-CREATION_TIME_TAG: Final = "yunikorn.apache.org/creationTime"
-"""Tag of an application, exact case: when it was first submitted, in Unix seconds."""
 
 _NS_PER_S: Final = 10**9
 _NS_PER_MS: Final = 10**6
 _MAX_INT64: Final = 2**63 - 1
-_SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 
 
 def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
     """How long from now the placeholders of a new application may wait.
 
-    Counted from the creation tag where there is one, so that a restart of the shim does not start the wait again.
+    Counted from the creation time that the shim states, if it does, so that its restart does not start the wait again.
     """
     timeout = spec.placeholder_timeout_ms * _NS_PER_MS
     if not 0 < timeout <= _MAX_INT64:
         timeout = DEFAULT_TIMEOUT_NS
-    for key, value in spec.tags:
-        if key == CREATION_TIME_TAG and _SECONDS.fullmatch(value):
-            timeout += int(value) * _NS_PER_S - now_ns
-            return timeout if timeout > 0 else SHORTEST_TIMEOUT_NS
-    return timeout
+    if spec.created_s is None:
+        return timeout
+    return max(timeout + spec.created_s * _NS_PER_S - now_ns, SHORTEST_TIMEOUT_NS)
 
 
 def start_timer(state: PartitionState, application: Application, now_ns: int) -> None:

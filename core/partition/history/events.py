@@ -1,7 +1,7 @@
 """The event history of a partition: what happened, in the order in which it did (protocol.md 14).
 
 Whoever makes something happen says so with ``if state.recording: state.events.<what>(...)``: one attribute test while
-nobody wants to know. Only what succeeded is recorded (DB-19). Texts are constant but for names.
+nobody wants to know. Only what succeeded is recorded (DB-19). Texts are sentences that stand for themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, E
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import Resources
 from kornel.core.model.told import Told
+from kornel.core.partition.history import event_texts
 from kornel.core.partition.history.queue_events import QueueRecorder
 
 if TYPE_CHECKING:
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
 PAUSE_NS: Final = 15 * 10**9
 """Between two events about one ask that say the same (scheduling.md 17)."""
 
-OVER_USER_QUOTA: Final = "Request does not fit in the quota of its user or group"
-IN_USER_QUOTA: Final = "Request fits in the quota of its user or group again"
-OVER_QUEUE_QUOTA: Final = "Request does not fit in the headroom of its queue"
-IN_QUEUE_QUOTA: Final = "Request fits in the headroom of its queue again"
-BOUNDED: Final = "Preemption is held back"
-NO_VICTIM: Final = "No victim makes room on the required node"
-NODE_ADDED: Final = "Node was registered"
-NODE_REMOVED: Final = "Node was removed"
 SCHEDULABLE: Final = "schedulable: true"
 NOT_SCHEDULABLE: Final = "schedulable: false"
 
@@ -75,10 +68,22 @@ class Recorder:
         over_user, over_queue = reason is Unschedulable.USER_QUOTA, reason is Unschedulable.QUEUE_QUOTA
         if over_user is not told.over_user_quota:
             told.over_user_quota = over_user
-            self._about(ask, OVER_USER_QUOTA if over_user else IN_USER_QUOTA)
+            account = limited.account if limited is not None else None
+            self._about(
+                ask,
+                event_texts.describe_room_in_limits(ask)
+                if account is None
+                else event_texts.describe_used_limit(self._types, ask, account),
+            )
         if over_queue is not told.over_queue_quota and not over_user:
             told.over_queue_quota = over_queue
-            self._about(ask, OVER_QUEUE_QUOTA if over_queue else IN_QUEUE_QUOTA)
+            queue = limited.queue if limited is not None else None
+            self._about(
+                ask,
+                event_texts.describe_room_in_queue(ask)
+                if queue is None
+                else event_texts.describe_full_queue(self._types, ask, queue),
+            )
 
     def _runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
         """A limit of applications of a queue comes before one of a user: while it holds, the other is not known."""
@@ -99,10 +104,7 @@ class Recorder:
         if told.refused_ns is not None and now_ns - told.refused_ns < PAUSE_NS:
             return
         told.refused_ns = now_ns
-        counts: dict[str, int] = {}
-        for reason in (ask.refused or {}).values():
-            counts[reason] = counts.get(reason, 0) + 1
-        self._about(ask, "; ".join(f"{reason} ({count}x)" for reason, count in sorted(counts.items())))
+        self._about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
 
     def no_victim_on_required_node(self, ask: Allocation) -> None:
         """*ask* must run on a node where nobody can make room for it."""
@@ -111,7 +113,8 @@ class Recorder:
         if told.no_victim_ns is not None and now_ns - told.no_victim_ns < PAUSE_NS:
             return
         told.no_victim_ns = now_ns
-        self._about(ask, NO_VICTIM)
+        amounts = ask.shape.write_amounts()
+        self._about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
 
     def preemption_bounded(self, ask: Allocation, detail: str) -> None:
         """A bound on victims, or on what one interval may take, keeps preemption from making room for *ask*."""
@@ -120,7 +123,7 @@ class Recorder:
         if told.bounded_ns is not None and now_ns - told.bounded_ns < PAUSE_NS:
             return
         told.bounded_ns = now_ns
-        self._about(ask, f"{BOUNDED}: {detail}")
+        self._about(ask, f"Preemption is held back: {detail}")
 
     def preempted(self, victims: Iterable[Allocation], ask: Allocation) -> None:
         """*victims* were told to leave so that *ask* can run."""
@@ -131,7 +134,7 @@ class Recorder:
 
     def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
         """*victims* were told to leave because *queue* holds more than its max."""
-        message = f"Preempted because queue {queue.path} exceeds its max"
+        message = f"Preempted because {event_texts.describe_excess(self._types, queue)}"
         for victim in victims:
             self._about(victim, message)
 
@@ -144,7 +147,8 @@ class Recorder:
     def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
         """Placeholders were told to leave, each because the real ask found with it does not fit in its place."""
         for placeholder, ask in found.items():
-            message = f"Placeholder is smaller than the real request {ask.spec.key}"
+            small, large = placeholder.shape.write_amounts(), ask.shape.write_amounts()
+            message = f"Placeholder with {small} is smaller than the real request {ask.spec.key} for {large}"
             self._about(placeholder, message, ask.shape.resources)
 
     def _about(self, request: Allocation, message: str, resources: Resources | None = None) -> None:
@@ -264,11 +268,12 @@ class Recorder:
         """*node* was accepted."""
         self.schedulable_set(node)
         capacity = self._types.resources(node.capacity)
-        self._say(_NODE, node.node_id, _ADD, resources=capacity, message=NODE_ADDED)
+        self._say(_NODE, node.node_id, _ADD, resources=capacity, message=f"Node {node.node_id} was registered")
 
     def node_removed(self, node: Node) -> None:
         """*node* is gone, and everything on it."""
-        self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_DECOMISSION, message=NODE_REMOVED)
+        message = f"Node {node.node_id} was removed"
+        self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_DECOMISSION, message=message)
 
     def schedulable_set(self, node: Node) -> None:
         """The shim opened or closed *node*, whether it was so already or not."""

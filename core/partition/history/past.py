@@ -87,7 +87,7 @@ class Past:
                 application.started_ns,
                 now_ns,
                 states,
-                types.resources(list(map(max, application.confirmed(), application.peak))),
+                types.resources(application.most_held()),
                 tuple([EndedGroup(name, g.count, g.shape.resources, g.replaced, g.timed_out) for name, g in groups]),
                 {kind: types.resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
                 "",

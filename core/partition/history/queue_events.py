@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.readable_amounts import format_quantities
+from kornel.core.partition.history import event_texts
 
 if TYPE_CHECKING:
     from kornel.core.domain.reasons import Outcome
@@ -16,11 +18,6 @@ if TYPE_CHECKING:
 
 IS_LEAF: Final = "leaf queue: true"
 IS_PARENT: Final = "leaf queue: false"
-TIMER_ARMED: Final = "quota preemption timer armed"
-TIMER_MOVED: Final = "quota preemption timer moved"
-TIMER_CLEARED: Final = "quota preemption timer cleared"
-ABOVE_MAX: Final = "above its max"
-WITHIN_MAX: Final = "not above its max any more"
 
 
 class QueueSettings(NamedTuple):
@@ -41,9 +38,10 @@ def settings_of(queue: Queue) -> QueueSettings:
 class QueueRecorder:
     """Writes down what becomes of queues."""
 
-    __slots__ = ("_say", "_types")
+    __slots__ = ("_log", "_say", "_types")
 
     def __init__(self, log: EventLog, types: ResourceTypes) -> None:
+        self._log: Final = log
         self._say: Final = log.add
         self._types: Final = types
 
@@ -83,24 +81,24 @@ class QueueRecorder:
 
     def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
         """Preemption for the max of *queue* ran and ended as *outcome* says (preemption.md D.9)."""
-        self._about_quota(queue, f"{outcome}: {detail}")
+        self._about_quota(queue, f"Preemption for the max of queue {queue.path} ended {outcome}: {detail}")
 
     def quota_timer_set(self, queue: Queue, before_ns: int | None, start_ns: int | None) -> None:
         """Preemption for the max of *queue* was to start at *before_ns*, and is at *start_ns*; ``None``: never."""
         if start_ns == before_ns:
             return
-        if start_ns is None:
-            self._about_quota(queue, TIMER_CLEARED)
-        else:
-            self._about_quota(queue, TIMER_ARMED if before_ns is None else TIMER_MOVED)
+        moved = before_ns is not None
+        self._about_quota(queue, event_texts.describe_timer(queue, start_ns, self._log.now_ns, moved=moved))
 
     def came_above_max(self, queue: Queue, over: Mapping[int, int]) -> None:
         """*queue* holds *over* more than its max from now on."""
-        self._about_quota(queue, f"{ABOVE_MAX}: {dict(self._types.resources(over))}")
+        self._about_quota(
+            queue, f"Queue {queue.path} is {format_quantities(self._types.resources(over))} above its max"
+        )
 
     def is_within_max(self, queue: Queue) -> None:
         """*queue* holds no more than its max, or has none any more."""
-        self._about_quota(queue, WITHIN_MAX)
+        self._about_quota(queue, f"Queue {queue.path} is not above its max any more")
 
     def _about_quota(self, queue: Queue, message: str) -> None:
         amounts = self._types.resources(queue.max)

@@ -8,7 +8,7 @@ from itertools import count, islice
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.commands import AllocationSpec, ReleaseSpec, TerminationType
+from kornel.core.domain.commands import CREATION_TIME_TAG, AllocationSpec, ReleaseSpec, TerminationType
 from kornel.core.domain.effects import AllocationRejected
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, show_name
 from kornel.core.domain.reasons import Ignored, Rejection
@@ -232,7 +232,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     else:
         if resized:
             moves.resize_request(state, request, shape)
-        changed = _amend(state, request, spec)
+        changed = _amend(state, request, spec, now_ns)
     if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
     if resized or placed:
@@ -286,7 +286,7 @@ def _take_older(
     for ask in pending[wanted:]:
         withdraw_ask(state, ask)
     replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape, now_ns)]
-    replaced += [request for request in known if not request.pending and _amend(state, request, spec)]
+    replaced += [request for request in known if not request.pending and _amend(state, request, spec, now_ns)]
     if wanted == len(pending) and not replaced:
         state.ignore(Ignored.NO_CHANGE, spec.key)
     elif wanted > len(pending):
@@ -310,7 +310,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
         if ask.reservation is not None:
             eviction.leave_too_small(state, ask.reservation.node, now_ns)
     before = ask.spec
-    spec = spec._replace(instance=before.instance, node_id="")
+    spec = _keep_age(before, spec)._replace(instance=before.instance, node_id="")
     if before == _as_known(before, spec):
         ask.spec = before._replace(legacy=spec.legacy)  # It is answered in the generation that spoke last.
         return resized
@@ -323,7 +323,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     return True
 
 
-def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) -> bool:
+def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec, now_ns: int) -> bool:
     """Give *allocation* the priority, tags and preemption policy of *spec*: they count from now on.
 
     False: it has these already. Its age stays, and so does its size, which changes by itself.
@@ -343,7 +343,22 @@ def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec) 
     if allocation.node is not None:
         allocation.node.version += 1
     state.victim_index.forget(allocation.queue)
+    slices.note_amendment(state, allocation, now_ns)
     return True
+
+
+def _keep_age(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
+    """Returns *spec* with the creation time of *before* where the shim states the same date as then.
+
+    When the wall clock was set in between, the same date has been brought to another one of the core's time, and the
+    request is as old as it was.
+    """
+    if spec.created_s == before.created_s:
+        return spec
+    date = dict(spec.tags).get(CREATION_TIME_TAG)
+    if date is None or date != dict(before.tags).get(CREATION_TIME_TAG):
+        return spec
+    return spec._replace(created_s=before.created_s)
 
 
 def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
@@ -362,6 +377,9 @@ def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: i
     node = state.nodes[spec.node_id]
     if state.recording:
         state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)
+    at = state.foreign.get(spec.key)
+    if at is not None:
+        spec = _keep_age(at.foreign_loads[spec.key].spec, spec)
     _vacate(state, spec.key)
     node.occupy(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
     state.foreign[spec.key] = node

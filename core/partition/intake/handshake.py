@@ -12,6 +12,7 @@ from kornel.core.partition.asks import instances, moves
 from kornel.core.partition.books import spent
 from kornel.core.partition.gangs import pools
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import pausing
 
 
 def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
@@ -23,6 +24,7 @@ def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allo
     """Book the end of *placeholder* and the start of its replacement, which is returned."""
     spent.note_end(placeholder, now_ns)
     real = moves.confirm_replacement(state, placeholder)
+    pausing.forget_failures(state, placeholder)
     instances.forget(state, placeholder)
     pools.placeholder_replaced(state, placeholder)
     return real

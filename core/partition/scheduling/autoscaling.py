@@ -11,13 +11,12 @@ from functools import partial
 from typing import Final
 
 from kornel.core.domain.effects import SchedulingFailed
-from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.failing import TEXTS
+from kornel.core.partition.waiting.failing import describe_lack_of_room
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
@@ -94,9 +93,8 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
         ask.scale_up = True
         if ask.group is not None:
             ask.group.scale_ups += 1
-        state.effects.append(
-            SchedulingFailed(application.application_id, ask.spec.key, TEXTS[Unschedulable.NO_FITTING_NODE])
-        )
+        reason = describe_lack_of_room(ask)
+        state.effects.append(SchedulingFailed(application.application_id, ask.spec.key, reason))
         for headroom in path:
             for t, amount in ask.shape.pairs:
                 if t in headroom:

@@ -1,4 +1,7 @@
-"""Notes why an ask was not placed, for people who ask (scheduling.md 17). Texts are constant, so that they add up."""
+"""Notes why an ask was not placed, in sentences for people who ask (scheduling.md 17).
+
+A text names only what stays the same while the ask waits, so that equal reasons add up to one entry.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +13,41 @@ from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.failures import FailureLog
 
-TEXTS: Final[Mapping[Unschedulable, str]] = MappingProxyType(
-    {
-        Unschedulable.USER_QUOTA: "Not enough user quota",
-        Unschedulable.QUEUE_QUOTA: "Not enough queue quota",
-        Unschedulable.NO_FITTING_NODE: "No node has enough room",
-        Unschedulable.REQUIRED_NODE: "The required node is unknown or has no room",
-    }
+_BY_LIMIT: Final[Mapping[Unschedulable, str]] = MappingProxyType(
+    {Unschedulable.USER_QUOTA: "Not enough user quota", Unschedulable.QUEUE_QUOTA: "Not enough queue quota"}
 )
-"""What is said for each reason; the shim's own words stand for those it refused."""
+"""Clients compare these two, so they name nothing (rest.md 4.5)."""
 
+_GUARANTEED_USED: Final = (
+    "Preemption cannot help: the queue with the guarantee for queue {queue} uses all of it already"
+)
 _PREEMPTION: Final[Mapping[Outcome, str]] = MappingProxyType(
     {
-        Outcome.ATTEMPTS_EXHAUSTED: "preempt-attempts",
-        Outcome.ASK_MAY_NOT_PREEMPT: "preempt-precondition",
-        Outcome.ALREADY_TRIGGERED: "preempt-precondition",
-        Outcome.REQUIRED_NODE: "preempt-precondition",
-        Outcome.TOO_YOUNG: "preempt-precondition",
-        Outcome.NO_GUARANTEE: "preempt-guarantee",
-        Outcome.ASK_EXCEEDS_GUARANTEE: "preempt-guarantee",
-        Outcome.NOT_UNDER_GUARANTEE: "preempt-guarantee",
-        Outcome.VICTIM_RELEASED: "preempt-victim-gone",
-        Outcome.FENCED_AT_LEAF: "preempt-no-help",
-        Outcome.NO_CANDIDATES: "preempt-no-help",
-        Outcome.NO_NODE: "preempt-no-help",
-        Outcome.PREDICATE_REFUSED: "preempt-no-help",
-        Outcome.BUDGET_SPENT: "preempt-paused",
-        Outcome.COOLING_DOWN: "preempt-paused",
-        Outcome.LOOP: "preempt-paused",
-        Outcome.ROUND_LIMIT: "preempt-paused",
-        Outcome.VICTIM_LIMIT: "preempt-paused",
-        Outcome.POLICY_OFF: "preempt-precondition",
-        Outcome.SHADOW: "preempt-shadow",
-        Outcome.USER_QUOTA: "preempt-user-quota",
-        Outcome.NO_VICTIM_REQUIRED_NODE: "required-node-no-victim",
+        Outcome.ATTEMPTS_EXHAUSTED: "Preemption is put off: other requests of queue {queue} were tried first",
+        Outcome.ASK_MAY_NOT_PREEMPT: "Preemption is not tried: the request may not preempt others",
+        Outcome.ALREADY_TRIGGERED: "Preemption is not tried again: victims are leaving for this request",
+        Outcome.REQUIRED_NODE: "Preemption for guarantees is not tried: only room on required node {node} helps",
+        Outcome.TOO_YOUNG: "Preemption is not tried yet: requests of queue {queue} wait {delay:g} s before it",
+        Outcome.NO_GUARANTEE: "Preemption cannot help: no queue from {queue} up guarantees any of {amounts}",
+        Outcome.ASK_EXCEEDS_GUARANTEE: "Preemption cannot help: {amounts} is more than is guaranteed to queue {queue}",
+        Outcome.NOT_UNDER_GUARANTEE: _GUARANTEED_USED,
+        Outcome.VICTIM_RELEASED: "Preemption is tried again: a victim left by itself",
+        Outcome.FENCED_AT_LEAF: "Preemption cannot help: nobody outside queue {queue} may be preempted for it",
+        Outcome.NO_CANDIDATES: "Preemption cannot help: nobody may be preempted for a request of queue {queue}",
+        Outcome.NO_NODE: "Preemption cannot help: those who may be preempted leave no node enough room for {amounts}",
+        Outcome.PREDICATE_REFUSED: "Preemption cannot help: every node that victims could leave was refused",
+        Outcome.BUDGET_SPENT: "Preemption is put off: as much was preempted lately as may be",
+        Outcome.COOLING_DOWN: "Preemption is put off: those who could be preempted lost something just now",
+        Outcome.LOOP: "Preemption is put off: queue {queue} and another one have preempted each other in turns",
+        Outcome.ROUND_LIMIT: "Preemption is put off: as much was preempted in this round as may be",
+        Outcome.VICTIM_LIMIT: "Preemption is put off: more victims would leave for {amounts} than may for one request",
+        Outcome.POLICY_OFF: "Preemption is not tried: its policy is switched off",
+        Outcome.SHADOW: "Preemption could help, but it only watches",
+        Outcome.USER_QUOTA: "Preemption cannot help: a limit of the user or group is in the way",
+        Outcome.NO_VICTIM_REQUIRED_NODE: "Preemption cannot help: nobody who may go makes room on required node {node}",
     }
 )
+_NS_PER_S: Final = 10**9
 
 
 def note(ask: Allocation, message: str, now_ns: int) -> None:
@@ -55,15 +57,26 @@ def note(ask: Allocation, message: str, now_ns: int) -> None:
     ask.failures.note(message, now_ns)
 
 
+def describe_lack_of_room(ask: Allocation) -> str:
+    """Returns the sentence for an ask that is larger than what is free on every node."""
+    return f"No node has enough room for {ask.shape.write_amounts()}"
+
+
 def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
-    """The cycle found no place for *ask*."""
-    text = TEXTS.get(reason)
-    if text is not None:
-        note(ask, text, now_ns)
+    """Notes that the cycle found no place for *ask*. What the shim refused stands there in the shim's own words."""
+    if reason is Unschedulable.NO_FITTING_NODE:
+        note(ask, describe_lack_of_room(ask), now_ns)
+    elif reason is Unschedulable.REQUIRED_NODE:
+        note(ask, f"Required node {ask.spec.required_node} is unknown or has no room", now_ns)
+    elif reason in _BY_LIMIT:
+        note(ask, _BY_LIMIT[reason], now_ns)
 
 
 def note_preemption(ask: Allocation, outcome: Outcome, now_ns: int) -> None:
-    """An attempt to preempt for *ask* came to nothing."""
-    token = _PREEMPTION.get(outcome)
-    if token is not None:
-        note(ask, f"{token}: {outcome}", now_ns)
+    """Notes that an attempt to preempt for *ask* came to nothing."""
+    text = _PREEMPTION.get(outcome)
+    if text is not None:
+        queue = ask.queue
+        delay = queue.properties.preemption_delay_ns / _NS_PER_S
+        amounts = ask.shape.write_amounts()
+        note(ask, text.format(queue=queue.path, node=ask.spec.required_node, delay=delay, amounts=amounts), now_ns)

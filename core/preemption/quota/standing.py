@@ -7,9 +7,10 @@ when what kept it there may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
@@ -138,8 +139,11 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:
     """Returns one line for people. What a queue holds and is guaranteed is that of now."""
-    resources = state.types.resources
-    amount = dict(resources({protection.t: protection.amount}))
+
+    def write(amounts: Mapping[int, int]) -> str:
+        return format_quantities(state.types.resources(amounts))
+
+    amount = write({protection.t: protection.amount})
     match protection.reason:
         case ProtectedBy.REQUIRED_NODE:
             return f"{amount} is bound to its node"
@@ -147,7 +151,7 @@ def say_protection(state: PartitionState, protection: Protection) -> str:
             return f"{amount} is being ended or replaced by others"
     level, of = protection.queue, protection.of
     guaranteed, held = level.guaranteed.get(of, protection.guaranteed), net_usage(level, of)
-    text = f"{level.path} is guaranteed {dict(resources({of: guaranteed}))} and holds {dict(resources({of: held}))}"
+    text = f"{level.path} is guaranteed {write({of: guaranteed})} and holds {write({of: held})}"
     if held > guaranteed and protection.smallest:
-        text += f", the smallest task there has {dict(resources({of: protection.smallest}))}"
+        text += f", the smallest task there has {write({of: protection.smallest})}"
     return text

@@ -113,9 +113,9 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
     )
 
 
-def note_arrival(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:
-    """Look again at those who must run on the node of *allocation*, which was not placed there and may be in their
-    way."""
+def look_at_node(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:
+    """Look again at those who must run on the node of *allocation*, which may be in their way and was not placed there,
+    or may have to go for them from now on."""
     if allocation.node is None:
         return
     for reservation in allocation.node.reservations.values():

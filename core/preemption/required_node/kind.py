@@ -23,7 +23,8 @@ REQUIRED_NODE: Final = Kind(
         tries_again=drive.must_run_there,
         wants_round=drive.has_asks,
         serve_reserved=drive.serve_reserved,
-        note_arrival=drive.note_arrival,
+        note_arrival=drive.look_at_node,
+        note_amendment=drive.look_at_node,
     ),
     foresee=foresee_attempt,
     outcomes=MappingProxyType(

@@ -14,10 +14,12 @@ from starlette.types import ASGIApp
 from kornel.core.domain.secrets import document_without_secrets
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
+from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.queues import queue_tree
+from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
 from kornel.core.rest.turns import Turns
@@ -27,6 +29,12 @@ from kornel.core.service.event_streams import StreamPlaces
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node
 from kornel.core.telling.reader import Reader
+
+DIAGNOSTICS: Final = "rmDiagnostics"
+"""The name of the part that the shim is asked for."""
+
+MOST_DUMPS: Final = 16
+"""Dumps that are made or wait: one at a time is made."""
 
 _INDENT: Final = orjson.OPT_INDENT_2
 
@@ -47,6 +55,7 @@ class DumpHandlers:
         *,
         clock: Clock,
         log_level: Callable[[], str],
+        long_answers: LongAnswers,
     ) -> None:
         self._reader = reader
         self._callbacks = callbacks
@@ -56,20 +65,35 @@ class DumpHandlers:
         self._history = history
         self._clock = clock
         self._log_level = log_level
+        self._long_answers = long_answers
         self._one_at_a_time = asyncio.Lock()
+        self._dumps = 0
 
     async def dump(self, request: Request) -> ASGIApp:
         """Serves route D2."""
         wanted = read_query(request.scope["query_string"]).get("include", "")
         names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
-        async with self._one_at_a_time:
-            body = Body(compress=wants_gzip(request.scope))
-            async for piece in self._dump_pieces(names | {"timestamp"}):
-                body.add(piece)
-            body.finish()
+        if self._dumps >= MOST_DUMPS:
+            raise RestError(503, "too many state dumps are being made", [("Retry-After", "2")])
+        self._dumps += 1
+        try:
+            async with self._one_at_a_time:
+                body = await self._make_dump(names | {"timestamp"}, compress=wants_gzip(request.scope))
+        finally:
+            self._dumps -= 1
         return Answer(body.chunks, JSON, headers=json_headers(), compress=False, encoded=body.encoded)
 
-    async def _dump_pieces(self, names: set[str]) -> AsyncIterator[bytes]:
+    async def _make_dump(self, names: set[str], *, compress: bool) -> Body:
+        # The shim may take seconds to answer. A place for long answers is taken afterwards, because lists wait for one.
+        diagnostics = await self._read_diagnostics() if DIAGNOSTICS in names else {}
+        async with self._long_answers.making():
+            body = Body(compress=compress)
+            async for piece in self._dump_pieces(names, diagnostics):
+                body.add(piece)
+            body.finish()
+        return body
+
+    async def _dump_pieces(self, names: set[str], diagnostics: dict[str, Any]) -> AsyncIterator[bytes]:
         opening = b"{"
         parts: Mapping[str, Part] = {
             "timestamp": _part_at_once(self._clock.now_ns),
@@ -80,7 +104,7 @@ class DumpHandlers:
             "nodes": self._nodes,
             "clusterInfo": _part_at_once(self._cluster.cluster_documents),
             "queues": self._queues,
-            "rmDiagnostics": self._read_diagnostics,
+            DIAGNOSTICS: _part_at_once(lambda: diagnostics),
             "logLevel": _part_at_once(self._log_level),
             "config": self._config,
             "placementRules": _part_at_once(self._cluster.rule_documents),

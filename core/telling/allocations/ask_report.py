@@ -90,7 +90,7 @@ def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, no
         blockers=found,
         fitting_nodes=fitting,
         position=position(state, ask),
-        preemption=outlook(state, ask, now_ns, limited=finding.kept_back(state, ask), index=index)
+        preemption=outlook(state, ask, now_ns, limited=finding.exceeded_limit(state, ask), index=index)
         if found
         else needless,
         preempted=_preempted(state, ask.spec.key),

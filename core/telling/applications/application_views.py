@@ -64,6 +64,7 @@ class ApplicationView(NamedTuple):
     """By real allocations, not by placeholders."""
     placeholder: Resources
     max_used: Resources
+    """Of each type the most that its real allocations or its placeholders held, whichever held more."""
     pending: Resources
     submitted_ns: int
     started_ns: int
@@ -110,9 +111,6 @@ class ApplicationSummary(NamedTuple):
     allocations: int
     asks: int
 
-
-_UNFINISHED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.FAILING, AppState.RESUMING})
-"""States in which what was used is not final, and not shown."""
 
 _PIECE: Final = 256
 """Asks or allocations handed over at once."""
@@ -227,7 +225,6 @@ class ApplicationViews:
         reserved: tuple[str, ...],
     ) -> ApplicationView:
         resources = self._types.resources
-        used = application.confirmed()
         return ApplicationView(
             application_id=application.application_id,
             partition=self._partition,
@@ -235,9 +232,9 @@ class ApplicationViews:
             state=application.state,
             user=application.user,
             groups=groups_of(application.spec),
-            used=resources(used),
+            used=resources(application.confirmed()),
             placeholder=resources(application.placeholder),
-            max_used=resources(list(map(max, used, application.peak))),
+            max_used=resources(application.most_held()),
             pending=resources(_pending(application)),
             submitted_ns=application.submitted_ns,
             started_ns=application.started_ns,
@@ -249,7 +246,7 @@ class ApplicationViews:
             placeholders=_placeholders(application),
             reservations=reserved,
             priority=as_reported(application.priority),
-            spent=NOTHING_SPENT if application.state in _UNFINISHED else self._spent(application),
+            spent=self._spent(application),
             backoff_until_ns=application.backoff_until_ns or 0,
             tags=application.spec.tags,
         )
@@ -337,7 +334,7 @@ def _stamp(application: Application, render: Render) -> object:
 
     One that asks for nothing has neither pending amounts nor a priority.
     """
-    if application.asks or application.task_groups or application.state not in _UNFINISHED:
+    if application.asks or application.task_groups:
         return None
     return (
         render,
@@ -352,6 +349,7 @@ def _stamp(application: Application, render: Render) -> object:
         *application.real,
         *application.peak,
         *application.placeholder,
+        tuple([(kind, *amounts.items()) for kind, amounts in application.spent.items()]),
     )
 
 

@@ -194,7 +194,7 @@ class Sandbox:
         own = ask.reservation.node if ask.reservation is not None else None
         if own is None or not fits_on(own, ask) or own.node_id in (ask.refused or {}):
             return finding.find_node(self.state, ask)
-        return finding.kept_back(self.state, ask) or own
+        return finding.exceeded_limit(self.state, ask) or own
 
     def place_everybody(self) -> Iterator[tuple[Allocation, Node]]:
         """Lets all who may find a place now try, in the order of the cycle, and yields who was placed where."""
@@ -287,7 +287,7 @@ class Sandbox:
         node = state.nodes.get(ask.spec.required_node)
         if node is None or not node.could_hold(ask.shape.pairs):
             return Refusal(Outcome.REQUIRED_NODE, "its node is unknown or smaller than the ask")
-        if finding.kept_back(state, ask) is not None:
+        if finding.exceeded_limit(state, ask) is not None:
             return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
         if ask.reservation is None:
             self._insist(ask, due_ns)

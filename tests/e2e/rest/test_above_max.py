@@ -44,14 +44,14 @@ async def test_a_queue_above_its_max_is_shown_everywhere() -> None:
         assert shown["resource"] == {"memory": 20}
         assert shown["course"].startswith("it was enforced as far as may be")
         assert shown["protectedBy"] == [
-            "root.p is guaranteed {'memory': 100} and holds {'memory': 120}, the smallest task there has {'memory': 40}"
+            "root.p is guaranteed memory=100 and holds memory=120, the smallest task there has memory=40"
         ]
         found = await StatusServiceStub(cluster.core.channel).ExplainQueue(ExplainQueueRequest(path="root.p.v"))
         (above,) = found.above_max
         assert (above.path, dict(above.above), list(above.protected_by)) == (
             "root.p.v", {"memory": 20}, shown["protectedBy"]
         )  # fmt: skip
-        text = render_queue(found)
+        text = render_queue(found, now_ns=above.since_ns)
         assert "root.p.v is memory=20" in text
         assert shown["protectedBy"][0] in text
         report = await ExplainServiceStub(cluster.core.channel).Explain(ExplainRequest(name="waits"))

@@ -8,10 +8,11 @@ import json
 import pytest
 
 from kornel.core.partition.engine import Engine
+from kornel.core.rest.handlers.dump import MOST_DUMPS
 from kornel.core.service.logs import LevelSwitch, LogLevel
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
-from tests.e2e.harness import Conversation
+from tests.e2e.harness import PATIENCE_S, Conversation
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P, rest_cluster
 
 HEALTH = f"{PREFIX}/scheduler/healthcheck"
@@ -184,6 +185,39 @@ async def test_case_63_what_the_shim_says(cluster: Cluster, said: str, key: str)
         answer = pb.StateDumpAnswer(question_id=question.question_id, json=said)
         await stream.send(pb.AttachRequest(state_dump=answer))
         assert key in (await asking).json()["rmDiagnostics"]
+
+
+async def test_dumps_that_wait_for_a_slow_shim_hold_up_no_lists(cluster: Cluster) -> None:
+    """Only what is being made takes one of the few places for long answers."""
+    stub = callback_pb2_grpc.CallbackServiceStub(cluster.core.channel)
+    async with Conversation.open(stub.Attach()) as stream:
+        await stream.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1", state_dump=True)))
+        await stream.receive()
+        dumps = [asyncio.create_task(cluster.http.get(DUMP)) for _ in range(3)]
+        question = (await stream.receive()).state_dump
+        assert await asyncio.wait_for(cluster.get(f"{P}/nodes"), PATIENCE_S) == []
+        assert not any(dump.done() for dump in dumps)
+        for number in range(3):
+            if number:
+                question = (await stream.receive()).state_dump
+            answer = pb.StateDumpAnswer(question_id=question.question_id, json='{"pods": 3}')
+            await stream.send(pb.AttachRequest(state_dump=answer))
+        for dump in dumps:
+            assert (await dump).json()["rmDiagnostics"] == {"pods": 3}
+
+
+async def test_few_dumps_wait_for_others(cluster: Cluster) -> None:
+    stub = callback_pb2_grpc.CallbackServiceStub(cluster.core.channel)
+    async with Conversation.open(stub.Attach()) as stream:
+        await stream.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1", state_dump=True)))
+        await stream.receive()
+        dumps = [asyncio.create_task(cluster.http.get(DUMP)) for _ in range(MOST_DUMPS + 1)]
+        [refused], waiting = await asyncio.wait(dumps, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE_S)
+        answer = await refused
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        for dump in waiting:
+            dump.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_case_64_stacks(fresh: Cluster) -> None:

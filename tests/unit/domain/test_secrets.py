@@ -99,6 +99,40 @@ def test_a_secret_in_every_form_of_yaml(text: str) -> None:
     assert shown.count("\n") == text.count("\n")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resources:\n  max: {vcore: 10, vendor.com/private-fpga: 2, memory: 5G}\n",
+        "resources:\n  guaranteed:\n    example.com/token: 4 # cards\n    vcore: 3\n",
+        "resources: {max: {example.com/token: '4Gi'}, guaranteed: {\"tls.key\": 1}}\n",
+        "resources:\n  max: {vcore: 1,\n        example.com/token: 4}\n",
+        "limits:\n  - limit: all\n    users: ['*']\n    maxresources: {example.com/token: 4}\n",
+        "  - maxresources:\n      example.com/token: 4\n",
+        "nodesortpolicy:\n  resourceweights:\n    example.com/token: 1.5\n",
+        "preemption:\n  governor: {lost: {example.com/token: 4}}\n",
+    ],
+)
+def test_an_amount_is_no_secret_whatever_its_type_is_called(text: str) -> None:
+    """Whoever reads a configuration, edits it and applies it must not lose limits."""
+    assert text_without_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "properties:\n  max: 5\n  token: 1234\n",
+        "properties: {max: 5, token: 1234}\n",
+        "a: {resources: {max: {vcore: 1}}, token: 1234}\n",
+        "resources:\n  max: {token: 4}\nproperties:\n  token: 1234\n",
+        "resources: {max: {vcore: 1}}\ntoken: 1234\n",
+        "- max:\n- token: 1234\n",
+        "resources:\n  max:\n    token: hunter 1234\n",
+    ],
+)
+def test_a_number_elsewhere_is_a_secret_by_its_name(text: str) -> None:
+    assert "1234" not in text_without_secrets(text)
+
+
 def test_a_text_without_secrets_stays_as_it_is() -> None:
     text = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"
     assert text_without_secrets(text) is text
@@ -115,6 +149,8 @@ def test_time_is_in_proportion_to_the_text() -> None:
         "://token=" * 300_000,
         "token: '" * 300_000,
         "token:\n" + " x\n" * 500_000,
+        "max: {" * 150_000 + "token: 1, " * 150_000,
+        "max:\n" + " token: 1\n" * 200_000,
     ):
         began = time.process_time()
         text_without_secrets(text)

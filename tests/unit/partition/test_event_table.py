@@ -220,8 +220,9 @@ ROWS = [
         "queue root.a max={vcore=1000}; node n1; app A; run k app=A node=n1; ask q app=A",
         "cycle; cycle; queue root.a max={vcore=3000}; update-config; cycle; cycle",
         "REQUEST NONE NONE",
-        'REQUEST q NONE NONE ref=A {vcore=1000} "Request does not fit in the headroom of its queue"\n'
-        'REQUEST q NONE NONE ref=A {vcore=1000} "Request fits in the headroom of its queue again"',
+        'REQUEST q NONE NONE ref=A {vcore=1000} "Request for vcore=1 does not fit in queue root.a: of max'
+        ' vcore=1, vcore=0 is free"\n'
+        'REQUEST q NONE NONE ref=A {vcore=1000} "Request for vcore=1 fits in queue root.a again"',
     ),
     Row(
         "E11 over the quota and in it again, once each",
@@ -229,8 +230,9 @@ ROWS = [
         " ask q app=A",
         "cycle; cycle; release k app=A; cycle",
         "REQUEST NONE NONE",
-        'REQUEST q NONE NONE ref=A {vcore=1000} "Request does not fit in the quota of its user or group"\n'
-        'REQUEST q NONE NONE ref=A {vcore=1000} "Request fits in the quota of its user or group again"',
+        'REQUEST q NONE NONE ref=A {vcore=1000} "Request for vcore=1 does not fit in the limit of user ann'
+        ' in root.a: of max vcore=1, vcore=0 is free"\n'
+        'REQUEST q NONE NONE ref=A {vcore=1000} "Request for vcore=1 fits in the limits of user ann again"',
     ),
     Row(
         "E12 reasons with counts, sorted, once in 15 s",
@@ -238,14 +240,15 @@ ROWS = [
         "answer k refuse=n1,n2 reason=zoo; cycle; at=10s cycle; answer k refuse=n1,n2 reason=zoo; cycle; at=20s cycle;"
         " answer k refuse=n1,n2 reason=art; cycle",
         "REQUEST NONE NONE",
-        'REQUEST k NONE NONE ref=A {vcore=1000} "zoo (2x)"\nREQUEST k NONE NONE ref=A {vcore=1000} "art (2x)"',
+        'REQUEST k NONE NONE ref=A {vcore=1000} "The resource manager refused 2 nodes: zoo (2x)"\n'
+        'REQUEST k NONE NONE ref=A {vcore=1000} "The resource manager refused 2 nodes: art (2x)"',
     ),
     Row(
         "E13",
         BOUND,
         "cycle",
         "REQUEST NONE NONE",
-        'REQUEST d NONE NONE ref=d {f=15} "No victim makes room on the required node"',
+        'REQUEST d NONE NONE ref=d {f=15} "No victim makes room for f=15 on required node n1"',
     ),
     Row(
         "E14 for an ask",
@@ -266,22 +269,23 @@ ROWS = [
         f"{QUOTA}; at=1s {LOWERED}",
         "at=3s cycle",
         "REQUEST NONE NONE",
-        'REQUEST k1 NONE NONE ref=A {f=4} "Preempted because queue root.a exceeds its max"',
+        'REQUEST k1 NONE NONE ref=A {f=4} "Preempted because queue root.a holds f=8, more than its max of f=5"',
     ),
     Row(
         "E16",
         GANG,
         "ask k app=A group=g vcore=2000; cycle",
         "REQUEST NONE NONE",
-        'REQUEST p NONE NONE ref=A {vcore=2000} "Placeholder is smaller than the real request k"',
+        'REQUEST p NONE NONE ref=A {vcore=2000} "Placeholder with vcore=1 is smaller than the real request k'
+        ' for vcore=2"',
     ),
     Row(
         "E17 and E18, the flag first",
         "",
         "node n1 vcore=4000; node n2 vcore=4000 draining",
         "NODE SET NODE_SCHEDULABLE, NODE ADD NONE",
-        'NODE n1 SET NODE_SCHEDULABLE "schedulable: true"\nNODE n1 ADD NONE {vcore=4000} "Node was registered"\n'
-        'NODE n2 SET NODE_SCHEDULABLE "schedulable: false"\nNODE n2 ADD NONE {vcore=4000} "Node was registered"',
+        'NODE n1 SET NODE_SCHEDULABLE "schedulable: true"\nNODE n1 ADD NONE {vcore=4000} "Node n1 was registered"\n'
+        'NODE n2 SET NODE_SCHEDULABLE "schedulable: false"\nNODE n2 ADD NONE {vcore=4000} "Node n2 was registered"',
     ),
     Row(
         "E17 set, unchanged too",
@@ -297,7 +301,7 @@ ROWS = [
         "node n1",
         "decommission n1",
         "NODE REMOVE NODE_DECOMISSION",
-        'NODE n1 REMOVE NODE_DECOMISSION "Node was removed"',
+        'NODE n1 REMOVE NODE_DECOMISSION "Node n1 was removed"',
     ),
     Row(
         "E20 only if changed",
@@ -389,12 +393,13 @@ ROWS = [
         f"at=1s {LOWERED}; partition default quota=on; queue root.a max={{f=5}} quota.preemption.delay=1;"
         " update-config; at=3s cycle",
         "QUEUE SET QUEUE_PREEMPTION",
-        "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"above its max: {'f': 3}\"\n"
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer armed"\n'
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer moved"\n'
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "FULL: target f=3, freed f=4, unmet -, chosen 1,'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Queue root.a is f=3 above its max"\n'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a starts in 2 s"\n'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a now starts in 1 s"\n'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a ended FULL: target'
+        " f=3, freed f=4, unmet -, chosen 1,"
         ' told to leave 1"\n'
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer cleared"',
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a is called off"',
     ),
     Row(
         "E28 without candidates",
@@ -402,11 +407,12 @@ ROWS = [
         " run k1 app=A node=n1 f=8 required=n1",
         f"at=1s {LOWERED}; at=3s cycle",
         "QUEUE SET QUEUE_PREEMPTION",
-        "QUEUE root.a SET QUEUE_PREEMPTION {f=5} \"above its max: {'f': 3}\"\n"
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer armed"\n'
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "NONE: target f=3, freed f=0, unmet f=3, chosen 0,'
-        " told to leave 0; {'f': 8} is bound to its node\"\n"
-        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "quota preemption timer cleared"',
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Queue root.a is f=3 above its max"\n'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a starts in 2 s"\n'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a ended NONE: target'
+        " f=3, freed f=0, unmet f=3, chosen 0,"
+        ' told to leave 0; f=8 is bound to its node"\n'
+        'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a is called off"',
     ),
     Row(
         "E29 up and down",

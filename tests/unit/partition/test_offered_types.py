@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 import pytest
@@ -295,6 +296,29 @@ def test_a_configuration_that_does_not_fit_beside_the_nodes_changes_nothing() ->
     assert "root.limited" not in core.state.queues
     core.engine.apply(UpdateConfiguration("rm", configuration(**made_up(3))), core.now_ns)
     assert len(core.state.queues["root.limited"].max) == 3
+
+
+def test_a_configuration_that_replaces_types_is_refused_with_the_way_to_apply_it() -> None:
+    """First without the new ones: what nothing names any more makes room at the next tidying."""
+    core = Core()
+    old, new = made_up(5), made_up(6, first=500_000)
+    core.engine.apply(UpdateConfiguration("rm", configuration(**old)), core.now_ns)
+    core.fill(left=2)
+    update = UpdateConfiguration("rm", configuration(**new))
+    advice = (
+        "it leaves out 5 that the configuration in force names: apply it without the new ones first,"
+        " and with them 10 s later, when what nothing uses has been forgotten"
+    )
+    (refused,) = Reader(core.engine).configuration_preview().impact_of(load(update.config)).refused
+    assert refused.endswith(f"6 are new, 2 may be; {advice}")
+    with pytest.raises(CommandRefused, match=re.escape(advice)):
+        core.engine.apply(update, core.now_ns)
+    core.engine.apply(UpdateConfiguration("rm", configuration()), core.now_ns)
+    with pytest.raises(CommandRefused, match=r"6 are new, 2 may be$"):
+        core.engine.apply(update, core.now_ns)
+    core.cycle(CLEANER_INTERVAL_NS // SECOND)
+    core.engine.apply(update, core.now_ns)
+    assert len(core.state.queues["root.limited"].max) == 6
 
 
 def test_budgets_of_the_governor_count_too() -> None:

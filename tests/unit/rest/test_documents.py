@@ -482,7 +482,7 @@ def test_amounts_fit_into_64_bits() -> None:
 
 
 def test_a_real_allocation_that_took_the_place_of_a_placeholder() -> None:
-    """It counts as asked for when the placeholder was; what the placeholder used is told once the end is near."""
+    """It counts as asked for when the placeholder was; what the placeholder used is shown as soon as it has ended."""
     stage = played(
         "node n1 attr.si/instance-type=big", "app app1 gang={vcore=1000} at=1s", "ask h placeholder group=tg at=1s",
         "cycle", "ask real group=tg at=5s", "cycle", "release h app=app1 type=PLACEHOLDER_REPLACED at=8s",
@@ -492,7 +492,8 @@ def test_a_real_allocation_that_took_the_place_of_a_placeholder() -> None:
     assert (placed["allocationKey"], placed["placeholderUsed"], "placeholder" in placed) == ("real", True, False)
     assert (placed["requestTime"], placed["allocationTime"], placed["allocationDelay"]) == (10**9, 5 * 10**9, 4 * 10**9)
     assert found["placeholderData"][0]["replaced"] == 1
-    assert found["resourceHistory"] == {}
+    assert found["applicationState"] == "Running"
+    assert found["resourceHistory"] == {"placeholderResource": {"big": {"vcore": 7000}}}
     stage.play(["release real app=app1 at=15s"])
     ended = application(stage)
     assert ended["applicationState"] == "Completing"
@@ -500,6 +501,33 @@ def test_a_real_allocation_that_took_the_place_of_a_placeholder() -> None:
         "placeholderResource": {"big": {"vcore": 7000}},
         "resourceUsage": {"big": {"vcore": 10000}},
     }
+
+
+def test_an_allocation_counts_as_asked_for_when_its_ask_was_created() -> None:
+    """Its delay is how long the ask waited, whether it took the place of a placeholder or not."""
+    stage = played("node n1", "app app1", "ask old created=2s", "ask new at=7s", "cycle at=9s")
+    waited = {
+        placed["allocationKey"]: (placed["requestTime"], placed["allocationTime"], placed["allocationDelay"])
+        for placed in application(stage)["allocations"]
+    }
+    assert waited == {"old": (2 * 10**9, 9 * 10**9, 7 * 10**9), "new": (7 * 10**9, 9 * 10**9, 2 * 10**9)}
+
+
+def test_what_has_ended_is_shown_while_the_application_runs() -> None:
+    """Also in the list that keeps what was made of an application, when it holds again what it held before."""
+    stage = played("node n1", "app app1", "ask a", "ask b", "cycle")
+
+    def shown_in_lists() -> Any:
+        views = views_of(stage)
+        [parts] = views.application_parts("", applications.encode_head)
+        return orjson.loads(b"".join(applications.encode_parts(parts)))["resourceHistory"]
+
+    assert shown_in_lists() == {}
+    stage.play(["release a app=app1 at=3s", "ask c at=3s", "cycle"])
+    assert shown_in_lists() == {"resourceUsage": {"UNKNOWN": {"vcore": 3000}}}
+    stage.play(["release c app=app1 at=5s", "ask d at=5s", "cycle"])
+    assert application(stage)["applicationState"] == "Running"
+    assert shown_in_lists() == {"resourceUsage": {"UNKNOWN": {"vcore": 5000}}}
 
 
 def test_what_victims_used_is_told_apart() -> None:
@@ -520,6 +548,24 @@ def test_the_most_an_application_held() -> None:
     stage.play(["release b app=app1"])
     found = application(stage)
     assert (found["usedResource"], found["maxUsedResource"]) == ({"vcore": 1000}, {"memory": 4, "vcore": 5000})
+
+
+def test_the_most_an_application_held_counts_placeholders() -> None:
+    """By themselves, as what takes their place does: the larger amount of each type counts, never the sum of both."""
+    stage = played(
+        "node n1 vcore=9000 memory=9", "app app1 gang={vcore=4000,memory=2}",
+        "ask p placeholder group=tg vcore=2000 memory=1", "ask q placeholder group=tg vcore=2000 memory=1", "cycle",
+    )  # fmt: skip
+    assert application(stage)["maxUsedResource"] == {"memory": 2, "vcore": 4000}
+    stage.play(["resize-ask p vcore=1000 memory=1", "ask real group=tg vcore=1000 memory=1", "cycle"])
+    stage.play(["release p app=app1 type=PLACEHOLDER_REPLACED", "release q app=app1"])
+    stage.play(["ask more memory=5 vcore=0", "cycle"])
+    found = application(stage)
+    assert found["usedResource"] == {"memory": 6, "vcore": 1000}
+    assert found["maxUsedResource"] == {"memory": 6, "vcore": 4000}
+    stage.play(["cycle at=9s", "remove-app app1"])
+    [ended] = [plain(applications.write_application(view)) for view in views_of(stage).finished()]
+    assert ended["maxUsedResource"] == {"memory": 6, "vcore": 4000}
 
 
 @pytest.mark.parametrize(

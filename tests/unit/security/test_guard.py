@@ -11,8 +11,8 @@ import jwt
 import pytest
 
 from kornel.core.security.guard import Guard
-from kornel.core.security.limits import address_block
 from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.core.service.addresses import address_block
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.status_codes import NotAuthenticated, ServiceError, TooMany

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer, PreemptionPredicatesAnswer
+from kornel.core.domain.commands import (
+    AnswerCallbacks,
+    AttachCallbacks,
+    PredicatesAnswer,
+    PreemptionNoticeAnswer,
+    PreemptionPredicatesAnswer,
+)
 from kornel.core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
 from kornel.core.domain.resources import Resources
 from kornel.core.service import callback_wire
@@ -145,6 +151,14 @@ def test_answers_of_one_request_are_one_command() -> None:
             ),
         )
     ]
+
+
+def test_checkpoints_are_brought_to_the_cores_time() -> None:
+    """The shim dates them by the wall clock, which somebody has set ahead by 5 ns."""
+    saved = pb.AllocationCheckpoint(allocation_key="k", time_ns=17)
+    request = pb.AttachRequest(preemption_notices=[pb.PreemptionNoticeAnswer(notice_id=1, checkpoints=[saved])])
+    (command,) = answer_commands(request, "rm-1", ahead_ns=5)
+    assert command.notices == (PreemptionNoticeAnswer(1, False, (), (("k", 12),)),)
 
 
 def test_no_answers_no_command() -> None:

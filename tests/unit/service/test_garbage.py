@@ -1,4 +1,4 @@
-"""The keeper of the garbage collector: what it set aside does not pile up for ever (docs/performance.md)."""
+"""The keeper of the garbage collector: what it set aside does not pile up for ever (docs/performance-journal.md)."""
 
 from __future__ import annotations
 

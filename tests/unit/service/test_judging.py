@@ -84,6 +84,27 @@ async def test_it_ends_when_nobody_asks(judge: Judge, monkeypatch: pytest.Monkey
     assert (await judge.judge(GOOD + PADDING)).checksum
 
 
+@pytest.mark.parametrize("turns", [0, 1, 5])
+async def test_a_text_that_comes_while_it_ends_is_read_by_another_one(judge: Judge, turns: int) -> None:
+    await judge.judge(GOOD + PADDING)
+    process = judge._large.process
+    assert process is not None
+    judge._large._end_idle()  # What the timer does after a minute.
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert (await judge.judge(GOOD + PADDING)).checksum
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+async def test_a_process_that_ends_is_gone_once_nobody_judges_any_more(judge: Judge) -> None:
+    await judge.judge(GOOD + PADDING)
+    process = judge._large.process
+    assert process is not None
+    judge._large._end_idle()
+    await judge.close()
+    assert process.returncode is not None
+
+
 async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
     with judge.room() as room:
         room.add(MOST_BYTES)

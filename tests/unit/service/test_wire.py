@@ -389,6 +389,25 @@ def test_applications_are_decoded() -> None:
     assert command.remove == (ApplicationRef("gone", "[rm-1]gpu"),)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "seconds"),
+    [
+        ("yunikorn.apache.org/creationTime", "400", 100),
+        ("yunikorn.apache.org/creationTime", "0", -300),
+        ("yunikorn.apache.org/creationTime", "-400", None),
+        ("yunikorn.apache.org/creationTime", "soon", None),
+        ("yunikorn.apache.org/creationtime", "400", None),
+        ("creationTime", "400", None),
+    ],
+)
+def test_the_creation_time_of_an_application_is_in_the_cores_time(name: str, text: str, seconds: int | None) -> None:
+    """The tag's key counts in its exact case; the wall clock was set ahead by 300 s. The tag stays as it was sent."""
+    request = si.ApplicationRequest(new=[si.AddApplicationRequest(applicationID="app", tags={name: text})])
+    (command,) = Decoder(lambda: 300).application_commands(request)
+    (spec,) = command.add
+    assert (spec.created_s, spec.tags) == (seconds, ((name, text),))
+
+
 def test_unknown_fields_change_nothing() -> None:
     """Fields of a newer interface are ignored (case 157)."""
     message = si.Allocation(allocationKey="k")

@@ -7,7 +7,7 @@ from kornel.core.domain.effects import PredicatesAsked
 from kornel.core.partition.asks import reservations
 from kornel.core.partition.engine import Engine
 from kornel.core.telling.allocations.explanation import AskFailure, AskReport
-from kornel.core.telling.explain import AskStanding
+from kornel.core.telling.explain import AskStanding, Named
 from kornel.core.telling.reader import Reader
 from tests.reading import read
 from tests.scenarios.language import Stage
@@ -35,7 +35,9 @@ def test_every_state_an_ask_can_be_in() -> None:
     assert standing(stage.engine, "big") == ("app1", "root.a", "Pending", "")
     big = report(stage.engine, "big")
     assert big is not None
-    assert [(failure.message, failure.times) for failure in big.failures] == [("No node has enough room", 1)]
+    assert [(failure.message, failure.times) for failure in big.failures] == [
+        ("No node has enough room for vcore=99", 1)
+    ]
     assert report(stage.engine, "f") is None
     assert report(stage.engine, "unknown") is None
     assert Reader(stage.engine).get("[rm-1]other") is None
@@ -66,3 +68,18 @@ def test_an_ask_that_waits_for_an_answer_is_held() -> None:
     assert found is not None
     assert (found.state, found.node_id) == ("Pending", "")
     assert AskFailure("taint", 1, 30) in found.failures
+
+
+def test_an_explanation_tells_nobody_of_a_limit() -> None:
+    """With events on, it writes none and takes none away: the next cycle says that the max is in the way."""
+    stage = Stage()
+    stage.play(["queue root.a max={vcore=3000}", "node n1", "app app1"])
+    stage.engine.record_events()
+    stage.play(["attach events", "ask k vcore=2000", "cycle", "ask w vcore=2000"])
+    state = stage.engine.partition("[rm-1]default")
+    assert state is not None
+    report = read(stage.engine, "[rm-1]default", stage.now_ns).explain(Named("w"))
+    assert isinstance(report, AskReport)
+    assert report.blockers
+    assert state.effects == []
+    assert any("event REQUEST w" in answer for answer in stage.play(["cycle"]))

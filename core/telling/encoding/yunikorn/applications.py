@@ -39,13 +39,13 @@ NEVER_STARTED_MS: Final = -62135596800000
 """The value that stands for the start of an application that never ran: Go's zero time."""
 
 
-def _requested_ns(placeholder_ns: int, bound_ns: int) -> int:
-    """Returns when an allocation was asked for: when it was bound, unless it replaced a placeholder (4.5, quirk)."""
-    return placeholder_ns or bound_ns
+def _requested_ns(placeholder_ns: int, created_ns: int) -> int:
+    """Returns when an allocation was asked for: when its ask was created, or the placeholder whose place it took."""
+    return placeholder_ns or created_ns
 
 
-def _delay_ns(placeholder_ns: int, bound_ns: int) -> int:
-    return bound_ns - placeholder_ns if placeholder_ns else 0
+def _delay_ns(placeholder_ns: int, created_ns: int, bound_ns: int) -> int:
+    return bound_ns - (placeholder_ns or created_ns)
 
 
 ASK: Final = Document(
@@ -89,10 +89,11 @@ ALLOCATION: Final = Document(
     {
         "allocationKey": always(TEXT, "key"),
         "allocationTags": if_any(TAGS, "tags"),
-        "requestTime": if_any(TIME_NS, made(_requested_ns, "placeholder_ns", "bound_ns")),
+        "requestTime": if_any(TIME_NS, made(_requested_ns, "placeholder_ns", "created_ns")),
         "allocationTime": if_any(TIME_NS, "bound_ns"),
         "allocationDelay": if_any(
-            Kind({"type": "integer", "description": "Nanoseconds."}), made(_delay_ns, "placeholder_ns", "bound_ns")
+            Kind({"type": "integer", "description": "Nanoseconds."}),
+            made(_delay_ns, "placeholder_ns", "created_ns", "bound_ns"),
         ),
         "resource": if_any(AMOUNTS, "resources"),
         "priority": always(PRIORITY, "priority", promised=False),
@@ -104,7 +105,7 @@ ALLOCATION: Final = Document(
         "preempted": if_any(FLAG, "preempted"),
         "originator": if_any(FLAG, "originator"),
     },
-    left_out=("created_ns", "rendered"),
+    left_out=("rendered",),
 )
 
 

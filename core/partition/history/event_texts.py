@@ -1,0 +1,73 @@
+"""The sentences of the event history. Each stands for itself, because shims show them to people as events of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kornel.core.domain.readable_amounts import format_quantities
+
+if TYPE_CHECKING:
+    from kornel.core.model.allocations import Allocation
+    from kornel.core.model.queues import Queue
+    from kornel.core.model.shapes import Pairs, ResourceTypes, Vector
+    from kornel.core.model.users import Account
+
+_NS_PER_S: Final = 10**9
+
+
+def describe_full_queue(types: ResourceTypes, ask: Allocation, queue: Queue) -> str:
+    """Returns that *ask* does not fit under the max of *queue*, and how much of each scarce type is left there."""
+    left = _describe_left(types, ask.shape.pairs, queue.used, queue.max)
+    left = left or "the rest of its max is promised to requests that preempted"
+    return f"Request for {ask.shape.write_amounts()} does not fit in queue {queue.path}: {left}"
+
+
+def describe_used_limit(types: ResourceTypes, ask: Allocation, account: Account) -> str:
+    """Returns that *ask* does not fit in the limit of *account*, and how much of each scarce type is left of it."""
+    left = _describe_left(types, ask.shape.pairs, account.used, account.limit.max)
+    return f"Request for {ask.shape.write_amounts()} does not fit in the limit of {account}: {left}"
+
+
+def _describe_left(types: ResourceTypes, pairs: Pairs, used: Vector, most: Mapping[int, int]) -> str:
+    short = [t for t, amount in pairs if t in most and used[t] + amount > most[t]]
+    if not short:
+        return ""
+    left = format_quantities(types.resources({t: max(0, most[t] - used[t]) for t in short}))
+    return f"of max {format_quantities(types.resources({t: most[t] for t in short}))}, {left} is free"
+
+
+def describe_room_in_queue(ask: Allocation) -> str:
+    """Returns that *ask* fits under the max of its queue, and of those above, again."""
+    return f"Request for {ask.shape.write_amounts()} fits in queue {ask.queue.path} again"
+
+
+def describe_room_in_limits(ask: Allocation) -> str:
+    """Returns that *ask* fits under the limits of its user and group again."""
+    return f"Request for {ask.shape.write_amounts()} fits in the limits of user {ask.application.user} again"
+
+
+def describe_refusals(reasons: Iterable[str]) -> str:
+    """Returns why the resource manager refused nodes: each of the *reasons*, of which there is one for each node."""
+    counts: dict[str, int] = {}
+    for reason in reasons:
+        counts[reason] = counts.get(reason, 0) + 1
+    nodes = "1 node" if sum(counts.values()) == 1 else f"{sum(counts.values())} nodes"
+    listed = "; ".join(f"{reason} ({count}x)" for reason, count in sorted(counts.items()))
+    return f"The resource manager refused {nodes}: {listed}"
+
+
+def describe_excess(types: ResourceTypes, queue: Queue) -> str:
+    """Returns what *queue* holds of the types of which it holds more than its max, and that max."""
+    over = [t for t, most in queue.max.items() if queue.used[t] > most]
+    held = format_quantities(types.resources({t: queue.used[t] for t in over}))
+    most = format_quantities(types.resources({t: queue.max[t] for t in over}))
+    return f"queue {queue.path} holds {held}, more than its max of {most}"
+
+
+def describe_timer(queue: Queue, start_ns: int | None, now_ns: int, *, moved: bool) -> str:
+    """Returns when preemption for the max of *queue* starts, at *start_ns*; ``None``: it does not."""
+    if start_ns is None:
+        return f"Preemption for the max of queue {queue.path} is called off"
+    moved_on = "now starts" if moved else "starts"
+    return f"Preemption for the max of queue {queue.path} {moved_on} in {max(0, start_ns - now_ns) / _NS_PER_S:g} s"
