@@ -49,7 +49,7 @@ def test_without_a_repository_no_link_leads_nowhere(monkeypatch: pytest.MonkeyPa
     built = metadata()
     text = str(built.get_payload())
     assert not LINK.findall(text)
-    assert "Getting started leads from nothing" in text
+    assert "Getting started" in text
     assert built.get_all("Project-URL") is None
     assert built["Description-Content-Type"].startswith("text/markdown")
 
