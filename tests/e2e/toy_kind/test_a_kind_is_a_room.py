@@ -68,14 +68,14 @@ async def test_the_page_shows_it(core: ToyCore, evicted: str, playwright: Playwr
     """A lane, a row, a colour and a choice of its own; the decision has its law."""
     async with visit(playwright, core.rest + "/") as shown:
         await shown.view("preemption")
-        row = shown.page.get_by_role("listbox", name="Decisions to preempt").get_by_role("option").first
+        row = shown.page.get_by_role("grid", name="Decisions to preempt").get_by_role("row").first
         for text in ("Lease", evicted, "its lease", "Preempted"):
             await expect(row).to_contain_text(text)
         await expect(row.locator(".kind")).to_have_attribute("data-colour", "rose")
         await expect(shown.page.get_by_text("1 decision, 1 victim")).to_be_visible()
-        await shown.page.get_by_label("Kind").select_option("monitor")
+        await shown.page.get_by_label("Kind", exact=True).select_option("monitor")
         await expect(shown.page.get_by_text("0 decisions, 0 victims")).to_be_visible()
-        await shown.page.get_by_label("Kind").select_option("lease")
-        await row.click()
+        await shown.page.get_by_label("Kind", exact=True).select_option("lease")
+        await row.get_by_text("Preempted").click()
         await expect(shown.page.locator("#panel")).to_contain_text(LAW)
         shown.check()
