@@ -3,7 +3,6 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
 TRACE  ?=
 KIND   ?=
 QUICK  ?=
@@ -26,87 +25,88 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo docs docs-serve test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## build the environment, or bring it up to date with the lock files
+# A Python that the caller names is the one to use; one that is only the default leaves an environment as it is.
+ENVIRONMENT := sh requirements/environment.sh
+INTERPRETER := "$(VENV)" "$(PYTHON)" $(if $(filter file,$(origin PYTHON)),,named)
 
-# --no-deps: the lock files name every package; an entry missing from them must fail, not be fetched.
-$(STAMP): requirements/dev.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+venv: ## build the environment with all tools, or bring it up to date with the lock files
+	@$(ENVIRONMENT) dev $(INTERPRETER)
 
-demo: $(STAMP) ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEEP=1 leaves core and web page up)
+runtime: ## build as much of the environment as Kornel runs with: a fifth of the size
+	@$(ENVIRONMENT) runtime $(INTERPRETER)
+
+demo: runtime ## run a core with a simulated cluster (TRACE=dir, KIND=quota; KEEP=1 leaves core and web page up)
 	$(BIN)/python -m kornel.shim_mock demo $(if $(TRACE),--trace $(TRACE)) $(if $(KIND),--kind $(KIND)) $(if $(filter-out 0,$(KEEP)),--keep)
 
-docs: $(STAMP) ## build the documentation as a site, in build/site
+docs: venv ## build the documentation as a site, in build/site
 	$(BIN)/python -m mkdocs build --strict
 
-docs-serve: $(STAMP) ## show the documentation at http://127.0.0.1:8000, built again whenever a page changes
+docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again whenever a page changes
 	$(BIN)/python -m mkdocs serve --strict
 
 # Half of the tests wait for processes and timers most of the time, so there are more workers than cores.
 SPREAD := -n $(WORKERS) --dist loadscope
 
-test: $(STAMP) ## run the test suite: about five minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
+test: venv ## run the test suite: about five minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
 	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))
 
-long: $(STAMP) ## run what takes long (all examples of properties, kills, the wheel), then what measures the machine
+long: venv ## run what takes long (all examples of properties, kills, the wheel), then what measures the machine
 	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
 	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance
 
-hostile: $(STAMP) ## attack served cores, and judge what that costs them: about seven minutes
+hostile: venv ## attack served cores, and judge what that costs them: about seven minutes
 	$(BIN)/python -m pytest $(OPTIONS) tests/hostile
 
-siege: $(STAMP) ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
+siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rate and health, minute by minute
 	$(BIN)/python -m tests.hostile.siege --minutes $(MINUTES)
 
-soak: $(STAMP) ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
+soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
 
-rules: $(STAMP) ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
+rules: venv ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
 	$(BIN)/python -m tests.properties.preemption_rules --trees $(TREES) --seed $(SEED)
 
-fuzz: $(STAMP) ## throw texts at the configuration loader (FUZZ=number of each kind)
+fuzz: venv ## throw texts at the configuration loader (FUZZ=number of each kind)
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/config/test_any_text.py
 
-bench: $(STAMP) ## measure P1 to P11 (QUICK=1: under two minutes; TRACE=dir, ONLY=P2,P6, JSON=file, RECORD=1)
+bench: venv ## measure P1 to P11 (QUICK=1: under two minutes; TRACE=dir, ONLY=P2,P6, JSON=file, RECORD=1)
 	$(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(TRACE),--trace $(TRACE)) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(JSON),--json $(JSON)) $(if $(RECORD),--record)
 
-bench-features: $(STAMP) ## measure single features: limits, gangs, recovery, large trees, events and others
+bench-features: venv ## measure single features: limits, gangs, recovery, large trees, events and others
 	$(BIN)/python -m tests.bench.features
 
-bench-baseline: $(STAMP) ## make today's instructions per ask the baseline of the gate in the tests
+bench-baseline: venv ## make today's instructions per ask the baseline of the gate in the tests
 	$(BIN)/python -m tests.bench.opcodes --record
 
-lint: $(STAMP) ## check code style, formatting and the Dockerfile
+lint: venv ## check code style, formatting and the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/hadolint Dockerfile
 
-format: $(STAMP) ## fix formatting and what the linter can fix safely
+format: venv ## fix formatting and what the linter can fix safely
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-types: $(STAMP) ## check types, strictly
+types: venv ## check types, strictly
 	$(BIN)/mypy --strict --package kornel
 
-proto: $(STAMP) ## generate the committed stubs from the .proto files
+proto: venv ## generate the committed stubs from the .proto files
 	$(BIN)/python proto/generate.py
 
-proto-check: $(STAMP) ## stubs are up to date, .proto files are clean and break no client
+proto-check: venv ## stubs are up to date, .proto files are clean and break no client
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	$(BIN)/buf breaking --against $(IMAGE)
 
 # The image is what released clients were built from: move it with a release, never to silence proto-check.
-proto-image: $(STAMP) ## make the .proto files of now the ones that later changes must not break
+proto-image: venv ## make the .proto files of now the ones that later changes must not break
 	$(BIN)/buf build --exclude-source-info --output $(IMAGE)
 
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

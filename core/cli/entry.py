@@ -1,20 +1,80 @@
-"""Starts the ``kornel`` command: its version at once, everything else through :mod:`.app`."""
+"""Starts the ``kornel`` command: its version and a plain health check at once, all else through :mod:`.app`."""
 
 from __future__ import annotations
 
 import sys
-from typing import Final
 
-from kornel.core.process.version import core_version
+# mypy takes this name for true. Importing typing itself would cost the health check a fifth of its time.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Final
 
 VERSION: Final = (["version"], ["--version"])
+HEALTH_OPTIONS: Final = {
+    "--core": "KORNEL_ADDRESS",
+    "--grpc": "KORNEL_ADDRESS",
+    "--ca": "KORNEL_CA",
+    "--cert": "KORNEL_CERT",
+    "--key": "KORNEL_KEY",
+    "--server-name": "KORNEL_SERVER_NAME",
+}
+"""The options that the quick health check knows, each with the variable that stands in for it."""
+LONGEST_PROBE_S: Final = 2.0
+"""A core that is slower than this is asked again by the whole command, with the time that the caller gives it."""
 
 
 def main() -> None:
-    """Run ``kornel``. Its version, which scripts ask for, takes nothing of what the other commands import."""
+    """Run ``kornel``. What scripts and probes ask for takes nothing of what the other commands import."""
     if sys.argv[1:] in VERSION:
+        from kornel.core.process.version import core_version  # noqa: PLC0415
+
         print(f"kornel {core_version()}")
+        return
+    if "health" in sys.argv and answer_health_check(sys.argv[1:]):
         return
     from kornel.core.cli.app import run_app  # noqa: PLC0415
 
     run_app()
+
+
+def answer_health_check(arguments: Sequence[str]) -> bool:
+    """Print SERVING for ``kornel health`` with nothing but options about the connection, if the core serves.
+
+    Returns whether that was all: any other command, and any other answer of the core, is for the whole command.
+    """
+    import os  # noqa: PLC0415
+
+    options = read_health_options(arguments, os.environ)
+    if options is None:
+        return False
+    from kornel.core.client.health_probe import TlsFiles, probe_serving  # noqa: PLC0415
+
+    tls = TlsFiles(
+        *(options.get(name, "") for name in ("KORNEL_CA", "KORNEL_CERT", "KORNEL_KEY", "KORNEL_SERVER_NAME"))
+    )
+    serving = probe_serving(options.get("KORNEL_ADDRESS") or "127.0.0.1:50051", tls, LONGEST_PROBE_S)
+    if serving:
+        print("SERVING")
+    return serving
+
+
+def read_health_options(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] | None:
+    """Returns the options of a plain ``kornel health`` by the names of their variables; ``None`` if *arguments* are
+    anything else, or hold what only the whole command can do: show a token, or say what is wrong."""
+    found = {name: environ[name] for name in HEALTH_OPTIONS.values() if environ.get(name)}
+    if environ.get("KORNEL_TOKEN_FILE"):
+        return None
+    named = False
+    rest = list(arguments)
+    while rest:
+        option, has_value, value = rest.pop(0).partition("=")
+        if option == "health" and not has_value and not named:
+            named = True
+        elif option in HEALTH_OPTIONS and (has_value or rest):
+            found[HEALTH_OPTIONS[option]] = value if has_value else rest.pop(0)
+        else:
+            return None
+    if not named or ("KORNEL_CERT" in found) != ("KORNEL_KEY" in found):
+        return None
+    return found

@@ -19,7 +19,8 @@ from tests.deploy.manifests import by_kind, check_deployment, check_texts
 CHART = Path(__file__).resolve().parents[2] / "deploy/helm/kornel"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
-PLAIN = {"tls": {"secretName": "kornel-tls"}, "security": {"tokensSecretName": "kornel-tokens"}}
+IMAGE = {"image": {"repository": "registry.example.org/kornel"}}
+PLAIN = {**IMAGE, "tls": {"secretName": "kornel-tls"}, "security": {"tokensSecretName": "kornel-tokens"}}
 EVERYTHING = {
     "fullnameOverride": "core",
     "image": {"repository": "registry.example.org/kornel", "digest": "sha256:" + "0" * 64},
@@ -31,7 +32,15 @@ EVERYTHING = {
         "limits": {"calls-per-second": 100},
     },
     "extraArgs": ["--reserved-nodes=10", "--callback-timeout=2"],
-    "extraEnv": [{"name": "KORNEL_HISTORY", "value": "off"}],
+    "extraEnv": [{"name": "KORNEL_HISTORY", "value": "off"}, {"name": "SSL_CERT_FILE", "value": "/etc/site/ca.crt"}],
+    "extraVolumes": [
+        {"name": "ldap", "secret": {"secretName": "kornel-ldap", "defaultMode": 0o440}},
+        {"name": "authorities", "configMap": {"name": "site-authorities"}},
+    ],
+    "extraVolumeMounts": [
+        {"name": "ldap", "mountPath": "/etc/kornel/ldap", "readOnly": True},
+        {"name": "authorities", "mountPath": "/etc/site", "readOnly": True},
+    ],
     "persistence": {"enabled": False},
     "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
     "serviceAccount": {"name": "given"},
@@ -96,9 +105,28 @@ def test_helm_renders_the_same(values: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_core_without_certificate_is_not_rendered() -> None:
     with pytest.raises(TemplateError, match=r"tls\.secretName"):
-        rendered({})
+        rendered(IMAGE)
     with pytest.raises(TemplateError, match=r"tls\.probeSecretName"):
         rendered(merged(PLAIN, {"tls": {"demandClientCertificates": True}}))
+
+
+@pytest.mark.parametrize("image", [{}, {"tag": "1.0"}, {"digest": "sha256:" + "0" * 64}])
+def test_an_image_has_to_be_named(image: dict[str, str]) -> None:
+    with pytest.raises(TemplateError, match=r"image\.repository: .*none is published"):
+        rendered({**PLAIN, "image": image})
+    assert 'image: "registry.example.org/kornel:' in rendered(PLAIN)["deployment.yaml"]
+
+
+def test_volumes_of_the_site_stand_beside_those_of_the_chart() -> None:
+    """Where they are mounted, and what they hold, as the values say it."""
+    pod = manifests(EVERYTHING)["Deployment"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    for held, given in (
+        (pod["volumes"], EVERYTHING["extraVolumes"]),
+        (container["volumeMounts"], EVERYTHING["extraVolumeMounts"]),
+    ):
+        assert [one for one in held if one["name"] in ("ldap", "authorities")] == given
+        assert len(held) > len(given)
 
 
 def test_what_the_switches_turn_off_is_not_there() -> None:
@@ -145,3 +173,38 @@ def test_the_notes_say_where_it_serves() -> None:
     notes = rendered(PLAIN)["NOTES.txt"]
     assert "site-kornel.sched.svc:50051" in notes
     assert "kornel.access=granted" in notes
+
+
+OTHER_WAYS_IN: list[dict[str, Any]] = [
+    {"security": {"oidc": {"issuer": "https://login.example.org"}}},
+    {"tls": {"secretName": "t", "demandClientCertificates": True, "probeSecretName": "p"}},
+]
+
+
+def test_the_notes_say_when_nobody_may_use_the_core() -> None:
+    """That is: as the chart comes, with neither tokens nor another way to say who one is."""
+    closed = {**IMAGE, "tls": {"secretName": "t"}}
+    notes = rendered(closed)["NOTES.txt"]
+    assert "nobody may use this core" in notes
+    assert "security.tokensSecretName" in notes
+    assert "nobody" not in rendered(PLAIN)["NOTES.txt"]
+    assert "security.tokensSecretName" not in rendered(PLAIN)["NOTES.txt"]
+
+
+@pytest.mark.parametrize("way", OTHER_WAYS_IN)
+def test_the_notes_say_when_tokens_are_named_and_there_are_none(way: dict[str, Any]) -> None:
+    """Somebody may come in then, but not whom the rules of the chart name."""
+    notes = rendered(merged({**IMAGE, "tls": {"secretName": "t"}}, way))["NOTES.txt"]
+    assert "nobody may" not in notes
+    assert "set security.tokensSecretName, or name other callers" in notes
+    named = {"security": {"rules": [{"who": ["cn:shim"], "managers": ["shim"]}]}}
+    notes = rendered(merged(merged({**IMAGE, "tls": {"secretName": "t"}}, way), named))["NOTES.txt"]
+    assert "tokensSecretName" not in notes
+
+
+@pytest.mark.parametrize("who", ["anyone", "anonymous"])
+def test_a_rule_for_whoever_comes_lets_no_shim_in(who: str) -> None:
+    """`anyone` is anyone who proved something, and `anonymous` reads at most."""
+    rules = {"rules": [{"who": [who], "permissions": ["read"]}]}
+    notes = rendered({**IMAGE, "tls": {"secretName": "t"}, "security": rules})["NOTES.txt"]
+    assert "nobody may use this core" in notes

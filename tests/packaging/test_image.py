@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
+import tomllib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from kornel.core.cli.entry import read_health_options
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_SECONDS = 600
@@ -59,6 +63,52 @@ def container(engine: str, image: str) -> Iterator[str]:
     name = succeed(engine, "run", "--detach", "--read-only", "--tmpfs", "/tmp", image).strip()  # noqa: S108
     yield name
     call(engine, "rm", "--force", name)
+
+
+def dockerfile() -> str:
+    return (ROOT / "Dockerfile").read_text()
+
+
+def test_the_build_sees_everything_that_the_wheel_is_made_of() -> None:
+    """What .dockerignore does not let in is missing from the image, or ends its build."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {
+        *wheel["only-include"],
+        *wheel["force-include"],
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+    }
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert not [path for path in needed if not any(f"{path}/".startswith(f"{one}/") for one in allowed)]
+
+
+def test_the_image_has_the_newest_python_that_we_test() -> None:
+    """The newest that the classifiers name, by an exact version."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    newest = max(int(found[1]) for entry in classifiers if (found := re.search(r":: Python :: 3\.(\d+)$", entry)))
+    base = re.search(r"^ARG BASE=python:3\.(\d+)\.\d+-slim", dockerfile(), re.MULTILINE)
+    assert base is not None
+    assert int(base[1]) == newest
+
+
+def test_the_health_check_takes_the_short_way() -> None:
+    """With further options `kornel health` would import gRPC, ten times as much work every ten seconds."""
+    check = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", dockerfile(), re.MULTILINE)
+    assert check is not None
+    program, *arguments = json.loads(check[1])
+    assert program == "kornel"
+    assert read_health_options(arguments, {"KORNEL_ADDRESS": "localhost:50051", "KORNEL_CA": "ca.pem"}) is not None
+
+
+@pytest.mark.long
+def test_no_python_of_the_image_has_pip(engine: str, image: str) -> None:
+    """Neither that of Kornel nor the one below it, and none could be made from what is there."""
+    for python in ("/opt/kornel/bin/python", "/usr/local/bin/python"):
+        code = "import importlib.util as u; print([n for n in ('pip', 'ensurepip') if u.find_spec(n)])"
+        assert succeed(engine, "run", "--rm", "--entrypoint", python, image, "-c", code).strip() == "[]"
 
 
 @pytest.mark.long

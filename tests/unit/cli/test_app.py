@@ -144,7 +144,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["serve", "health", "status", "dump", "ask", "config", "events", "version"]),
+        ([], ["serve", "health", "status", "dump", "ask", "config", "events", "version", "--version"]),
         (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "--callback-timeout", "wins"]),
         (["serve"], ["--ldap-settings"]),
         (["config", "check"], ["FILE", "warnings"]),

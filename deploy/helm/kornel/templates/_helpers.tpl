@@ -22,10 +22,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 
 {{- define "kornel.image" -}}
+{{- $repository := required "image.repository: where you have pushed the image; none is published, so build it from the Dockerfile" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{ $repository }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{ $repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
 {{- end -}}
 {{- end -}}
 
@@ -38,4 +39,14 @@ exec:
     - --key=/etc/kornel/probe/tls.key
     - --server-name={{ include "kornel.fullname" . }}.{{ .Release.Namespace }}.svc
     - health
+{{- end -}}
+
+{{- define "kornel.namesTokens" -}}
+{{- range .Values.security.rules -}}
+{{- range .who -}}
+{{- if hasPrefix "token:" . -}}
+{{ . }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
