@@ -82,6 +82,7 @@ export async function timeChart(parent, { range, x, series, format, zoom, label,
   const plot = new Plot(options, [x, ...series.map((one) => one.values)], parent);
   plot.root.setAttribute("role", "img");
   plot.root.setAttribute("aria-label", label);
+  plot.ctx.canvas.setAttribute("aria-hidden", "true");
   const observer = new ResizeObserver(() => parent.clientWidth && plot.setSize({ width: Math.max(240, parent.clientWidth - 28), height }));
   observer.observe(parent);
   return {
