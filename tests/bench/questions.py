@@ -81,7 +81,7 @@ def questions(engine: Engine) -> Mapping[str, Callable[[], object]]:
         "what if: an ask that preempts": suppose(SupposeAsk(large, "root.q95", priority=3)),
         "what if: a gang of 100 that preempts": suppose(SupposeAsk(large, "root.q95", asks=100, priority=3)),
         "what if: a node lost": suppose(SupposeNodeLost("node-00007")),
-        "what if: a max lowered": suppose(SupposeQuota("root.q3", {"vcore": 1_000_000}, {})),
+        "what if: a max lowered": suppose(SupposeQuota("root.q3", {"vcore": 1_000_000}, {"vcore": 1_000_000})),
         "what if: another priority of an ask": suppose(SupposePriority("p3", 9)),
         "what if: another priority of an allocation": suppose(SupposePriority("k3", -9)),
         "explain: an ask": lambda: reader[PARTITION].explain(Named("owed")),
