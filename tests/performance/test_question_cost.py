@@ -6,8 +6,8 @@ import pytest
 
 from tests.bench.questions import cluster, measured
 
-MOST_MS = 500
-"""Five times the target, for machines that are busy with other things."""
+MOST_MS = 1_000
+"""Twice what the longest takes, a gang of 100 that preempts, on a machine whose pace halves at times."""
 
 
 @pytest.mark.alone
