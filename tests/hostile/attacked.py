@@ -123,7 +123,7 @@ GRPC_ON_CUT_CONNECTIONS: Final = re.compile(
     r'Traceback \(most recent call last\):\n(?:  File "src/python/grpcio/[^\n]*\n)+'
     r"grpc\._cython\.cygrpc\.ExecuteBatchError: [^\n]*\n"
 )
-"""gRPC prints this when a connection is cut in the moment in which it refuses a call there. Nothing of ours is in it."""
+"""gRPC prints this when a connection is cut just as it refuses a call there. Nothing of ours is in it."""
 
 
 @contextmanager
