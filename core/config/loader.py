@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from kornel.core.config import properties
 from kornel.core.config.declared import (
@@ -44,8 +44,6 @@ from kornel.core.domain.settings import PlacementRuleConfig
 
 _CHECKSUM_KEY: Final = "checksum: "
 _CHECKSUM_LENGTH: Final = 64
-
-V = TypeVar("V")
 
 
 def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
@@ -248,7 +246,3 @@ def _max_of(amounts: Amounts | None) -> Mapping[str, int] | None:
     """Returns the max that is written. One of 0 stays: the type is not available (B14). An empty mapping limits
     nothing."""
     return MappingProxyType(dict(amounts.values)) if amounts is not None and amounts.values else None
-
-
-def _freeze_mapping(mapping: Mapping[str, V] | None) -> Mapping[str, V] | None:
-    return None if mapping is None else MappingProxyType(dict(mapping))

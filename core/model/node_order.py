@@ -119,10 +119,6 @@ class NodeOrder:
                     if node.fits(pairs):
                         yield node
 
-    def score_of(self, node: Node) -> float:
-        """Returns the score that *node* has as it is loaded now."""
-        return self._score(node)
-
     def add(self, node: Node) -> None:
         """Take *node* in at the place its score gives it."""
         node.score = self._score(node)

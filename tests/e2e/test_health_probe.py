@@ -15,7 +15,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from kornel.core.cli.entry import read_health_options
+from kornel.core.cli.connection_options import OF_A_COMMAND, OF_THE_WHOLE
+from kornel.core.cli.entry import HEALTH_OPTIONS, read_health_options
 from kornel.core.client.health_probe import TlsFiles, probe_serving
 from tests.e2e.security.test_commands import succeed
 from tests.e2e.test_command import environment, kornel, serving
@@ -170,6 +171,11 @@ def test_nobody_there_is_said_by_the_whole_command() -> None:
 )
 def test_anything_else_is_for_the_whole_command(arguments: list[str]) -> None:
     assert read_health_options(arguments, {}) is None
+
+
+def test_the_quick_check_knows_every_option_about_the_connection_but_the_token() -> None:
+    """An option that is new for the whole command is read by the quick check too, or named here."""
+    assert HEALTH_OPTIONS.keys() == (OF_THE_WHOLE | OF_A_COMMAND) - {"--token-file"}
 
 
 def test_options_win_over_variables() -> None:
