@@ -334,6 +334,8 @@ def asks_of(question: SupposeAsk, application: str) -> UpdateAllocations:
 
 @settings(max_examples=scale_examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
+# The victim for the first of three asks is enough for the second, but not for the third.
+@example(8815)
 def test_what_is_foretold_of_an_application_comes_true(seed: int) -> None:
     """It is a live one, of a user with limits; its asks may have to run on one node."""
     cluster = Cluster(seed, limited=True)

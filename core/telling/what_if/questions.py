@@ -27,7 +27,7 @@ from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import position
 from kornel.core.telling.preemption.outlook import ReadingIndex, records
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
-from kornel.core.telling.what_if.sandbox import MOST_SEARCHES, Sandbox
+from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
 from kornel.core.telling.what_if.supposition import (
     Enforced,
@@ -242,7 +242,7 @@ def _preempt(
                 )  # fmt: skip
                 continue
             why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
-            if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT:
+            if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT and result is not ENOUGH_LEAVES:
                 for_all = why
         if own and own[-1].preemption == why:
             same += 1

@@ -58,6 +58,9 @@ MOST_SEARCHES: Final = 4
 MOST_PAUSES: Final = 8
 """Pauses of the limit of one interval that one ask is followed through."""
 
+ENOUGH_LEAVES: Final = Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
+"""What leaves for the asks before it is enough for this one too. The next of its equals may still lack room."""
+
 _LEFT_ALONE: Final = frozenset({"requests", "instances"})
 """Lists of all requests: long, and no business of what happens to an ask between its arrival and its end."""
 
@@ -298,7 +301,7 @@ class Sandbox:
         if isinstance(found, PreemptionPlan):
             self._keep_plan(found)
             required_node.apply_plan(state, ask.reservation, found, due_ns)
-        return found or Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
+        return found or ENOUGH_LEAVES
 
     def _keep_plan(self, plan: PreemptionPlan) -> None:
         self._keep_ask(plan.ask)
