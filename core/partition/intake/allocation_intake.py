@@ -65,7 +65,7 @@ def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
 
 def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
     """The answer that turns *spec* away; *reason* starts with its token."""
-    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
+    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy, spec.partition)
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:

@@ -56,12 +56,13 @@ def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
 def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
     refused = _refuse_creation(state, spec)
     if refused is not None:
-        state.effects.append(NodeRejected(spec.node_id, refused))
+        state.effects.append(NodeRejected(spec.node_id, refused, state.name))
         return
     try:
         offered_types.offer(state, _named_by(spec))
     except TooManyTypes as error:
-        state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: node {spec.node_id}: {error}"))
+        reason = f"{Rejection.INVALID_RESOURCE}: node {spec.node_id}: {error}"
+        state.effects.append(NodeRejected(spec.node_id, reason, state.name))
         return
     capacity = state.types.vector(spec.capacity)
     occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
@@ -86,7 +87,7 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
         del state.effects[before:]
         _decommission(state, node, now_ns)
         del state.effects[before:]
-        state.effects.append(NodeRejected(spec.node_id, refused))
+        state.effects.append(NodeRejected(spec.node_id, refused, state.name))
         return
     state.effects.insert(before, NodeAccepted(node.node_id))
     if node.schedulable:

@@ -10,15 +10,17 @@ from starlette.types import ASGIApp
 from kornel.core.rest.access import Proofs
 from kornel.core.rest.answers import HTML, json_answer, text_answer
 from kornel.core.rest.openapi import docs_page, openapi_document
+from kornel.core.rest.page_links import LINKS, PageLinks
 from kornel.core.rest.routing import Route
 
 
 class DocumentationHandlers:
-    """Both are made once, when the routes are known."""
+    """All answers are made once, when the routes are known."""
 
-    def __init__(self, version: str, proofs: Proofs) -> None:
+    def __init__(self, version: str, proofs: Proofs, links: PageLinks) -> None:
         self._version = version
         self._proofs = proofs
+        self._links = json_answer(LINKS.write(links))
 
     def describe(self, routes: Iterable[Route]) -> None:
         """Take the *routes* to be documented."""
@@ -37,3 +39,7 @@ class DocumentationHandlers:
     async def page(self, _request: Request) -> ASGIApp:
         """Returns the same for people."""
         return self._page
+
+    async def show_links(self, _request: Request) -> ASGIApp:
+        """Returns the addresses that the web page links to."""
+        return self._links
