@@ -6,10 +6,10 @@ import { address } from "../address.js";
 import { api } from "../api.js";
 import { cluster } from "../cluster.js";
 import { el, setText } from "../dom.js";
-import { link } from "../links.js";
+import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { timeChart } from "../time_chart.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { amounts, bare, count, counted, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
+import { bare, count, counted, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
 
 const HOUR_MS = 3_600_000;
 const RANGES_MS = { "1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
@@ -22,6 +22,7 @@ const MOST_RECORDS = 10_000;
 
 export class HistoryView {
   #turn = 0;
+  #asked = "";
   #charts = [];
 
   constructor() {
@@ -29,8 +30,8 @@ export class HistoryView {
     this.range = el("select", { "aria-label": "Range", on: { change: () => address.set({ range: this.range.value === USUAL ? "" : this.range.value, from: "", to: "" }) } }, ...Object.entries(RANGE_NAMES).map(([value, text]) => el("option", { value, text })), el("option", { value: "own", text: "As marked", disabled: true }));
     this.said = el("span", { class: "muted", role: "status" });
     this.charts = el("div", { class: "charts" });
-    this.sums = el("tbody", {});
-    this.by = el("select", { "aria-label": "Sums by", on: { change: () => address.set({ by: this.by.value }) } }, el("option", { value: "", text: "By queue" }), el("option", { value: "user", text: "By user" }), el("option", { value: "application", text: "By application" }));
+    this.sums = new SumsTable("sums");
+    this.by = el("select", { "aria-label": "Sums by", on: { change: () => address.set({ by: this.by.value }) } }, ...Object.entries(PARTIES).map(([value, [text]]) => el("option", { value, text })));
     this.root = el(
       "div",
       { class: "view scrolls" },
@@ -39,8 +40,8 @@ export class HistoryView {
       el(
         "section",
         { class: "card", "aria-label": "Who took from whom" },
-        el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, el("span", { class: "space" }), (this.all = el("a", { text: "Every decision" }))),
-        el("div", { class: "table-scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["Took", "From", "Victims", "Left", "Amounts"].map((text, at) => el("th", { scope: "col", class: at === 2 || at === 3 ? "number" : null, text })))), this.sums)),
+        el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, (this.all = el("a", { text: "Every decision" })), el("span", { class: "space" }), ...this.sums.table.tools),
+        this.sums.table.root,
       ),
     );
     typeChoice.addEventListener("change", () => this.root.isConnected && this.#drawUsage());
@@ -49,6 +50,7 @@ export class HistoryView {
   }
 
   show() {
+    this.#asked = "";
     this.follow();
   }
 
@@ -63,9 +65,13 @@ export class HistoryView {
     this.queue.value = address.get("queue");
     this.range.value = own ? "own" : address.get("range") || USUAL;
     this.by.value = address.get("by");
+    this.sums.table.follow();
     this.out.hidden = !own;
     this.all.href = address.href("preemption", { range: { "6h": "24h" }[address.get("range")] ?? (address.get("range") || USUAL), q: address.get("queue") });
-    if (cluster.name) this.#load();
+    const asked = ["queue", "range", "from", "to", "by"].map(address.get, address).join("\n") + cluster.name;
+    if (!cluster.name || asked === this.#asked) return;
+    this.#asked = asked;
+    this.#load();
   }
 
   async #load() {
@@ -82,7 +88,7 @@ export class HistoryView {
       const [usage, waits, sums] = await Promise.all([
         api.call("HistoryService/ListUsage", { ...times, partition: cluster.name, queue, pointCount: POINTS }),
         everyRecord("HistoryService/ListPastApplications", "applications", { partition: cluster.name, queue: queue === "root" ? "" : queue, state: "Running" }, times),
-        this.#loadSums(times, queue),
+        pastSums(address.get("by"), { partition: cluster.name, queue: queue === "root" ? "" : queue, times }),
       ]);
       const preempted = await everyRecord("HistoryService/ListPreemptions", "preemptions", { partition: cluster.name, queue: queue === "root" ? "" : queue }, times);
       if (turn !== this.#turn) return;
@@ -90,15 +96,10 @@ export class HistoryView {
       setText(this.said, `${shortMoment(since * 1e6)} to ${shortMoment(until * 1e6)}`);
       typeChoice.offer(typesOf(cluster.partition?.capacity?.capacity, ...usage.points.slice(-3).flatMap((point) => [point.used, point.max])));
       await this.#draw();
-      this.#drawSums(sums);
+      this.sums.show(sums, address.get("by"));
     } catch (error) {
       if (turn === this.#turn) setText(this.said, error.message);
     }
-  }
-
-  async #loadSums(times, queue) {
-    const by = { user: "PREEMPTION_PARTY_USER", application: "PREEMPTION_PARTY_APPLICATION" }[address.get("by")];
-    return api.call("HistoryService/SumPreemptions", { ...(by ? { by } : {}), preemptions: { page: times, partition: cluster.name, queue: queue === "root" ? "" : queue } });
   }
 
   async #draw() {
@@ -119,9 +120,9 @@ export class HistoryView {
       place.number += 1;
       place.most = Math.max(place.most, seconds);
     }
-    const victims = new Array(BARS).fill(0);
+    const victims = new Array(BARS).fill(null);
     for (const one of preempted) if (one.victim && one.outcome === "TRIGGERED") victims[bucket(one.atNs / 1e6)] += 1;
-    const lost = victims.reduce((sum, one) => sum + one, 0);
+    const lost = victims.reduce((sum, one) => sum + (one ?? 0), 0);
     const cards = [
       (this.usageCard = chartCard("Use", "wide")),
       chartCard(`Waiting until an application ran: ${counted(waits.length, "application")}`),
@@ -158,28 +159,10 @@ export class HistoryView {
     setText(this.usageCard.firstChild.firstChild, `How full ${queue} was, in percent`);
     setText(this.usageCard.firstChild.lastChild, last ? `at the end: ${words}` : words);
     this.usage?.destroy();
-    const chart = await timeChart(this.usageCard.lastChild, { range: [since / 1000, until / 1000], zoom: (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) }), label: `Use of ${queue}: ${words}`, x: usage.map((point) => point.atNs / 1e9), series, format: (value) => `${Math.round(value)} %`, height: 240 });
+    const chart = await timeChart(this.usageCard.lastChild, { range: [since / 1000, until / 1000], zoom: (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) }), label: `Use of ${queue}: ${words}`, x: usage.map((point) => point.atNs / 1e9), series, format: (value) => `${Math.round(value)} %`, most: 100, height: 240 });
     if (turn !== this.#turn) return chart.destroy();
     this.usage = chart;
     this.#charts.push(chart);
-  }
-
-  #drawSums({ sums }) {
-    const kind = address.get("by") || "queue";
-    const who = (name) => (name ? link(kind, name) : el("span", { class: "muted", text: "not known" }));
-    const itself = () => el("span", { class: "muted", text: "itself" });
-    const rows = sums.map((one) =>
-      el(
-        "tr",
-        {},
-        el("td", {}, who(one.takenBy)),
-        el("td", {}, one.takenBy === one.takenFrom ? itself() : who(one.takenFrom)),
-        el("td", { class: "number", text: count(one.victimCount) }),
-        el("td", { class: "number", text: count(one.leftCount) }),
-        el("td", { text: amounts(one.resources) }),
-      ),
-    );
-    this.sums.replaceChildren(...(rows.length ? rows : [el("tr", {}, el("td", { colspan: 5, class: "muted", text: "Nobody was preempted in this range." }))]));
   }
 }
 
