@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.service.refusals import Refusal
-from kornel.core.telling.encoding.documents import Document, always, if_any, listed
-from kornel.core.telling.encoding.values import COUNT, TEXT, TIME_NS, Kind, write_with
+from kornel.core.telling.encoding.documents import Document, Kind, always, if_any, listed
+from kornel.core.telling.encoding.values import COUNT, TEXT, TIME_NS, write_with
 
 _COUNTS: Final = Kind({"type": "object", "additionalProperties": COUNT.schema})
 

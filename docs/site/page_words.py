@@ -15,6 +15,8 @@ from kornel.core.telling.allocations.explanation import BlockerKind
 
 MODULE: Final = Path(__file__).resolve().parents[2] / "core" / "web" / "static" / "app" / "meanings.js"
 
+_BAD_TEXT: Final = "The queue configuration has errors, or cannot be used as things are."
+
 _HEADING: Final = """\
 // What the words of the core mean. Written by `python -m docs.site.page_words` from the code; a test compares the two.
 
@@ -26,7 +28,7 @@ def make_module() -> str:
     meanings = {
         "refusal": {
             **members(Rejection),
-            BAD_TEXT: "The queue configuration has errors, or cannot be used as things are.",
+            BAD_TEXT: _BAD_TEXT
         },
         "waiting": members(BlockerKind),
         "verdict": members(PreemptionVerdict),

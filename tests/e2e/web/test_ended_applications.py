@@ -60,10 +60,10 @@ async def test_an_ended_application_with_what_it_held(playwright: Playwright, tm
             await shown.picture("application-ended-light")
             await page.reload()
             await check_page()
-            await page.get_by_label("Filter allocations by any text").last.fill("part-1")
+            await page.get_by_label("Filter past allocations by any text").fill("part-1")
             await expect(page.get_by_role("grid", name="Allocations it held").get_by_role("row")).to_have_count(1)
             assert "held.q=part-1" in page.url
-            await page.get_by_label("Filter allocations by any text").last.fill("")
+            await page.get_by_label("Filter past allocations by any text").fill("")
             await expect(page.get_by_role("grid", name="Allocations it held").get_by_role("row")).to_have_count(2)
             shown.check()
             cluster.core.clock.advance(4 * 86_400 * SECOND_NS)

@@ -100,9 +100,8 @@ async def test_queues_are_sorted_among_their_siblings(playwright: Playwright, de
         await expect(items).to_have_count(3)
 
         async def order() -> list[str]:
-            tops = [
-                ((await item.bounding_box() or {"y": 0})["y"], await item.inner_text()) for item in await items.all()
-            ]
+            boxes = [(await item.bounding_box() or {"y": 0}, await item.inner_text()) for item in await items.all()]
+            tops = [(box["y"], text) for box, text in boxes]
             return [text.strip().split("\n")[0] for _, text in sorted(tops)]
 
         assert await order() == ["root", "batch", "prod"]

@@ -50,7 +50,7 @@ export class ApplicationView {
     this.past = new DataTable({
       name: "held",
       label: "Allocations it held",
-      noun: "allocation",
+      noun: "past allocation",
       sort: "-placed",
       empty: "The history has no allocation of it.",
       keyOf: (one) => `${one.key}/${one.placed}`,
