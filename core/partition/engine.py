@@ -56,7 +56,7 @@ RECORDS_PER_DECISION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What one slice decided. ``more``: the budget ended it, call again at once."""
+    """The decisions of one slice. ``more``: the budget ended it, call again at once."""
 
     effects: list[Effect]
     more: bool
@@ -80,9 +80,9 @@ class Engine:
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
         self.manager: RegisteredManager | None = None
-        """How the registered manager described itself; ``None``: nobody."""
+        """The registered manager as it described itself; ``None``: nobody is registered."""
         self.checksum: str = ""
-        """Of the configuration in force; empty while nobody is registered."""
+        """The checksum of the configuration in force; empty while nobody is registered."""
         self.configuration: Configuration | None = None
         """The configuration in force, with its warnings; ``None`` while nobody is registered."""
         self._prepared: tuple[str, Configuration] | None = None
@@ -142,7 +142,7 @@ class Engine:
         self._follow_listeners()
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
-        """Have *observer* told of every request entry without effect: cause, and the ID it named."""
+        """Calls *observer* from now on for every request entry without effect, with the cause and the ID it named."""
         self._observer = observer
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
@@ -166,7 +166,7 @@ class Engine:
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """How often :meth:`preempt` wants to be called now; ``None``: not while nothing waits."""
+        """The time after which :meth:`preempt` wants to be called again; ``None``: not while nothing waits."""
         return min(
             (
                 state.preemption.cycle_interval_ns
@@ -177,7 +177,7 @@ class Engine:
         )
 
     def next_wakeup_ns(self) -> int | None:
-        """When :meth:`cycle` next has something to do by the passing of time alone; ``None``: never."""
+        """Returns when :meth:`cycle` next has something to do by the passing of time alone; ``None``: never."""
         heads = [
             heap[0][0] for state in self._partitions.values() for heap in (state.timers, state.attempts_due) if heap
         ]
@@ -327,7 +327,8 @@ class Engine:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
 
     def _attach(self, command: AttachCallbacks, now_ns: int) -> None:
-        """Somebody answers, and goes on doing so if the manager registers again (protocol.md 13)."""
+        """Has questions asked from now on, since somebody answers; that goes on if the manager registers again
+        (protocol.md 13)."""
         self._require(command.rm_id, "Attach")
         callbacks = self._callbacks
         callbacks.predicates = command.predicates

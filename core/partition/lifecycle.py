@@ -1,4 +1,4 @@
-"""What moves an application from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
+"""Moves of an application from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def allocation_recovered(state: PartitionState, application: Application, now_ns
 
 
 def allocation_added(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
-    """A real allocation always runs the application; placeholders do once they add up to what was announced."""
+    """Follows up an allocation: a real one always runs the application; placeholders do once they add up to what was
+    announced."""
     if not placeholder:
         if application.state is not _RUNNING:
             fire(state, application, AppEvent.RUN, now_ns)
@@ -110,7 +111,8 @@ def asks_withdrawn(state: PartitionState, application: Application, now_ns: int)
 
 
 def allocation_removed(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
-    """The last real allocation ends the work; the last placeholder ends a failing, resuming or waiting gang."""
+    """Follows up a removal: the last real allocation ends the work, the last placeholder ends a failing, resuming or
+    waiting gang."""
     if placeholder:
         if not application.holds(placeholders=True):
             _no_placeholder_left(state, application, now_ns)
@@ -123,13 +125,14 @@ def allocation_removed(state: PartitionState, application: Application, *, place
 def allocations_removed(
     state: PartitionState, application: Application, gone: Iterable[Allocation], now_ns: int
 ) -> None:
-    """Several at once are one event of each kind, or an application would be through Completing at once."""
+    """Follows up several removals as one event of each kind, or an application would be through Completing at once."""
     for placeholder in sorted({allocation.spec.placeholder for allocation in gone}, reverse=True):
         allocation_removed(state, application, placeholder=placeholder, now_ns=now_ns)
 
 
 def placeholder_replaced(state: PartitionState, application: Application, now_ns: int) -> None:
-    """A placeholder gave its place to a real allocation (S-7, DB-12). What is resuming first waits for all to go."""
+    """Follows up a replacement of a placeholder (S-7, DB-12). An application that is resuming first waits for all to
+    go."""
     if application.state is not AppState.RESUMING:
         fire(state, application, AppEvent.RUN, now_ns)
     if not application.holds(placeholders=True):
@@ -137,7 +140,8 @@ def placeholder_replaced(state: PartitionState, application: Application, now_ns
 
 
 def placeholder_returned(application: Application) -> None:
-    """The shim could not start a placeholder: it waits again, and the timer only while another one is allocated."""
+    """Follows up a placeholder that the shim could not start: it waits again, and the timer only while another one is
+    allocated."""
     if not application.holds(placeholders=True):
         placeholders.stop_timer(application)
 
@@ -156,13 +160,14 @@ def _no_placeholder_left(state: PartitionState, application: Application, now_ns
 
 
 def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:
-    """A real allocation that was recovered meanwhile holds up the end, or it would run without an owner."""
+    """Ends a failing application that holds nothing. A real allocation that was recovered meanwhile holds up the end,
+    or it would run without an owner."""
     if not application.allocations:
         fire(state, application, AppEvent.FAIL, now_ns)
 
 
 def _idle(application: Application) -> bool:
-    """Nothing pending, nothing real held, and no replacement under way (S-6)."""
+    """Tells whether nothing is pending, nothing real held, and no replacement under way (S-6)."""
     return not application.asks and not application.holds(placeholders=False)
 
 

@@ -1,4 +1,4 @@
-"""How an ask leaves before it is placed, with all that was done for it. One place forgets it."""
+"""Withdrawal of asks that were not placed yet, with all that was done for them. Whoever withdraws one comes here."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
 
 
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
-    """Where *ask* fits now: limits first, then its required node or the first open node in order."""
+    """Returns the node where *ask* fits now: its required node, or the first open node in order that has room. If a
+    limit or a lack of room stands against it, returns that instead; limits are looked at first."""
     shape = ask.shape
     limited = exceeded_limit(state, ask)
     if state.recording:  # As kept_back does, without a call more for every placement.

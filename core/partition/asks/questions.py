@@ -35,7 +35,7 @@ def wait_again(state: PartitionState, ask: Allocation) -> None:
 
 
 def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
-    """The answer does not matter any more: *ask*, which has asked, and its placeholder are free for others."""
+    """Drops the question that *ask* has open about the place of a placeholder: both are free for others."""
     if ask.inquiry is not None:
         inquiries.forget(state, ask.inquiry)
     part_pair(ask)

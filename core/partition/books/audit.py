@@ -27,7 +27,7 @@ from kornel.core.policies.application_order import application_key
 
 
 def check(state: PartitionState) -> list[Broken]:
-    """Everything that does not add up; empty for a sound partition."""
+    """Returns everything in *state* that does not add up; nothing for a sound partition."""
     return [
         *_check_nodes(state),
         *_check_applications(state),
@@ -82,7 +82,7 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
 
 
 def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
-    """What nobody holds on *node*, from those who hold something and from those who are leaving."""
+    """Checks what nobody holds on *node* against the sums of those who hold something and of those who are leaving."""
     holders = [reservation.ask for reservation in node.reservations.values() if reservation.ask.held_on is not node]
     leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
     needed = [0] * len(node.free)
@@ -133,7 +133,7 @@ def _check_applications(state: PartitionState) -> list[Broken]:
 
 
 def _lends(state: PartitionState, ask: Allocation) -> bool:
-    """Whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
+    """Tells whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
     group = ask.group
     if group is None:
         return ask.place is AskPlace.POOLED
@@ -151,7 +151,7 @@ def _below(queue: Queue) -> Iterable[Queue]:
 
 
 def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
-    """One queue from the leaves' own applications, and then its children."""
+    """Checks *queue* and all below it against the sums of the applications in their leaves."""
     applications = [a for below in _below(queue) for a in below.applications.values()]
     allocations = [a for application in applications for a in application.allocations.values()]
     asks = [
@@ -254,7 +254,7 @@ def _places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
 
 
 def _check_places(state: PartitionState) -> list[Broken]:
-    """Every request is in one place, the one that it says (:mod:`kornel.core.domain.ask_places`).
+    """Checks that every request is in exactly one place, the one that it names (:mod:`kornel.core.domain.ask_places`).
 
     Room may be held for it while it is somewhere else; by its reservation it waits only where it is nowhere else.
     """
@@ -276,7 +276,8 @@ def _check_places(state: PartitionState) -> list[Broken]:
 
 
 def _bound(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
-    """Everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md 10.2)."""
+    """Returns everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md
+    10.2)."""
     found: dict[tuple[AccountKind, str], tuple[Limit, list[Application]]] = {}
     users, groups = queue.limits
     for application in [a for below in _below(queue) for a in below.applications.values()]:
@@ -335,7 +336,7 @@ def _check_admission(state: PartitionState) -> list[Broken]:
 
 
 def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
-    """Nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
+    """Checks that nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
     broken: list[Broken] = []
     held: dict[Application, Gate] = {}
     for queue in state.queues.values():
@@ -380,7 +381,8 @@ def _could_start(application: Application) -> bool:
 
 
 def _check_failed_starts(state: PartitionState) -> list[Broken]:
-    """Nobody is remembered for failing to start who is gone, or without the nodes where that was (protocol.md 3.6)."""
+    """Checks that failed starts are remembered only of requests that exist, each with the nodes where it failed
+    (protocol.md 3.6)."""
     broken: list[Broken] = []
     for node_id, known in state.failed_starts.items():
         for request in known:

@@ -263,7 +263,7 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
 
 
 def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
-    """*victim* has not left in time: nobody counts on its room any more."""
+    """Counts on the room of *victim* no more, because it has not left in time."""
     node = victim.node
     state.changes += 1
     if node is not None:
@@ -278,7 +278,7 @@ def unbook_victim(victim: Allocation) -> None:
 
 
 def claim(state: PartitionState, ask: Allocation) -> None:
-    """*ask* preempted: what it is about to use is spoken for on its path (preemption.md 0.1).
+    """Claims what *ask*, which has preempted, is about to use in the queues on its path (preemption.md 0.1).
 
     To be called when its victims are marked. Where a queue is above its max all the same, the ask takes their place.
     """
@@ -301,7 +301,7 @@ def claim(state: PartitionState, ask: Allocation) -> None:
 
 
 def unclaim(state: PartitionState, ask: Allocation) -> None:
-    """*ask*, which has preempted, was placed, withdrawn or re-armed: nothing is spoken for on its path any more."""
+    """Ends the claim of *ask*, which has preempted and was placed, withdrawn or re-armed since."""
     ask.triggered = False
     ask.swaps_in = ()
     for queue in ask.queue.lineage():
@@ -316,26 +316,28 @@ def unclaim(state: PartitionState, ask: Allocation) -> None:
 
 
 def _over_max(queue: Queue, pairs: Pairs) -> bool:
-    """Whether *queue* will hold more than its max of a type in *pairs* once all claims are served."""
+    """Tells whether *queue* will hold more than its max of a type in *pairs* once all claims are served."""
     return any(
         t in queue.max and queue.used[t] - queue.preempting[t] + queue.claimed[t] > queue.max[t] for t, _ in pairs
     )
 
 
 def promise(ask: Allocation) -> None:
-    """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
+    """Counts *ask*, which gets a node kept free because it waited, as promised in its queues: no more is promised than
+    the quotas could ever grant."""
     for queue in ask.queue.lineage():
         book_amounts(queue.promised, ask.shape.pairs)
 
 
 def unpromise(ask: Allocation) -> None:
-    """The node of *ask* is given back, or used."""
+    """Counts *ask* as promised no more: its node was given back, or is used."""
     for queue in ask.queue.lineage():
         unbook_amounts(queue.promised, ask.shape.pairs)
 
 
 def promise_is_sound(ask: Allocation) -> bool:
-    """Whether *ask* would still fit under every max on its path if everything claimed and promised were placed."""
+    """Tells whether *ask* would still fit under every max on its path if everything claimed and promised were
+    placed."""
     for queue in ask.queue.lineage()[:-1]:
         used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
         for t, amount in ask.shape.pairs:
@@ -345,7 +347,8 @@ def promise_is_sound(ask: Allocation) -> bool:
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
-    """*ask*, which waits nowhere, asks for *shape* now; what is claimed, promised or held for it changes with it."""
+    """Books that *ask*, which waits nowhere, asks for *shape* now; what is claimed, promised or held for it changes
+    with it."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
     state.moved[ask.queue] = None
@@ -368,7 +371,7 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
 
 
 def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape) -> None:
-    """*request*, which has a node, holds *shape* there now, without any check (scheduling.md 14)."""
+    """Books that *request*, which has a node, holds *shape* there now, without any check (scheduling.md 14)."""
     before = request.shape
     state.changes += 1
     state.moved[request.queue] = None
@@ -409,7 +412,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
 
 
 def _grows(before: Shape, after: Shape) -> bool:
-    """Whether *after* is more than *before* of some type."""
+    """Tells whether *after* is more than *before* of some type."""
     had = dict(before.pairs)
     return any(amount > had.get(t, 0) for t, amount in after.pairs)
 
@@ -422,14 +425,14 @@ def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape)
 
 
 def keep_placeholder_from_use(placeholder: Allocation) -> None:
-    """*placeholder* was asked to leave: no ask takes its place."""
+    """Keeps asks from taking the place of *placeholder*, which was asked to leave."""
     placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
 
 
 def replacement_starts(
     state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
 ) -> None:
-    """*ask* is pending no more and will take the place of *placeholder*, which is to leave.
+    """Books that *ask* is pending no more and will take the place of *placeholder*, which is to leave.
 
     On another node than the placeholder's, the ask's room is charged now, and nothing else.
     """
@@ -447,7 +450,7 @@ def replacement_starts(
 
 
 def replacement_undone(state: PartitionState, ask: Allocation) -> None:
-    """*ask* is pending again; the placeholder it was to replace stays on its way out."""
+    """Books *ask* as pending again; the placeholder it was to replace stays on its way out."""
     placeholder, node = ask.replaces, ask.node
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
@@ -465,7 +468,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
 
 
 def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
-    """The place of *placeholder* is that of the ask it was linked to, which is returned: now an allocation."""
+    """Gives the place of *placeholder* to the ask it was linked to, which is returned: now an allocation."""
     ask, old_node = placeholder.replaced_by, placeholder.node
     assert ask is not None, "only a linked pair can be swapped"
     assert old_node is not None, "a linked placeholder is allocated"
@@ -522,7 +525,8 @@ def _drop_placeholder(placeholder: Allocation) -> None:
 
 
 def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None:
-    """One node's capacity went from *before* to *now*: the root's max moves by the difference, zero types left out.
+    """Moves the root's max by what the capacity of one node changed, from *before* to *now*; types that come to zero
+    are left out.
 
     Fair shares are reckoned from the root's max; they are refreshed once, by the next cycle.
     """
@@ -583,7 +587,7 @@ def queue_path_admits_swap(ask: Allocation) -> Queue | None:
 
 
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
-    """The lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
+    """Returns the lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
     for ancestor in queue.lineage():
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
@@ -591,7 +595,7 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
 
 
 def _give_back(application: Application, pairs: Pairs) -> None:
-    """*application* holds *pairs* less: the most it ever held may be what it held until now."""
+    """Books *pairs* less for *application*: the most it ever held may be what it held until now."""
     if application.held_count:
         _note_peak(application, pairs)
         unbook_amounts(application.real, pairs)
@@ -605,7 +609,8 @@ def _give_back(application: Application, pairs: Pairs) -> None:
 
 
 def _note_peak(application: Application, pairs: Pairs) -> None:
-    """*application* is about to hold less of the types in *pairs*. What is only held for an ask is not its own yet."""
+    """Notes what *application* holds, before it holds less of the types in *pairs*. What is only held for an ask is not
+    its own yet."""
     real, peak = application.real, application.peak
     if application.held_count:
         real = application.confirmed()

@@ -21,13 +21,13 @@ from kornel.core.policies.user_limits import binding_limits, choose_group
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
-    """*application* is new in its queue: choose its group, and find the limits that bind it."""
+    """Chooses the group of *application*, which is new in its queue, and finds the limits that bind it."""
     application.limit_group = choose_group(application.queue, groups_of(application.spec))
     _join(state, application)
 
 
 def close_accounts(application: Application) -> None:
-    """*application*, which holds nothing, leaves its queue."""
+    """Closes the accounts of *application*, which holds nothing and leaves its queue."""
     for account in application.accounts:
         del account.applications[application]
         if not account.applications:
@@ -36,14 +36,15 @@ def close_accounts(application: Application) -> None:
 
 
 def charge(application: Application, pairs: Pairs) -> None:
-    """*application* now holds *pairs* more, whatever its limits say."""
+    """Books that *application* now holds *pairs* more, whatever its limits say."""
     for account in application.accounts:
         account.charge(pairs)
         account.holders[application] = None
 
 
 def refund(state: PartitionState, application: Application, pairs: Pairs) -> None:
-    """*application* holds *pairs* less; with its last allocation it no longer counts as holding something."""
+    """Books that *application* holds *pairs* less; with its last allocation it no longer counts as holding
+    something."""
     for account in application.accounts:
         account.refund(pairs)
         if account.parked:
@@ -55,7 +56,7 @@ def refund(state: PartitionState, application: Application, pairs: Pairs) -> Non
 
 
 def exchange(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
-    """*application* holds *after* instead of *before*."""
+    """Books that *application* holds *after* instead of *before*."""
     for account in application.accounts:
         account.refund(before)
         account.charge(after)
@@ -64,7 +65,7 @@ def exchange(state: PartitionState, application: Application, before: Pairs, aft
 
 
 def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
-    """The queues of *changed* have other limits now: usage stays with the applications.
+    """Gives the queues of *changed* other limits; usage stays with the applications.
 
     Whoever calls has :func:`kornel.core.partition.waiting.rooms.reconsider_limited` look at everybody again.
 

@@ -35,7 +35,7 @@ CLEANER_INTERVAL_NS: Final = 10 * 10**9
 def build(
     name: str, config: PartitionConfig, now_ns: int, effects: list[Effect], callbacks: Callbacks | None = None
 ) -> PartitionState:
-    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
+    """Returns a new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
 
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
@@ -49,7 +49,8 @@ def build(
 
 
 def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
-    """What stands against applying *config* to this running partition; empty: nothing."""
+    """Returns what stands against applying *config* to this running partition, in sentences; nothing if it can be
+    applied."""
     found: list[str] = []
     for path, queue_config in walk(config.root, "root"):
         queue = state.queues.get(path)
@@ -125,7 +126,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
 
 @dataclass(slots=True)
 class _Change:
-    """What an update has touched so far.
+    """The queues and settings that an update has touched so far.
 
     queues     with new settings, parents before their children; those dropped since may be among them
     delayed    leaves whose asks may now preempt at another time
@@ -157,7 +158,8 @@ def _follow(state: PartitionState, path: str, new: QueueConfig, old: QueueConfig
 
 
 def _drain(queue: Queue | None, change: _Change) -> None:
-    """*queue* and all managed ones below are listed no more; their limits are gone with that."""
+    """Marks *queue* and all managed ones below as draining, because they are listed no more; their limits are gone with
+    that."""
     if queue is not None and queue.managed:
         queue.draining = True
         if queue.limits is not NO_LIMITS:
@@ -167,7 +169,8 @@ def _drain(queue: Queue | None, change: _Change) -> None:
 
 
 def _settle(state: PartitionState, change: _Change) -> None:
-    """What depends on the settings of the queues that changed: shares, orders, priorities, and who has to wait."""
+    """Works out again what depends on the settings of changed queues: shares, orders, priorities, and who has to
+    wait."""
     touched = [queue for queue in change.queues if state.queues.get(queue.path) is queue]
     refreshed: set[Queue] = set()
     for queue in touched:
@@ -225,7 +228,8 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 
 
 def _watch_again(state: PartitionState) -> None:
-    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh.
+    """Starts afresh, since the switches changed, with whoever was due while nobody could preempt or is not due any
+    more.
 
     Asks that hold room are tried again, since they may do more than before on the node that they must run on.
     """
@@ -244,7 +248,7 @@ def _watch_again(state: PartitionState) -> None:
 
 
 def walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
-    """*config*, which stands at *path*, and all below with their paths, parents first."""
+    """Yields *config*, which stands at *path*, and all below with their paths, parents first."""
     yield path, config
     for child in config.children:
         yield from walk(child, f"{path}.{child.name}")

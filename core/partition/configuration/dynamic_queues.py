@@ -41,7 +41,8 @@ class Prospect(NamedTuple):
 
 
 def prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> Prospect:
-    """What the leaf at *placed* is, or will be. *limits* count for dynamic leaves, and never for the recovery queue."""
+    """Returns what the leaf at *placed* is, or will be. *limits* count for dynamic leaves, and never for the recovery
+    queue."""
     guaranteed: Mapping[int, int]
     maximum: Mapping[int, int]
     queue = placed.above
@@ -65,7 +66,7 @@ def prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> 
 
 
 def enter(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
-    """The leaf, made if it does not exist, with the limits of *wanted*."""
+    """Returns the leaf at *placed*, made if it does not exist, with the limits of *wanted*."""
     leaf = placed.above if placed.exists else _create(state, placed, wanted)
     if not leaf.managed:
         before = settings_of(leaf) if state.recording and placed.exists else None
@@ -76,7 +77,7 @@ def enter(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
 
 
 def follow_templates(state: PartitionState) -> None:
-    """After a reload: dynamic queues take what their parents now pass on, unless a tag has set it otherwise.
+    """Gives dynamic queues, after a reload, what their parents now pass on, unless a tag has set it otherwise.
 
     Parents are looked at before their children, so a change reaches every level.
     """

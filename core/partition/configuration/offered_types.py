@@ -91,7 +91,8 @@ def _remembered(state: PartitionState) -> set[int]:
 
 
 def forget_demands(state: PartitionState) -> None:
-    """From time to time: types that are no more, and the demands that nobody has any more once these are the most."""
+    """Forgets types that are no more, and demands that nobody has any more once these are the most; called from time to
+    time."""
     if state.types.offered > MAX_TYPES // 2:
         give_back(state)
     if len(state.types.shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests)):
@@ -103,7 +104,7 @@ def forget_demands(state: PartitionState) -> None:
 
 
 def named_by(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[str]:
-    """The resource types that *config* names, some of them many times.
+    """Yields the resource types that *config* names, some of them many times.
 
     Queues that it shares with *before*, with all below them, are left out: what they name is known.
     """

@@ -46,7 +46,7 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
 
 
 def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
-    """Where the placeholders are whose place *ask* could take, the chosen one's node first."""
+    """Returns the nodes of the placeholders whose place *ask* could take, that of the chosen one first."""
     assert ask.pool is not None, "an ask that looks for a placeholder waits in the pool of its group"
     usable = (p for p in ask.pool.free.ordered() if p.proposed_by is None and not replacement.is_larger(ask, p))
     others = (p.node.node_id for p in usable if p.node is not None and p.node is not first)

@@ -18,7 +18,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
-    """Everything about gangs that does not add up."""
+    """Returns everything about gangs that does not add up."""
     for application in state.applications.values():
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
@@ -61,7 +61,8 @@ def _belongs(request: Allocation, task_group: TaskGroup) -> bool:
 
 
 def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterator[Broken]:
-    """Both halves name each other, and only the real one is charged ahead of time, on another node."""
+    """Checks that both halves of a pair name each other, and that the real one is charged ahead of time on another node
+    only."""
     placeholder, real = request.replaces, request.replaced_by
     proposed = request.proposed_placeholder
     if proposed is not None and (proposed.proposed_by is not request or request.inquiry is None):

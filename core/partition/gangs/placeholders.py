@@ -1,4 +1,5 @@
-"""How long allocated placeholders may wait, and telling them to leave (scheduling.md 10.5, 10.6; protocol.md 6.3)."""
+"""Timeouts of allocated placeholders, and how the shim is asked to end them (scheduling.md 10.5, 10.6; protocol.md
+6.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
-    """How long from now the placeholders of a new application may wait.
+    """Returns how long from now the placeholders of a new application may wait.
 
     Counted from the creation time that the shim states, if it does, so that its restart does not start the wait again.
     """
@@ -34,7 +35,8 @@ def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
 
 
 def start_timer(state: PartitionState, application: Application, now_ns: int) -> None:
-    """The first placeholder was allocated. :mod:`.timeouts` takes over when the time has come."""
+    """Starts the timer of *application*, whose first placeholder was allocated. :mod:`.timeouts` takes over when it
+    ends."""
     at_ns = now_ns + timeout_ns(application.spec, now_ns)
     application.placeholder_deadline_ns = at_ns
 

@@ -38,7 +38,7 @@ class Pair(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What one look at an application found.
+    """The outcome of looking at one application for a pair of ask and placeholder.
 
     *too_small* are to leave, oldest first, before *pair* is served; each with the ask it is too small for.
     """
@@ -55,14 +55,15 @@ Settle = Callable[[PartitionState, Pair, int], None]
 
 
 def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
-    """Whether *ask* may run on *own*, the node of the placeholder it matches."""
+    """Tells whether *ask* may run on *own*, the node of the placeholder it matches."""
     if ask.refused is not None and own.node_id in ask.refused:
         return False
     return ask.spec.required_node in ("", own.node_id)
 
 
 def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node | None:
-    """The first open node in order, other than the placeholder's *own*, that has room for *ask* and may take it."""
+    """Returns the first open node in order, other than the placeholder's *own*, that has room for *ask* and may take
+    it."""
     pairs = ask.shape.pairs
     refused = ask.refused or {}
     if ask.spec.required_node:
@@ -113,7 +114,7 @@ def choose(
     stays: MayStay = may_stay,
     elsewhere: FindOther = find_other_node,
 ) -> Choice:
-    """The first ask, in order, that finds a placeholder, and the placeholders found too small on the way."""
+    """Finds the first ask, in order, that has a placeholder, and the placeholders found too small on the way."""
     too_small: dict[Allocation, Allocation] = {}
     without_room = False
     if application.state in UNSERVED:
@@ -159,16 +160,16 @@ def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
 
 
 def undo_replacement(state: PartitionState, real: Allocation) -> None:
-    """*real* loses its placeholder, or the node it was to run on, and is a pending ask again.
+    """Makes *real*, which lost its placeholder or the node it was to run on, a pending ask again.
 
-    The placeholder was told to leave already: it is nobody's, and counts as timed out once it is gone.
+    The placeholder was asked to leave already: it is nobody's, and counts as timed out once it is gone.
     """
     moves.undo_replacement(state, real)
     attempts.watch(state, real)
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
-    """Whether *ask* wants more than *placeholder* holds of any type, or a type that it does not hold at all."""
+    """Tells whether *ask* wants more than *placeholder* holds of any type, or a type that it does not hold at all."""
     if ask.shape is placeholder.shape:
         return False
     held = dict(placeholder.shape.pairs)
@@ -187,7 +188,7 @@ def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -
 
 
 class _Turns:
-    """Whose turn it is among the applications to look at: down the queue tree, the first at each level.
+    """The order of the applications to look at: down the queue tree, the first at each level.
 
     Serving an application changes the keys on its own path only.
     """
@@ -218,14 +219,14 @@ class _Turns:
         return application
 
     def served(self, application: Application) -> None:
-        """Its priority and pending amounts changed, and those of its queues."""
+        """Notes that the priority and the pending amounts of *application* changed, and those of its queues."""
         self._order(application.queue).mark(application)
         for queue in application.queue.lineage()[:-1]:
             if queue.parent is not None:
                 self._order(queue.parent).mark(queue)
 
     def done(self, application: Application) -> None:
-        """Nothing of it matches any more."""
+        """Leaves *application* out from now on: nothing of it matches any more."""
         below = self._order(application.queue)
         below.discard(application)
         for queue in application.queue.lineage()[:-1]:
@@ -236,7 +237,7 @@ class _Turns:
 
 
 def _asks(application: Application) -> Iterable[Allocation]:
-    """The asks of all its task groups that have a placeholder to offer, in ask order."""
+    """Yields the asks of all task groups of *application* that have a placeholder to offer, in ask order."""
     pools = [g.asks for g in application.task_groups.values() if g.asks and g.free]
     if len(pools) == 1:
         return _in_order(pools[0])
@@ -244,7 +245,8 @@ def _asks(application: Application) -> Iterable[Allocation]:
 
 
 def _in_order(members: KeyedHeap[Allocation]) -> Iterator[Allocation]:
-    """The first is cheap and mostly enough; the others are sorted only when somebody asks for them."""
+    """Yields *members* in order. The first is cheap and mostly enough; the others are sorted only when somebody asks
+    for them."""
     first = members.first()
     if first is not None:
         yield first

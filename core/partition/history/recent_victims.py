@@ -1,4 +1,4 @@
-"""Who was told to leave lately, and for whom: fed by decisions, asked by key or application."""
+"""The allocations that were asked to leave lately, and for whom: fed by decisions, asked by key or application."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecentVictims:
             victims.popitem(last=False)
 
     def of(self, key: str) -> RecentVictim | None:
-        """Finds how *key* was told to leave; ``None``: it was not, or too long ago."""
+        """Finds how *key* was asked to leave; ``None``: it was not, or too long ago."""
         return self._victims.get(key)
 
     def of_application(self, application_id: str) -> Iterator[RecentVictim]:

@@ -36,7 +36,8 @@ _NS_PER_S = 10**9
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
-    """One entry of ``allocations`` or ``asks``: the decision table of 8.1, first match wins.
+    """Takes one entry of ``allocations`` or ``asks`` by the decision table of protocol.md 8.1, in which the first match
+    wins.
 
     Returns the rejection instead of answering it: rejections leave after the request's last entry.
     """
@@ -58,13 +59,13 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
 
 
 def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Whether *spec* speaks of something that runs: what it names is there."""
+    """Tells whether *spec* speaks of something that runs: what it names is there."""
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     return request is not None and not request.pending
 
 
 def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
-    """The answer that turns *spec* away; *reason* starts with its token."""
+    """Returns the answer that turns *spec* away; *reason* starts with its token."""
     return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
 
 
@@ -94,7 +95,8 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
 
 
 def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
-    """What a single entry can do wrong, in the order of 8.1 with the rows that DB-5, DB-6 and DB-15 add."""
+    """Returns what is wrong with a single entry, in the order of protocol.md 8.1 with the rows that DB-5, DB-6 and
+    DB-15 add; ``None``: nothing."""
     key, amounts = spec.key, spec.resources
     if len(key) > LONGEST_NAME:
         return _too_long("the key", len(key), LONGEST_NAME)
@@ -153,18 +155,18 @@ def _too_long(what: str, length: int, most: int) -> str:
 
 
 def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Whether a repeated ask means more allocations than its key has."""
+    """Tells whether a repeated ask means more allocations than its key has."""
     return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
 
 
 def _shares_too_many(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Whether an ask for several allocations under one key means more of these than a partition keeps."""
+    """Tells whether an ask for several allocations under one key means more of these than a partition keeps."""
     more = spec.max_allocations - max(1, len(instances.of_key(state, spec.key)))
     return more > 0 and state.sharing_count + more > MOST_SHARING
 
 
 def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
-    """What an entry for a known key says that cannot come true any more; what it leaves out stays as it is.
+    """Returns what an entry for a known key says that cannot come true any more; what it leaves out stays as it is.
 
     An older ask whose key has pending allocations too, or is to have more, takes effect on those.
     """
@@ -189,7 +191,8 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 
 def _node_id(request: Allocation) -> str:
-    """Where *request* runs; empty while it only is to take the place of a placeholder, which the shim may not know."""
+    """Returns the node on which *request* runs; empty while it only is to take the place of a placeholder, which the
+    shim may not know."""
     return "" if request.node is None or request.place is AskPlace.REPLACING else request.node.node_id
 
 
@@ -243,7 +246,7 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
 
 
 def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
-    """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
+    """Has others cope with what *request* may hold on a node without any check."""
     if request.node is not None:
         slices.note_arrival(state, request, now_ns)
 
@@ -279,7 +282,8 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
 def _take_older(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
 ) -> None:
-    """A G2 ask: what is pending under its key becomes what the ask says, what is allocated as far as it can (3.4)."""
+    """Takes a G2 ask: what is pending under its key becomes what the ask says, what is allocated as far as it can
+    (protocol.md 3.4)."""
     known = instances.of_key(state, spec.key)
     pending = [request for request in known if request.pending]
     wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
@@ -362,7 +366,7 @@ def _keep_age(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
 
 
 def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
-    """*spec* without what says nothing about the request itself: that is as in *before*."""
+    """Returns *spec* without what says nothing about the request itself: that is as in *before*."""
     return spec._replace(
         resources=before.resources,
         max_allocations=before.max_allocations,
@@ -399,7 +403,8 @@ def _vacate(state: PartitionState, key: str) -> bool:
 
 
 def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """One entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (3.4)."""
+    """Takes one entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (protocol.md
+    3.4)."""
     application = state.applications.get(spec.application_id)
     if application is None:
         state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
@@ -418,7 +423,8 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
 
 
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
+    """Takes one entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (protocol.md
+    10.1)."""
     if not spec.application_id:
         key = spec.key or spec.allocation_id.removesuffix("-0")
         if state.recording:
@@ -476,7 +482,7 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
 
 
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
-    """Everything of the application; its asks stay when the shim merely confirms a timeout."""
+    """Releases everything of the application; its asks stay when the shim merely confirms a timeout."""
     if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
         state.ignore(Ignored.NOT_APPLICABLE, application.application_id)
         return
@@ -498,7 +504,8 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
 
 
 def _ends_ask(ask: Allocation, termination: int) -> bool:
-    """Whether a release withdraws a pending ask; one that speaks of an allocation does not (3.6, 10.1, 10.4).
+    """Tells whether a release withdraws a pending ask; one that speaks of an allocation does not (protocol.md 3.6,
+    10.1, 10.4).
 
     A shim may say twice that it could not start what the core placed: the second time it is an ask already.
     """
@@ -508,7 +515,8 @@ def _ends_ask(ask: Allocation, termination: int) -> bool:
 
 
 def _is_echoed(termination: int) -> bool:
-    """Whether the release is the shim's own wish, which the core confirms, and not itself a confirmation (10.2)."""
+    """Tells whether the release is the shim's own wish, which the core confirms, and not itself a confirmation
+    (protocol.md 10.2)."""
     return termination not in (
         TerminationType.TIMEOUT,
         TerminationType.PREEMPTED_BY_SCHEDULER,

@@ -65,7 +65,7 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
 
 
 def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
-    """An unknown application is ignored."""
+    """Removes the application that *ref* names; an unknown one is ignored."""
     application = state.applications.get(ref.application_id)
     if application is None:
         state.ignore(Ignored.UNKNOWN_APPLICATION, ref.application_id)
@@ -103,7 +103,8 @@ def _refuse_lengths(spec: ApplicationSpec) -> str | None:
 
 
 def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:
-    """What comes before placement: rows 2 to 4 of 6.1."""
+    """Returns what stands against an application before it is placed in a queue, by rows 2 to 4 of protocol.md 6.1;
+    ``None``: nothing."""
     if not spec.application_id:
         return f"{Rejection.INVALID_ID}: an application needs an ID"
     if not is_user_name(applicant.user):

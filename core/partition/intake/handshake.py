@@ -16,7 +16,7 @@ from kornel.core.partition.waiting import pausing
 
 
 def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
-    """*placeholder* ended: the ask that was waiting for that has its place, and the shim is told."""
+    """Gives the place of *placeholder*, which ended, to the ask that was waiting for that, and answers the shim."""
     announce_swap(state, swap_in(state, placeholder, now_ns), now_ns)
 
 

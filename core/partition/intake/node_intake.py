@@ -35,7 +35,8 @@ _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 
 
 def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
-    """One entry of a node request; anything that makes no sense for the node as it is, is ignored (table in 7)."""
+    """Takes one entry of a node request; what makes no sense for the node as it is, is ignored (table in protocol.md
+    7)."""
     action = spec.action
     if action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
         _create(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
@@ -112,7 +113,8 @@ def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain
 
 
 def _takes_work(node: Node) -> bool:
-    """The manager and the operators each have a say of their own; either keeps a node out."""
+    """Tells whether *node* takes work. The manager and the operators each have a say of their own; either keeps a node
+    out."""
     return not node.drained_by_shim and node.operator_drain is None
 
 
@@ -159,7 +161,7 @@ def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
 
 
 def _named_by(spec: NodeSpec) -> Iterator[str]:
-    """The resource types of the node and of what others run there."""
+    """Returns the resource types of the node and of what others run there."""
     for amounts in (spec.capacity, spec.occupied):
         if amounts is not None:
             yield from amounts

@@ -1,4 +1,4 @@
-"""How allocations and applications leave: released, returned to pending, removed."""
+"""Ends of allocations and applications: released, returned to pending, removed."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def release_allocation(state: PartitionState, allocation: Allocation, terminatio
 
 
 def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
-    """The shim could not start *allocation*: it is an ask again with its priority and age (protocol.md 3.6).
+    """Makes *allocation*, which the shim could not start, an ask again with its priority and age (protocol.md 3.6).
 
-    Other nodes are tried first: for a while, longer each time, its node is left out for it.
-    Refused, without any change, unless its application is Accepted or Running and it is not on its way out.
+    Other nodes are tried first: for a while, longer each time, its node is left out for it. Refused, without any
+    change, unless its application is Accepted or Running and it is not on its way out.
     """
     application, node = allocation.application, allocation.node
     if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
@@ -74,7 +74,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
-    """The shim removed *application*: it leaves at once with all it has; one answer lists what it held (6.5)."""
+    """Removes *application* at once with all it has, as the shim wishes; one answer lists what it held (protocol.md
+    6.5)."""
     before = application.state
     had_allocations = bool(application.allocations)
     gone = list(application.allocations.values())

@@ -1,7 +1,7 @@
-"""Which asks would be placed if only there were more nodes: the shim is told, once per ask (scheduling.md 16).
+"""Reports to the shim of asks that would be placed if only there were more nodes, once per ask (scheduling.md 16).
 
-Once a second, while somebody listens. Only configured limits count, not what the cluster has. Asks that fit the limits
-use them up for those behind them, so a queue that could run ten more tasks asks for ten, however many wait.
+They leave once a second, while somebody listens. Only configured limits count, not what the cluster has. Asks that fit
+the limits use them up for those behind them, so a queue that could run ten more tasks asks for ten, however many wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kornel.core.policies.queue_order import queue_key
 INTERVAL_NS: Final = 10**9
 
 Headroom = dict[int, int]
-"""What may still be used, by type; a missing type is unlimited."""
+"""The amounts that may still be used, by type; a missing type is unlimited."""
 
 
 def start(state: PartitionState, now_ns: int) -> None:
@@ -43,7 +43,7 @@ def _look(state: PartitionState, now_ns: int) -> None:
 
 
 def report(state: PartitionState) -> None:
-    """Tell the shim of every ask that waits for a node and that it has not been told of."""
+    """Reports every ask that waits for a node and was not reported before."""
     if not state.root.waiting:
         return
     reserved: dict[Application, list[Allocation]] = {}
@@ -59,7 +59,8 @@ def report(state: PartitionState) -> None:
 def _walk(
     state: PartitionState, queue: Queue, above: list[Headroom], apart: dict[Application, list[Allocation]]
 ) -> None:
-    """All of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all below."""
+    """Reports from all of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all
+    below."""
     path = above
     if queue.parent is not None and queue.max:
         path = [*above, {t: most - queue.used[t] for t, most in queue.max.items()}]
@@ -74,7 +75,7 @@ def _walk(
 
 
 def _look_at(state: PartitionState, application: Application, path: list[Headroom], apart: list[Allocation]) -> None:
-    """One application: the asks that limits allow are counted off, those not yet told of are told."""
+    """Counts the asks of one application that limits allow, and reports those of them that were not reported yet."""
     left = _least(path)
     told: list[Allocation] = []
     for _, asks, pairs, unknown in sorted(_tried(state, application, apart), key=lambda entry: entry[0]):
@@ -104,7 +105,8 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
 def _tried(
     state: PartitionState, application: Application, apart: list[Allocation]
 ) -> Iterator[tuple[tuple[int, int, int], AskGroup | Allocation, Pairs, bool]]:
-    """(order, asks, demand, whether any was not told of) of those that were tried and that the cluster is too full for.
+    """Yields (order, asks, demand, whether any is unreported) of asks that were tried and that the cluster is too full
+    for.
 
     What waits for room under a quota does not fit its limits, so it need not be looked at.
     """
@@ -126,6 +128,6 @@ def _least(path: list[Headroom]) -> Headroom:
 
 
 def _times(headroom: Headroom, pairs: Pairs) -> int:
-    """How often *pairs* fit into *headroom*."""
+    """Returns how often *pairs* fit into *headroom*."""
     times = min((headroom[t] // amount for t, amount in pairs if t in headroom), default=1 << 62)
     return max(0, times)

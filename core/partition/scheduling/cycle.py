@@ -88,7 +88,7 @@ def run_timers(state: PartitionState, now_ns: int) -> None:
 
 
 def first_group(root: Queue) -> AskGroup | None:
-    """The asks whose turn it is: best child of best child, best application, first group."""
+    """Returns the asks whose turn it is: best child of best child, best application, first group."""
     queue = root
     while not queue.leaf:
         child = queue.order.first()

@@ -40,7 +40,7 @@ def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int
 
 
 def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """*allocation* is on the books of *node*: its application follows, and the shim hears of it."""
+    """Has the application follow and the shim hear of *allocation*, which is on the books of *node*."""
     if state.recording:
         state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec

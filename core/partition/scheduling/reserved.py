@@ -40,7 +40,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
-    """*ready*, but on each node by claims: what leaves it goes to the first of them, whoever is more important."""
+    """Returns *ready*, but on each node by claims: what leaves it goes to the first of them, whoever is more
+    important."""
     chosen = dict.fromkeys(ready)
     found: dict[Reservation, None] = {}
     for reservation in ready:
@@ -50,7 +51,7 @@ def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
 
 
 def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """*ask* must run on a node that has no room for it: room is held for it there at once (scheduling.md 9).
+    """Holds room at once for *ask* on the node that it must run on and that has no room for it (scheduling.md 9).
 
     False: the node is unknown or too small for ever.
     """
@@ -72,7 +73,7 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
-    """Any other node will do as well, unless one is required; nowhere at all, it waits.
+    """Places the ask on any other node that will do, unless one is required; otherwise has it wait for what it lacks.
 
     Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
     """

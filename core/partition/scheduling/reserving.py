@@ -29,19 +29,19 @@ PAUSE_NS: Final = 100 * 10**6
 """Least time between two rounds: the idle tick of the scheduling loop."""
 PAUSE_PER_GROUP_NS: Final = 100_000
 REFUSAL_PAUSE_NS: Final = 15 * 10**9
-"""From the shim's refusal of a node to be reserved to the next question for the same ask."""
+"""The time from the shim's refusal of a node to be reserved to the next question for the same ask."""
 NODES_PER_UNIT: Final = 20
 """Nodes looked at that count for one decision in a slice's budget."""
 
 
 def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """*group* has just found no room: see that a round comes when its first ask is old enough."""
+    """Sees that a round comes when the first ask of *group*, which has just found no room, is old enough."""
     if state.reserving.delay_ns is not None and len(state.node_order):
         state.reserving.call(max(group.head().created_ns + state.reserving.delay_ns + 1, now_ns))
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:
-    """Whether a round is under way or should begin."""
+    """Tells whether a round is under way or should begin."""
     round_ = state.reserving
     return bool(round_.left) or (round_.due_ns is not None and round_.due_ns <= now_ns)
 
@@ -72,7 +72,8 @@ def step(state: PartitionState, now_ns: int) -> int:
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """A node for the first ask of *group* that is old enough. False: there is no more to do for the group."""
+    """Reserves a node for the first ask of *group* that is old enough. Returns false when there is no more to do for
+    the group."""
     round_, delay_ns = state.reserving, state.reserving.delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
@@ -99,7 +100,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
 
 
 def most_kept_by_age(state: PartitionState, nodes: int) -> int:
-    """How many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
+    """Returns how many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
     return max(1, nodes * state.reserving.percent // 100)
 
 
@@ -135,7 +136,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
 
 
 def _may_hold(node: Node, pairs: Pairs) -> bool:
-    """Whether *node*, once nothing else runs there, has *pairs* beside all that is held on it."""
+    """Tells whether *node*, once nothing else runs there, has *pairs* beside all that is held on it."""
     claims = node.claims
     if claims is None:
         return node.could_hold(pairs)
@@ -143,20 +144,21 @@ def _may_hold(node: Node, pairs: Pairs) -> bool:
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
-    """Whether no node has room for the asks of *group*, which is all that keeps them waiting."""
+    """Tells whether no node has room for the asks of *group*, and nothing else keeps them waiting."""
     if group is None or group.parked_at is None or group.application.backoff_until_ns:
         return False
     return group.parked_at is state.no_room.get(group.shape)
 
 
 def _in_order(group: AskGroup) -> Iterator[Allocation]:
-    """The first is cheap and mostly enough; all are sorted only when somebody asks for the second."""
+    """Yields the asks of *group* in order. The first is cheap and mostly enough; all are sorted only when somebody asks
+    for the second."""
     yield group.head()
     yield from group.asks()[1:]
 
 
 def _waiting(state: PartitionState) -> list[AskGroup]:
-    """The groups that no node has room for, in the order in which the cycle would serve them."""
+    """Returns the groups that no node has room for, in the order in which the cycle would serve them."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
     turns = Turns()
     return sorted(groups, key=lambda group: (*turns.of(group.head()), group.number))
@@ -169,7 +171,7 @@ class Turns:
         self._shared: dict[Application, tuple[object, ...]] = {}
 
     def of(self, ask: Allocation) -> tuple[object, ...]:
-        """To sort *ask* by: its queues from the root down, its application, itself."""
+        """Returns the key to sort *ask* by: its queues from the root down, its application, itself."""
         application = ask.application
         shared = self._shared.get(application)
         if shared is None:
@@ -190,7 +192,8 @@ def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
 
 
 def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
-    """Those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first, then as they came.
+    """Returns those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first, then as they
+    came.
 
     :meth:`Node.could_hold` and :func:`missing_share` in one: a round looks at all nodes for each shape that waits.
     """
@@ -212,6 +215,7 @@ def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
 
 
 def missing_share(node: Node, pairs: Pairs) -> float:
-    """How much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and 1."""
+    """Returns how much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and
+    1."""
     free = node.beside
     return sum([min(1.0, (amount - free[t]) / amount) for t, amount in pairs if amount > free[t]])

@@ -51,14 +51,14 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
 
 
 def forgive_all(state: PartitionState) -> None:
-    """Somebody else answers from now on, or nobody: what was refused may be asked again."""
+    """Forgets what was refused, since somebody else answers from now on, or nobody: all of it may be asked again."""
     for ask in state.requests.values():
         if ask.refused is not None and ask.pending:
             pausing.forgive(state, ask)
 
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
+    """Has *ask*, which the shim refused on every node with room, wait for another node or for its pause to end."""
     if state.recording:
         state.events.refused_everywhere(ask)
     move_ask(state, ask, AskMove.REFUSE)
@@ -66,7 +66,7 @@ def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> N
 
 
 def forget_node(state: PartitionState, node: Node) -> None:
-    """*node* is gone: what was refused there says nothing about one that may come under its name."""
+    """Forgets what was refused on *node*, which is gone: it says nothing about one that may come under its name."""
     if state.callbacks.predicates:
         for ask in state.requests.values():
             if ask.refused is not None:
@@ -76,7 +76,7 @@ def forget_node(state: PartitionState, node: Node) -> None:
 
 
 def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
-    """The chosen node, and the next ones that would do."""
+    """Returns the IDs of the chosen node and of the next ones that would do."""
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
     most = MORE_NODES if ask.refused else FIRST_NODES
@@ -87,7 +87,7 @@ def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, .
 def _decide(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str], now_ns: int
 ) -> None:
-    """The shim has spoken about *node_ids*, the first of which *ask* is held on."""
+    """Applies the shim's answer about *node_ids*, the first of which *ask* is held on."""
     ask.inquiry = None
     node = ask.held_on
     assert node is not None, "a question about a placement is open only while the ask is held"
@@ -118,7 +118,7 @@ def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
-    """Whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
+    """Tells whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
     if state.nodes.get(node.node_id) is not node or ask.application.state not in _SERVED:
         return False
     if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):

@@ -12,7 +12,8 @@ from kornel.core.partition.waiting import rooms
 
 
 def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """No node has room for the asks of *group*, which has just been set aside."""
+    """Counts the asks of *group*, which no node has room for, and backs off from its application once they are too
+    many."""
     application = group.application
     properties = application.queue.properties
     threshold = properties.unschedulable_backoff

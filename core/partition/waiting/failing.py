@@ -51,7 +51,7 @@ _NS_PER_S: Final = 10**9
 
 
 def note(ask: Allocation, message: str, now_ns: int) -> None:
-    """*ask* was tried and not placed because of *message*."""
+    """Notes that *ask* was tried and not placed because of *message*."""
     if ask.failures is None:
         ask.failures = FailureLog()
     ask.failures.note(message, now_ns)

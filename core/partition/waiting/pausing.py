@@ -37,7 +37,7 @@ def pause(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def forgive(state: PartitionState, ask: Allocation) -> None:
-    """Nothing is refused for *ask* any more but where it lately failed: it is tried again, wherever it waits."""
+    """Forgets what was refused for *ask*, except where it lately failed: it is tried again, wherever it waits."""
     failed = {node_id: reason for node_id, reason in (ask.refused or {}).items() if reason is COULD_NOT_START}
     ask.refused = failed or None
     ask.pause_until_ns = 0
@@ -45,7 +45,7 @@ def forgive(state: PartitionState, ask: Allocation) -> None:
 
 
 def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """The shim could not start *ask*, an ask again, on *node*: for a while only other nodes will do."""
+    """Leaves *node* out for a while for *ask*, an ask again since the shim could not start it there."""
     before = ask.failed_on.get(node.node_id)
     times = 1 if before is None else before.times + 1
     until_ns = now_ns + min(PAUSE_NS << min(times - 1, 20), LONGEST_START_PAUSE_NS)
@@ -67,7 +67,7 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
 
 
 def node_changed(state: PartitionState, node_id: str) -> None:
-    """The node grew, shrank, opened, closed or left: what could not be started there may be now."""
+    """Allows a node again that grew, shrank, opened, closed or left: what could not be started there may be now."""
     for ask in state.failed_starts.pop(node_id, {}):
         failures = {other: failure for other, failure in ask.failed_on.items() if other != node_id}
         ask.failed_on = failures or NEVER_FAILED
@@ -75,7 +75,7 @@ def node_changed(state: PartitionState, node_id: str) -> None:
 
 
 def forget_failures(state: PartitionState, ask: Allocation) -> None:
-    """*ask* is gone, as an ask or an allocation."""
+    """Forgets where *ask*, which is gone as an ask or an allocation, could not be started."""
     for node_id in ask.failed_on:
         known = state.failed_starts[node_id]
         del known[ask]
@@ -85,7 +85,7 @@ def forget_failures(state: PartitionState, ask: Allocation) -> None:
 
 
 def _allow(state: PartitionState, ask: Allocation, node_id: str) -> None:
-    """The node is no longer left out for *ask* because of a failed start."""
+    """Allows for *ask* a node that was left out because of a failed start."""
     refused = ask.refused
     if not ask.pending or refused is None or refused.get(node_id) is not COULD_NOT_START:
         return

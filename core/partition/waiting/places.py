@@ -62,7 +62,7 @@ def resume_waiting(state: PartitionState, ask: Allocation) -> None:
 
 
 def offer_attempt(state: PartitionState, ask: Allocation) -> None:
-    """*ask* may try to preempt in the next cycle, once placement has had its turn."""
+    """Lets *ask* try to preempt in the next cycle, once placement has had its turn."""
     if ask.group is not None:
         ask.group.attempt_is_due(ask)
         activate(ask.group)
@@ -74,7 +74,7 @@ def offer_attempt(state: PartitionState, ask: Allocation) -> None:
 
 
 def refused_asks(state: PartitionState) -> Iterator[Allocation]:
-    """All asks that were refused everywhere."""
+    """Yields all asks that were refused everywhere."""
     for rooms in state.refused.values():
         for room in rooms.values():
             yield from room
@@ -176,5 +176,5 @@ _STEPS: Final = tuple(
     )
     for targets in (MOVES[move] for move in AskMove)
 )
-"""By the numbers of move and place: what leaves the place, the next one, and what enters that. Every ask moves several
-times, and hashing a member costs as much as a call."""
+"""The steps of a move, by its number and that of the place: what leaves the place, the next one, and what enters that.
+Every ask moves several times, and hashing a member costs as much as a call."""

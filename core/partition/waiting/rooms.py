@@ -34,7 +34,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.policies.application_order import application_key
 
 Gate = Queue | Account
-"""What may limit how many applications run or hold something."""
+"""A queue, user or group that may limit how many applications run or hold something."""
 
 UNSERVED: Final = frozenset(
     {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
@@ -86,7 +86,7 @@ def retract_group(group: AskGroup) -> None:
 
 
 def stop_offering(application: Application) -> None:
-    """The application may not be served any more: none of its groups is offered, their asks stay known."""
+    """Offers none of the groups of *application*, which may not be served any more; their asks stay known."""
     _stop_waiting(application)
     application.step_back()
     for group in list(application.groups.values()):
@@ -95,14 +95,14 @@ def stop_offering(application: Application) -> None:
 
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
-    """*waiter* waits until *queue* has room for *shape* under its max."""
+    """Has *waiter* wait until *queue* has room for *shape* under its max."""
     _park(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
-    """*waiter* waits until the user or group of *account* may hold *shape*."""
+    """Has *waiter* wait until the user or group of *account* may hold *shape*."""
     _park(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
@@ -165,7 +165,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
-    """*waiter* waits until a node that can hold *shape* gains room."""
+    """Has *waiter* wait until a node that can hold *shape* gains room."""
     shape.no_room = True
     _park(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
@@ -173,13 +173,13 @@ def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, sha
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
-    """*group* waits for the node it requires, which is unknown or too small: else it would have reserved it."""
+    """Has *group* wait for the node it requires, which is unknown or too small: else it would have reserved it."""
     _park(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
     lend_nothing(group)
 
 
 def back_off(application: Application) -> None:
-    """Nothing of *application* is offered until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
+    """Offers nothing of *application* until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
     application.step_back()
     review_newcomer(application)
     for group in list(application.groups.values()):
@@ -217,7 +217,7 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | None:
 
 
 def lend_priority(group: AskGroup) -> None:
-    """*group* lends its application the priority of its first ask."""
+    """Lends the application of *group* the priority of its first ask."""
     priority = group.head().spec.priority
     lent = group.lent
     if priority != lent:
@@ -229,7 +229,8 @@ def lend_priority(group: AskGroup) -> None:
 
 
 def lend_nothing(group: AskGroup) -> None:
-    """No ask of *group* can be placed now, whatever is free and whoever is first."""
+    """Lends the application of *group* no priority: none of its asks can be placed now, whatever is free and whoever is
+    first."""
     lent = group.lent
     if lent != NOTHING_WAITS:
         group.lent = NOTHING_WAITS
@@ -247,7 +248,7 @@ def lend_instead(application: Application, before: int, now: int) -> None:
 
 
 def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
-    """Whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
+    """Tells whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
     if shape in state.too_large:
         return False
     if shape.has_holder:
@@ -293,7 +294,7 @@ def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
 
 
 def filter_newcomers(leaf: Queue) -> None:
-    """*leaf* begins or ceases to let one application start at a time, as its policy says."""
+    """Begins or ceases to start one application of *leaf* at a time, as its policy says."""
     filters = leaf.leaf and leaf.properties.sort_policy is SortPolicy.STATE_AWARE
     if filters and leaf.newcomers is not None:
         leaf.newcomers.rekey()
@@ -308,7 +309,7 @@ def filter_newcomers(leaf: Queue) -> None:
 
 
 def review_newcomer(application: Application) -> None:
-    """Something changed that decides whether *application* is among those one of which may start in its leaf.
+    """Decides anew whether *application* is among those one of which may start in its leaf.
 
     A new application whose asks cannot be placed now takes nobody's turn; nor does one that a limit of its own user
     or group, or its back-off, keeps from starting.
@@ -334,7 +335,7 @@ def review_newcomer(application: Application) -> None:
 
 
 def may_start_next(application: Application) -> bool:
-    """Whether *application*, not running yet, is the one of its leaf that may start now (``stateaware``).
+    """Tells whether *application*, not running yet, is the one of its leaf that may start now (``stateaware``).
 
     What has begun to start, a gang some of whose placeholders run, goes on before another one begins.
     """
@@ -347,13 +348,13 @@ def may_start_next(application: Application) -> bool:
 
 
 def look_again(state: PartitionState, reservation: Reservation) -> None:
-    """Something changed for the ask behind *reservation*: the next cycle tries it."""
+    """Has the next cycle try the ask of *reservation*, for which something has changed."""
     forget_reservation(state, reservation)
     state.reserved_ready[reservation] = None
 
 
 def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
-    """*reservation* waits nowhere any more."""
+    """Takes *reservation* out of wherever it waits."""
     state.reserved_ready.pop(reservation, None)
     room = leave_room(reservation)
     shape = reservation.ask.shape

@@ -66,7 +66,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
 
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
-    """A node with room again: those that were not refused on it may try."""
+    """Lets those try again that were not refused on *node*, which has room again."""
     for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
         rooms = state.refused[shape]
         for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
