@@ -25,13 +25,15 @@ _WAKES_WITH_ASK = frozenset({AppState.NEW, AppState.COMPLETING})
 _RUNNING: Final = AppState.RUNNING
 
 
-def fire(state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = "") -> None:
+def fire_event(
+    state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = ""
+) -> None:
     """Let *event* happen to *application*; an event that means nothing in its state is ignored."""
     target = TRANSITIONS.get((application.state, event))
     if target is None or target is application.state:
         return
     before = application.state
-    application.enter(target, now_ns)
+    application.enter_state(target, now_ns)
     admission.state_changed(application, before)
     application.timer_ns = None
     if target is not AppState.REJECTED:
@@ -55,11 +57,11 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
         stop_offering(application)
     elif target in _FINISHED:
         _drop_asks(state, application)
-        leave(state, application, now_ns)
+        leave_queue(state, application, now_ns)
         _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
 
 
-def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
+def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
     """Remember a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
     application_id = spec.application_id
     state.past.remember_rejected(spec, user, reason, now_ns)
@@ -71,19 +73,19 @@ def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str,
             state.events.state_entered(application_id, AppState.EXPIRED, "")
         state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE, state.name))
 
-    state.at(now_ns + TERMINATED_TIMEOUT_NS, expire)
+    state.run_at(now_ns + TERMINATED_TIMEOUT_NS, expire)
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
     """Has *application* accepted with its first ask, and go on with the first one after it had nothing to do."""
     if application.state in _WAKES_WITH_ASK:
-        fire(state, application, AppEvent.RUN, now_ns)
+        fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_recovered(state: PartitionState, application: Application, now_ns: int) -> None:
     """Has *application* accepted, since the shim reports that something of it runs."""
     if application.state is AppState.NEW:
-        fire(state, application, AppEvent.RUN, now_ns)
+        fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_added(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
@@ -91,15 +93,15 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
     announced."""
     if not placeholder:
         if application.state is not _RUNNING:
-            fire(state, application, AppEvent.RUN, now_ns)
+            fire_event(state, application, AppEvent.RUN, now_ns)
         return
     if application.state is AppState.ACCEPTED and application.placeholder_deadline_ns is None:
         placeholders.start_timer(state, application, now_ns)
     announced = application.spec.placeholder_ask
     if announced is not None and not announced.is_zero():
-        held = state.types.resources(application.placeholder)
+        held = state.types.to_resources(application.placeholder)
         if held == announced.without_zeros():
-            fire(state, application, AppEvent.RUN, now_ns)
+            fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
@@ -107,19 +109,19 @@ def asks_withdrawn(state: PartitionState, application: Application, now_ns: int)
     if application.asks or application.allocations:
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):
-        fire(state, application, AppEvent.COMPLETE, now_ns)
+        fire_event(state, application, AppEvent.COMPLETE, now_ns)
 
 
 def allocation_removed(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
     """Follows up a removal: the last real allocation ends the work, the last placeholder ends a failing, resuming or
     waiting gang."""
     if placeholder:
-        if not application.holds(placeholders=True):
+        if not application.holds_any(placeholders=True):
             _no_placeholder_left(state, application, now_ns)
     elif application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)
-    elif application.state is not AppState.COMPLETING and _idle(application):
-        fire(state, application, AppEvent.COMPLETE, now_ns)
+    elif application.state is not AppState.COMPLETING and _is_idle(application):
+        fire_event(state, application, AppEvent.COMPLETE, now_ns)
 
 
 def allocations_removed(
@@ -134,15 +136,15 @@ def placeholder_replaced(state: PartitionState, application: Application, now_ns
     """Follows up a replacement of a placeholder (S-7, DB-12). An application that is resuming first waits for all to
     go."""
     if application.state is not AppState.RESUMING:
-        fire(state, application, AppEvent.RUN, now_ns)
-    if not application.holds(placeholders=True):
+        fire_event(state, application, AppEvent.RUN, now_ns)
+    if not application.holds_any(placeholders=True):
         _no_placeholder_left(state, application, now_ns)
 
 
 def placeholder_returned(application: Application) -> None:
     """Follows up a placeholder that the shim could not start: it waits again, and the timer only while another one is
     allocated."""
-    if not application.holds(placeholders=True):
+    if not application.holds_any(placeholders=True):
         placeholders.stop_timer(application)
 
 
@@ -151,24 +153,24 @@ def _no_placeholder_left(state: PartitionState, application: Application, now_ns
     if application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)
     elif application.state is AppState.RESUMING:
-        fire(state, application, AppEvent.RUN, now_ns)
-    elif _idle(application):
-        fire(state, application, AppEvent.COMPLETE, now_ns)
-    if application.state is AppState.ACCEPTED and application.holds(placeholders=False):
+        fire_event(state, application, AppEvent.RUN, now_ns)
+    elif _is_idle(application):
+        fire_event(state, application, AppEvent.COMPLETE, now_ns)
+    if application.state is AppState.ACCEPTED and application.holds_any(placeholders=False):
         # It got real allocations while it was resuming: without its gang it is a running application like any other.
-        fire(state, application, AppEvent.RUN, now_ns)
+        fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:
     """Ends a failing application that holds nothing. A real allocation that was recovered meanwhile holds up the end,
     or it would run without an owner."""
     if not application.allocations:
-        fire(state, application, AppEvent.FAIL, now_ns)
+        fire_event(state, application, AppEvent.FAIL, now_ns)
 
 
-def _idle(application: Application) -> bool:
+def _is_idle(application: Application) -> bool:
     """Tells whether nothing is pending, nothing real held, and no replacement under way (S-6)."""
-    return not application.asks and not application.holds(placeholders=False)
+    return not application.asks and not application.holds_any(placeholders=False)
 
 
 def _start_timer(state: PartitionState, application: Application, at_ns: int) -> None:
@@ -179,15 +181,15 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
             return
         if application.state is AppState.COMPLETING:
             application.timer_ns = None
-            if application.holds(placeholders=True):
+            if application.holds_any(placeholders=True):
                 message = f"application {application.application_id} has nothing left to do"
                 placeholders.dismiss_all(state, application, message)
             else:
-                fire(state, application, AppEvent.COMPLETE, now_ns)
+                fire_event(state, application, AppEvent.COMPLETE, now_ns)
         else:
-            fire(state, application, AppEvent.EXPIRE, now_ns)
+            fire_event(state, application, AppEvent.EXPIRE, now_ns)
 
-    state.at(at_ns, expire)
+    state.run_at(at_ns, expire)
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
@@ -195,14 +197,14 @@ def _drop_asks(state: PartitionState, application: Application) -> None:
         withdraw_ask(state, ask)
 
 
-def leave(state: PartitionState, application: Application, now_ns: int) -> None:
+def leave_queue(state: PartitionState, application: Application, now_ns: int) -> None:
     """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         if application.state is not AppState.NEW:
             state.past.remember_finished(application, state.types, now_ns)
         del state.applications[application.application_id]
-        admission.forget(application)
+        admission.forget_application(application)
         user_accounting.close_accounts(application)
         if state.recording:
             state.events.application_left(application)

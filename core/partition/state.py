@@ -56,7 +56,7 @@ class PartitionState:
         callbacks: Callbacks | None = None,
     ) -> None:
         self.name: Final = name
-        self.types: Final = ResourceTypes(self._widen, self._is_wanted)
+        self.types: Final = ResourceTypes(self._widen_amounts, self._is_wanted)
         self.preemption = preemption
         self.created_ns = 0
         self.config: PartitionConfig | None = None
@@ -206,7 +206,7 @@ class PartitionState:
         self.changes += 1
         self.rules += 1
 
-    def ignore(self, cause: Ignored, item: str) -> None:
+    def ignore_entry(self, cause: Ignored, item: str) -> None:
         """Counts a request entry that named *item*, had no effect and is not answered (protocol.md 15)."""
         self.ignored[cause] = self.ignored.get(cause, 0) + 1
         self.unreported.append((cause, item.replace(SEPARATOR, "-")))
@@ -217,7 +217,7 @@ class PartitionState:
         if task_group.asks and task_group.free:
             self.gangs.to_match[application] = None
 
-    def at(self, when_ns: int, action: Callable[[int], None]) -> None:
+    def run_at(self, when_ns: int, action: Callable[[int], None]) -> None:
         """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""
         heappush(self.timers, (when_ns, self.next_number(), action))
 
@@ -240,11 +240,11 @@ class PartitionState:
         """Tells whether an ask or an allocation names type *t*: what is pending and used is booked up to the root."""
         return self.root.pending[t] > 0 or self.root.used[t] > 0
 
-    def _widen(self, width: int) -> None:
+    def _widen_amounts(self, width: int) -> None:
         for queue in self.queues.values():
-            queue.widen(width)
+            queue.widen_amounts(width)
         for node in self.nodes.values():
-            node.widen(width)
+            node.widen_amounts(width)
         for application in self.applications.values():
-            application.widen(width)
-        self.node_order.widen(width)
+            application.widen_amounts(width)
+        self.node_order.widen_amounts(width)

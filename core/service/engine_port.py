@@ -39,7 +39,7 @@ class EnginePort(ReadableEngine, Protocol):
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
 
-    def prepare(self, text: str, configuration: Configuration) -> None:
+    def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         """Take the hint that *text* is *configuration*, so that a command with it need not be read again."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:

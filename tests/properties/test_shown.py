@@ -64,8 +64,10 @@ def _check_use(state: PartitionState, views: PartitionReader) -> None:
             continue
         owned = [a for a in state.applications.values() if a.user == view.user and a.allocations]
         assert view.usage.applications == tuple(sorted(a.application_id for a in owned))
-        held = [sum(x) for x in zip(*[a.confirmed() for a in owned], *[a.placeholder for a in owned], strict=True)]
-        assert view.usage.used == state.types.resources(held)
+        held = [
+            sum(x) for x in zip(*[a.confirmed_amounts() for a in owned], *[a.placeholder for a in owned], strict=True)
+        ]
+        assert view.usage.used == state.types.to_resources(held)
         assert list(views.user(view.user))[-1] == view
         assert usage.USER.write(view)["userName"] == view.user
 

@@ -24,7 +24,7 @@ _CONFIRMATIONS: Final = (
 )
 
 
-def remember(state: PartitionState, request: Allocation) -> None:
+def remember_request(state: PartitionState, request: Allocation) -> None:
     """Make *request* known by its key."""
     state.requests[request.key] = request
     spec = request.spec
@@ -38,7 +38,7 @@ def remember(state: PartitionState, request: Allocation) -> None:
     state.sharing_count += spec.instance > 0
 
 
-def forget(state: PartitionState, request: Allocation) -> None:
+def forget_request(state: PartitionState, request: Allocation) -> None:
     """Removes *request*, which is gone, from those known by their key, so that another one can have the key."""
     del state.requests[request.key]
     spec = request.spec
@@ -67,7 +67,7 @@ def any_of(state: PartitionState, key: str) -> Allocation | None:
     return found
 
 
-def named(state: PartitionState, spec: ReleaseSpec) -> list[str]:
+def named_requests(state: PartitionState, spec: ReleaseSpec) -> list[str]:
     """Returns the names of all requests that a release means, given by ID or by a key that several share."""
     key = spec.key
     if spec.allocation_id:

@@ -34,7 +34,7 @@ def book_pending(ask: Allocation) -> None:
             pending[t] += amount
         queue.waiting += 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def unbook_pending(ask: Allocation) -> None:
@@ -58,7 +58,7 @@ def _wait_no_more(ask: Allocation) -> None:
         unbook_amounts(queue.pending, pairs)
         queue.waiting -= 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
@@ -72,8 +72,8 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
         node.resize_claim(ask.reservation, ())  # It is charged instead.
     state.held_count += 1
     ask.application.held_count += 1
-    node.charge(ask.shape.pairs)
-    state.node_order.refresh(node)
+    node.charge_pairs(ask.shape.pairs)
+    state.node_order.refresh_node(node)
     if not ask.spec.placeholder:
         book_amounts(ask.application.real, ask.shape.pairs)
     _use_instead_of_waiting(ask)
@@ -82,10 +82,10 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
 def unbook_hold(state: PartitionState, ask: Allocation) -> None:
     """Books *ask*, which was HELD and does not run there after all, as pending again."""
     node = _end_hold(state, ask)
-    node.refund(ask.shape.pairs)
+    node.refund_pairs(ask.shape.pairs)
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ask.shape.pairs)
-    state.node_order.refresh(node)
+    state.node_order.refresh_node(node)
     if not ask.spec.placeholder:
         unbook_amounts(ask.application.real, ask.shape.pairs)
     _use_no_more(state, ask)
@@ -121,28 +121,28 @@ def _end_hold(state: PartitionState, ask: Allocation) -> Node:
     return node
 
 
-def _use(allocation: Allocation) -> None:
+def _book_usage(allocation: Allocation) -> None:
     application = allocation.application
-    application.queue.order.mark(application)
+    application.queue.order.mark_changed(application)
     if application.accounts:
-        user_accounting.charge(application, allocation.shape.pairs)
+        user_accounting.charge_accounts(application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         book_amounts(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """Unbooks what is pending and :func:`_use` in one walk up the queues: every placement takes it."""
+    """Unbooks what is pending and :func:`_book_usage` in one walk up the queues: every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending
     for t, amount in pairs:
         pending[t] -= amount
     if application.accounts:
-        user_accounting.charge(application, pairs)
+        user_accounting.charge_accounts(application, pairs)
     leaf = application.queue
-    leaf.order.mark(application)
+    leaf.order.mark_changed(application)
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -150,18 +150,18 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
             used[t] += amount
         queue.waiting -= 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
-    application.queue.order.mark(application)
+    application.queue.order.mark_changed(application)
     if application.accounts:
-        user_accounting.refund(state, application, allocation.shape.pairs)
+        user_accounting.refund_accounts(state, application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         unbook_amounts(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
 
@@ -169,7 +169,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
 def book_allocation(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Charges *allocation* to *node*, to its application and to every queue up to the root, unchecked."""
     _put_on(state, allocation, node, now_ns)
-    _use(allocation)
+    _book_usage(allocation)
 
 
 def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -179,8 +179,8 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     allocation.node = node
     allocation.bound_ns = now_ns
     node.allocations[key] = allocation
-    node.charge(pairs)
-    state.node_order.refresh(node)
+    node.charge_pairs(pairs)
+    state.node_order.refresh_node(node)
     application.allocations[key] = allocation
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
@@ -203,8 +203,8 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     del node.allocations[allocation.key]
     if allocation.preempted:
         node.expect_no_exit(allocation)
-    node.refund(pairs)
-    state.node_order.refresh(node)
+    node.refund_pairs(pairs)
+    state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
@@ -268,7 +268,7 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
     state.changes += 1
     if node is not None:
         node.expect_no_exit(victim)
-        state.node_order.refresh(node)
+        state.node_order.refresh_node(node)
 
 
 def unbook_victim(victim: Allocation) -> None:
@@ -277,7 +277,7 @@ def unbook_victim(victim: Allocation) -> None:
         unbook_amounts(queue.preempting, victim.shape.pairs)
 
 
-def claim(state: PartitionState, ask: Allocation) -> None:
+def book_claim(state: PartitionState, ask: Allocation) -> None:
     """Claims what *ask*, which has preempted, is about to use in the queues on its path (preemption.md 0.1).
 
     To be called when its victims are marked. Where a queue is above its max all the same, the ask takes their place.
@@ -291,7 +291,7 @@ def claim(state: PartitionState, ask: Allocation) -> None:
             claimed[t] += amount
         queue.claims += 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.ceilings and _over_max(queue, pairs):
             swaps_in.append(queue)
     if swaps_in:
@@ -300,7 +300,7 @@ def claim(state: PartitionState, ask: Allocation) -> None:
     state.moved[ask.queue] = None
 
 
-def unclaim(state: PartitionState, ask: Allocation) -> None:
+def unbook_claim(state: PartitionState, ask: Allocation) -> None:
     """Ends the claim of *ask*, which has preempted and was placed, withdrawn or re-armed since."""
     ask.triggered = False
     ask.swaps_in = ()
@@ -308,7 +308,7 @@ def unclaim(state: PartitionState, ask: Allocation) -> None:
         unbook_amounts(queue.claimed, ask.shape.pairs)
         queue.claims -= 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
     state.changes += 1
@@ -322,14 +322,14 @@ def _over_max(queue: Queue, pairs: Pairs) -> bool:
     )
 
 
-def promise(ask: Allocation) -> None:
+def book_promise(ask: Allocation) -> None:
     """Counts *ask*, which gets a node kept free because it waited, as promised in its queues: no more is promised than
     the quotas could ever grant."""
     for queue in ask.queue.lineage():
         book_amounts(queue.promised, ask.shape.pairs)
 
 
-def unpromise(ask: Allocation) -> None:
+def unbook_promise(ask: Allocation) -> None:
     """Counts *ask* as promised no more: its node was given back, or is used."""
     for queue in ask.queue.lineage():
         unbook_amounts(queue.promised, ask.shape.pairs)
@@ -352,21 +352,21 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
     state.moved[ask.queue] = None
-    _exchange(ask.application.pending, before.pairs, shape.pairs)
+    _exchange_amounts(ask.application.pending, before.pairs, shape.pairs)
     for queue in ask.queue.lineage():
-        _exchange(queue.pending, before.pairs, shape.pairs)
+        _exchange_amounts(queue.pending, before.pairs, shape.pairs)
         if ask.triggered:
-            _exchange(queue.claimed, before.pairs, shape.pairs)
+            _exchange_amounts(queue.claimed, before.pairs, shape.pairs)
         if reserved is not None and reserved.by_age:
-            _exchange(queue.promised, before.pairs, shape.pairs)
+            _exchange_amounts(queue.promised, before.pairs, shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
     ask.shape = shape
-    if ask.swaps_in and _grows(before, shape):
+    if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for less.
     if reserved is not None:
         reserved.node.resize_claim(reserved, shape.pairs)
-        state.node_order.refresh(reserved.node)
+        state.node_order.refresh_node(reserved.node)
         state.gained.append(reserved.node)
 
 
@@ -386,21 +386,21 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
         return
     if request.spec.placeholder:
         _note_placeholder_peak(application, before.pairs)
-        _exchange(application.placeholder, before.pairs, shape.pairs)
+        _exchange_amounts(application.placeholder, before.pairs, shape.pairs)
     else:
         _note_peak(application, before.pairs)
-        _exchange(application.real, before.pairs, shape.pairs)
-    application.queue.order.mark(application)
+        _exchange_amounts(application.real, before.pairs, shape.pairs)
+    application.queue.order.mark_changed(application)
     if request.spec.placeholder:
         state.note_pairs(application, application.task_groups[request.spec.task_group])
     if application.accounts:
-        user_accounting.exchange(state, application, before.pairs, shape.pairs)
+        user_accounting.exchange_amounts(state, application, before.pairs, shape.pairs)
     for queue in application.queue.lineage():
-        _exchange(queue.used, before.pairs, shape.pairs)
+        _exchange_amounts(queue.used, before.pairs, shape.pairs)
         if request.preempted:
-            _exchange(queue.preempting, before.pairs, shape.pairs)
+            _exchange_amounts(queue.preempting, before.pairs, shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
     if request.preempted and request not in state.stuck:
@@ -408,19 +408,19 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
         node.expect_exits((request,))
     _exchange_on(state, node, before, shape)
     if state.recording:
-        state.events.resized(request, before)
+        state.events.allocation_resized(request, before)
 
 
-def _grows(before: Shape, after: Shape) -> bool:
+def _is_more(before: Shape, after: Shape) -> bool:
     """Tells whether *after* is more than *before* of some type."""
     had = dict(before.pairs)
     return any(amount > had.get(t, 0) for t, amount in after.pairs)
 
 
 def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape) -> None:
-    node.refund(before.pairs)
-    node.charge(after.pairs)
-    state.node_order.refresh(node)
+    node.refund_pairs(before.pairs)
+    node.charge_pairs(after.pairs)
+    state.node_order.refresh_node(node)
     state.gained.append(node)
 
 
@@ -443,8 +443,8 @@ def replacement_starts(
     keep_placeholder_from_use(placeholder)
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
-        node.charge(ask.shape.pairs)
-        state.node_order.refresh(node)
+        node.charge_pairs(ask.shape.pairs)
+        state.node_order.refresh_node(node)
         if state.recording:
             state.events.node_charged(ask, node)
 
@@ -459,8 +459,8 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
-        node.refund(ask.shape.pairs)
-        state.node_order.refresh(node)
+        node.refund_pairs(ask.shape.pairs)
+        state.node_order.refresh_node(node)
         state.gained.append(node)
         if state.recording:
             state.events.node_refunded(ask, node)
@@ -476,10 +476,10 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     before, after = placeholder.shape.pairs, ask.shape.pairs
     if ask.node is old_node:
         old_node.allocations[ask.key] = ask
-        old_node.charge(after)
+        old_node.charge_pairs(after)
     del old_node.allocations[placeholder.key]
-    old_node.refund(before)
-    state.node_order.refresh(old_node)
+    old_node.refund_pairs(before)
+    state.node_order.refresh_node(old_node)
     placeholder.where = ask.where = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
     ask.version = state.next_number()
@@ -488,13 +488,13 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     application.allocations[ask.key] = ask
     _drop_placeholder(placeholder)
     book_amounts(application.real, after)
-    application.queue.order.mark(application)
+    application.queue.order.mark_changed(application)
     if application.accounts:
-        user_accounting.exchange(state, application, before, after)
+        user_accounting.exchange_amounts(state, application, before, after)
     for queue in application.queue.lineage():
-        _exchange(queue.used, before, after)
+        _exchange_amounts(queue.used, before, after)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
     state.changes += 1
@@ -562,16 +562,16 @@ def refresh_fair_terms_below(top: Queue) -> None:
     for ancestor in reversed(top.lineage()[1:]):
         above.update(ancestor.max)
     if top.parent is not None:
-        top.parent.order.mark(top)
-    _refresh(top, above)
+        top.parent.order.mark_changed(top)
+    _refresh_subtree(top, above)
 
 
-def _refresh(queue: Queue, above: dict[int, int]) -> None:
+def _refresh_subtree(queue: Queue, above: dict[int, int]) -> None:
     inherited = {**above, **queue.max} if queue.max else above
     queue.fair_terms = fair_terms(queue, inherited)
     queue.order.mark_all()
     for child in queue.children.values():
-        _refresh(child, inherited)
+        _refresh_subtree(child, inherited)
 
 
 def queue_path_admits_swap(ask: Allocation) -> Queue | None:
@@ -613,7 +613,7 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
     its own yet."""
     real, peak = application.real, application.peak
     if application.held_count:
-        real = application.confirmed()
+        real = application.confirmed_amounts()
     for t, _ in pairs:
         if real[t] > peak[t]:
             peak[t] = real[t]
@@ -627,6 +627,6 @@ def _note_placeholder_peak(application: Application, pairs: Pairs) -> None:
             peak[t] = held[t]
 
 
-def _exchange(vector: Vector, before: Pairs, after: Pairs) -> None:
+def _exchange_amounts(vector: Vector, before: Pairs, after: Pairs) -> None:
     unbook_amounts(vector, before)
     book_amounts(vector, after)

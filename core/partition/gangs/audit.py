@@ -32,8 +32,8 @@ def check(state: PartitionState) -> Iterator[Broken]:
 
 def _check_task_group(state: PartitionState, application: Application, task_group: TaskGroup) -> Iterator[Broken]:
     where = f"{application.application_id}/{task_group.name}"
-    held = [a for a in application.allocations.values() if _belongs(a, task_group) and a.spec.placeholder]
-    asks = [a for a in application.asks.values() if _belongs(a, task_group)]
+    held = [a for a in application.allocations.values() if _belongs_to(a, task_group) and a.spec.placeholder]
+    asks = [a for a in application.asks.values() if _belongs_to(a, task_group)]
     present = len(held) + sum(ask.spec.placeholder for ask in asks)
     gone = task_group.replaced + task_group.timed_out
     if min(task_group.replaced, task_group.timed_out) < 0 or task_group.count != gone + present:
@@ -56,7 +56,7 @@ def _check_task_group(state: PartitionState, application: Application, task_grou
         yield Broken("10.2", where, f"replaceable are {replaceable}, kept are {set(task_group.asks)}")
 
 
-def _belongs(request: Allocation, task_group: TaskGroup) -> bool:
+def _belongs_to(request: Allocation, task_group: TaskGroup) -> bool:
     return request.spec.task_group == task_group.name
 
 

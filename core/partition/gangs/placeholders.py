@@ -45,7 +45,7 @@ def start_timer(state: PartitionState, application: Application, now_ns: int) ->
             application.placeholder_deadline_ns = None
             state.gangs.timed_out[application] = None
 
-    state.at(at_ns, note)
+    state.run_at(at_ns, note)
 
 
 def stop_timer(application: Application) -> None:
@@ -53,7 +53,7 @@ def stop_timer(application: Application) -> None:
     application.placeholder_deadline_ns = None
 
 
-def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
+def dismiss_placeholders(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
     """Ask the shim to end allocated *placeholders*; they stay booked until it confirms."""
     for placeholder in placeholders:
         moves.release_placeholder(state, placeholder)
@@ -70,6 +70,6 @@ def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: 
 
 
 def dismiss_all(state: PartitionState, application: Application, message: str) -> None:
-    """:func:`dismiss` every placeholder of *application* that was not asked to leave before, oldest first."""
+    """Asks the shim to end every placeholder of *application* that was not asked to leave before, oldest first."""
     free = [placeholder for task_group in application.task_groups.values() for placeholder in task_group.free]
-    dismiss(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)
+    dismiss_placeholders(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)

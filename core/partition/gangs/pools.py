@@ -40,20 +40,20 @@ def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None
     """Counts *placeholder* as replaced: the shim confirmed that it gave its place to a real allocation."""
     task_group = placeholder.application.task_groups[placeholder.spec.task_group]
     task_group.replaced += 1
-    _settle(state, task_group)
+    _regroup_asks(state, task_group)
 
 
 def placeholder_gone(state: PartitionState, placeholder: Allocation) -> None:
     """Counts *placeholder*, pending or allocated, as gone without a replacement (scheduling.md 10.6, S-8)."""
     task_group = placeholder.application.task_groups[placeholder.spec.task_group]
     task_group.timed_out += 1
-    _settle(state, task_group)
+    _regroup_asks(state, task_group)
 
 
-def _settle(state: PartitionState, task_group: TaskGroup) -> None:
+def _regroup_asks(state: PartitionState, task_group: TaskGroup) -> None:
     if task_group.open:
         return
-    for ask in task_group.asks.ordered():
+    for ask in task_group.asks.sorted_members():
         if ask.proposed_placeholder is not None:
             questions.withdraw_pair(state, ask)
         moves.regroup_ask(state, ask)

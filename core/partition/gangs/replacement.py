@@ -70,8 +70,8 @@ def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node |
         required = state.nodes.get(ask.spec.required_node)
         if required is None or required is own or required not in state.node_order:
             return None
-        return required if required.fits(pairs) and required.node_id not in refused else None
-    fitting = state.node_order.fitting(pairs)
+        return required if required.has_room(pairs) and required.node_id not in refused else None
+    fitting = state.node_order.fitting_nodes(pairs)
     return next((node for node in fitting if node is not own and node.node_id not in refused), None)
 
 
@@ -92,22 +92,22 @@ def serve(
     turns = _Turns(state)
     spent = 0
     while spent < budget:
-        application = turns.next()
+        application = turns.next_application()
         if application is None:
             break
-        choice = choose(state, application, stays=stays, elsewhere=elsewhere)
+        choice = choose_pair(state, application, stays=stays, elsewhere=elsewhere)
         spent += _apply(state, choice, settle or commit, now_ns)
         if choice.pair is not None:
-            turns.served(application)
+            turns.note_served(application)
             continue
-        turns.done(application)
+        turns.leave_out(application)
         del state.gangs.to_match[application]
         if choice.without_room:
             state.gangs.without_room[application] = None
     return spent
 
 
-def choose(
+def choose_pair(
     state: PartitionState,
     application: Application,
     *,
@@ -180,7 +180,7 @@ def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -
     if choice.too_small:
         if state.recording:
             state.events.placeholders_too_small(choice.too_small)
-        placeholders.dismiss(state, choice.too_small, "smaller than the real ask of its task group")
+        placeholders.dismiss_placeholders(state, choice.too_small, "smaller than the real ask of its task group")
     if choice.pair is None:
         return len(choice.too_small)
     settle(state, choice.pair, now_ns)
@@ -197,42 +197,42 @@ class _Turns:
         self._root = state.root
         self._below: dict[Queue, KeyedHeap[Any]] = {}
         for application in state.gangs.to_match:
-            self._order(application.queue).add(application)
+            self._order_of(application.queue).add(application)
             for queue in application.queue.lineage()[:-1]:
                 if queue.parent is not None:
-                    self._order(queue.parent).add(queue)
+                    self._order_of(queue.parent).add(queue)
 
-    def _order(self, queue: Queue) -> KeyedHeap[Any]:
+    def _order_of(self, queue: Queue) -> KeyedHeap[Any]:
         found = self._below.get(queue)
         if found is None:
             found = self._below[queue] = KeyedHeap(application_key if queue.leaf else queue_key)
         return found
 
-    def next(self) -> Application | None:
+    def next_application(self) -> Application | None:
         queue = self._root
         while not queue.leaf:
-            child = self._order(queue).first()
+            child = self._order_of(queue).first_member()
             if child is None:
                 return None
             queue = child
-        application: Application | None = self._order(queue).first()
+        application: Application | None = self._order_of(queue).first_member()
         return application
 
-    def served(self, application: Application) -> None:
+    def note_served(self, application: Application) -> None:
         """Notes that the priority and the pending amounts of *application* changed, and those of its queues."""
-        self._order(application.queue).mark(application)
+        self._order_of(application.queue).mark_changed(application)
         for queue in application.queue.lineage()[:-1]:
             if queue.parent is not None:
-                self._order(queue.parent).mark(queue)
+                self._order_of(queue.parent).mark_changed(queue)
 
-    def done(self, application: Application) -> None:
+    def leave_out(self, application: Application) -> None:
         """Leaves *application* out from now on: nothing of it matches any more."""
-        below = self._order(application.queue)
+        below = self._order_of(application.queue)
         below.discard(application)
         for queue in application.queue.lineage()[:-1]:
             if below or queue.parent is None:
                 return
-            below = self._order(queue.parent)
+            below = self._order_of(queue.parent)
             below.discard(queue)
 
 
@@ -247,10 +247,10 @@ def _asks(application: Application) -> Iterable[Allocation]:
 def _in_order(members: KeyedHeap[Allocation]) -> Iterator[Allocation]:
     """Yields *members* in order. The first is cheap and mostly enough; the others are sorted only when somebody asks
     for them."""
-    first = members.first()
+    first = members.first_member()
     if first is not None:
         yield first
-        yield from members.ordered()[1:]
+        yield from members.sorted_members()[1:]
 
 
 def _node_of(placeholder: Allocation) -> Node:

@@ -37,10 +37,10 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
     that wait come first."""
     if application.state not in (AppState.RUNNING, AppState.COMPLETING):
         if application.spec.gang_style == HARD:
-            lifecycle.fire(state, application, AppEvent.FAIL, now_ns, REASON)
+            lifecycle.fire_event(state, application, AppEvent.FAIL, now_ns, REASON)
             _stand_down(state, application)
         else:
-            lifecycle.fire(state, application, AppEvent.RESUME, now_ns, REASON)
+            lifecycle.fire_event(state, application, AppEvent.RESUME, now_ns, REASON)
     pending = [ask for ask in application.asks.values() if ask.spec.placeholder]
     message = f"placeholders of application {application.application_id} waited too long"
     for ask in pending:

@@ -58,7 +58,7 @@ class Recorder:
         if application.state is AppState.ACCEPTED:
             held = reason is Unschedulable.APPLICATION_LIMIT
             by_queue = held and limited is not None and limited.account is None
-            self._runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
+            self._record_runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
         if reason is Unschedulable.APPLICATION_LIMIT:
             return
         told = ask.told
@@ -70,7 +70,7 @@ class Recorder:
         if over_user is not told.over_user_quota:
             told.over_user_quota = over_user
             account = limited.account if limited is not None else None
-            self._about(
+            self._record_about(
                 ask,
                 event_texts.describe_room_in_limits(ask)
                 if account is None
@@ -79,14 +79,14 @@ class Recorder:
         if over_queue is not told.over_queue_quota and not over_user:
             told.over_queue_quota = over_queue
             queue = limited.queue if limited is not None else None
-            self._about(
+            self._record_about(
                 ask,
                 event_texts.describe_room_in_queue(ask)
                 if queue is None
                 else event_texts.describe_full_queue(self._types, ask, queue),
             )
 
-    def _runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
+    def _record_runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
         """Records whether *application* may run. A limit of applications of a queue comes before one of a user: while
         it holds, the other is not known."""
         name = application.application_id
@@ -107,7 +107,7 @@ class Recorder:
         if told.refused_ns is not None and now_ns - told.refused_ns < PAUSE_NS:
             return
         told.refused_ns = now_ns
-        self._about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
+        self._record_about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
 
     def no_victim_on_required_node(self, ask: Allocation) -> None:
         """Records that *ask* must run on a node where nobody can make room for it."""
@@ -117,7 +117,7 @@ class Recorder:
             return
         told.no_victim_ns = now_ns
         amounts = ask.shape.write_amounts()
-        self._about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
+        self._record_about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
 
     def preemption_bounded(self, ask: Allocation, detail: str) -> None:
         """Records that a bound on victims, or on what one interval may take, keeps preemption from making room for
@@ -127,27 +127,27 @@ class Recorder:
         if told.bounded_ns is not None and now_ns - told.bounded_ns < PAUSE_NS:
             return
         told.bounded_ns = now_ns
-        self._about(ask, f"Preemption is held back: {detail}")
+        self._record_about(ask, f"Preemption is held back: {detail}")
 
-    def preempted(self, victims: Iterable[Allocation], ask: Allocation) -> None:
+    def preempted_for_ask(self, victims: Iterable[Allocation], ask: Allocation) -> None:
         """Records that *victims* were asked to leave so that *ask* can run."""
         name = ask.application.application_id
         message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
         for victim in victims:
-            self._about(victim, message)
+            self._record_about(victim, message)
 
     def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
         """Records that *victims* were asked to leave because *queue* holds more than its max."""
         message = f"Preempted because {event_texts.describe_excess(self._types, queue)}"
         for victim in victims:
-            self._about(victim, message)
+            self._record_about(victim, message)
 
     def preempted_for_share(self, victims: Iterable[Allocation], queue: Queue) -> None:
         """Records that the periodic policy asked *victims* to leave, because their *queue* holds more than its
         share."""
         message = f"Preempted because queue {queue.path} holds more than its share"
         for victim in victims:
-            self._about(victim, message)
+            self._record_about(victim, message)
 
     def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
         """Records that placeholders were asked to leave, each because the real ask found with it does not fit in its
@@ -155,9 +155,9 @@ class Recorder:
         for placeholder, ask in found.items():
             small, large = placeholder.shape.write_amounts(), ask.shape.write_amounts()
             message = f"Placeholder with {small} is smaller than the real request {ask.spec.key} for {large}"
-            self._about(placeholder, message, ask.shape.resources)
+            self._record_about(placeholder, message, ask.shape.resources)
 
-    def _about(self, request: Allocation, message: str, resources: Resources | None = None) -> None:
+    def _record_about(self, request: Allocation, message: str, resources: Resources | None = None) -> None:
         self._say(
             _REQUEST,
             request.spec.key,
@@ -221,7 +221,7 @@ class Recorder:
     def allocation_added(self, allocation: Allocation) -> None:
         """Records that the application of *allocation* holds it now."""
         application, resources = allocation.application, allocation.shape.resources
-        self._usage(application, _ADD, resources)
+        self._record_usage(application, _ADD, resources)
         self._say(_APP, application.application_id, _ADD, EventDetail.APP_ALLOC, allocation.spec.key, resources)
 
     def allocation_removed(self, allocation: Allocation, node: Node, termination: int | None) -> None:
@@ -249,24 +249,24 @@ class Recorder:
         self.ask_removed(placeholder)
         self.allocation_added(real)
 
-    def resized(self, allocation: Allocation, before: Shape) -> None:
+    def allocation_resized(self, allocation: Allocation, before: Shape) -> None:
         """Records that *allocation* held *before* until now: its user holds more of some types, less of others."""
         was, now = before.resources, allocation.shape.resources
         change = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys((*was, *now))}
         more = {name: amount for name, amount in change.items() if amount > 0}
         less = {name: -amount for name, amount in change.items() if amount < 0}
         if more:
-            self._usage(allocation.application, _ADD, Resources(more))
+            self._record_usage(allocation.application, _ADD, Resources(more))
         if less:
-            self._usage(allocation.application, _REMOVE, Resources(less))
+            self._record_usage(allocation.application, _REMOVE, Resources(less))
 
     def _allocation_gone(self, allocation: Allocation, termination: int | None) -> None:
         application, resources = allocation.application, allocation.shape.resources
-        self._usage(application, _REMOVE, resources)
+        self._record_usage(application, _REMOVE, resources)
         detail = removal_detail(termination)
         self._say(_APP, application.application_id, _REMOVE, detail, allocation.spec.key, resources)
 
-    def _usage(self, application: Application, change: EventChange, resources: Resources) -> None:
+    def _record_usage(self, application: Application, change: EventChange, resources: Resources) -> None:
         path = application.queue.path
         self._say(_USERGROUP, application.user, change, EventDetail.UG_USER_RESOURCE, path, resources)
         if application.limit_group is not None:
@@ -275,7 +275,7 @@ class Recorder:
     def node_added(self, node: Node) -> None:
         """Records that *node* was accepted."""
         self.schedulable_set(node)
-        capacity = self._types.resources(node.capacity)
+        capacity = self._types.to_resources(node.capacity)
         self._say(_NODE, node.node_id, _ADD, resources=capacity, message=f"Node {node.node_id} was registered")
 
     def node_removed(self, node: Node) -> None:
@@ -300,7 +300,7 @@ class Recorder:
 
     def capacity_changed(self, node: Node) -> None:
         """Records that *node* is larger or smaller than before."""
-        capacity = self._types.resources(node.capacity)
+        capacity = self._types.to_resources(node.capacity)
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_CAPACITY, resources=capacity)
 
     def foreign_load_set(self, key: str, before: Node | None, now: Node | None, shape: Shape | None) -> None:
@@ -313,7 +313,7 @@ class Recorder:
             held = before.foreign[key]
             if before is now and shape is not None and held == shape.pairs:
                 return
-            resources = self._types.resources(dict(held))
+            resources = self._types.to_resources(dict(held))
             self._say(_NODE, before.node_id, _REMOVE, EventDetail.NODE_ALLOC, key, resources)
         if now is not None and shape is not None:
             self._say(_NODE, now.node_id, _ADD, EventDetail.NODE_ALLOC, key, shape.resources)

@@ -77,7 +77,7 @@ class Past:
             states = (*states, StateEntry(now_ns, ended))
         groups = sorted(application.task_groups.items())
         spent = application.spent
-        _remember(
+        _remember_ended(
             self._finished,
             EndedApplication(
                 application.spec,
@@ -88,9 +88,9 @@ class Past:
                 application.started_ns,
                 now_ns,
                 states,
-                types.resources(application.most_held()),
+                types.to_resources(application.most_held()),
                 tuple([EndedGroup(name, g.count, g.shape.resources, g.replaced, g.timed_out) for name, g in groups]),
-                {kind: types.resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
+                {kind: types.to_resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
                 "",
             ),
         )
@@ -101,18 +101,18 @@ class Past:
         ended = EndedApplication(
             spec, spec.queue, user, AppState.REJECTED, now_ns, 0, now_ns, states, NOTHING, (), _NOTHING_SPENT, reason
         )
-        _remember(self._rejected, ended)
+        _remember_ended(self._rejected, ended)
 
-    def finished(self, now_ns: int) -> list[EndedApplication]:
+    def finished_applications(self, now_ns: int) -> list[EndedApplication]:
         """Returns the ended applications that are still remembered at *now_ns*, the oldest first."""
         return [ended for ended in self._finished if ended.ended_ns + REMEMBERED_NS > now_ns]
 
-    def rejected(self, now_ns: int) -> list[EndedApplication]:
+    def rejected_applications(self, now_ns: int) -> list[EndedApplication]:
         """Returns the rejected applications that are still remembered at *now_ns*, the oldest first."""
         return [ended for ended in self._rejected if ended.ended_ns + REMEMBERED_NS > now_ns]
 
 
-def _remember(known: deque[EndedApplication], application: EndedApplication) -> None:
+def _remember_ended(known: deque[EndedApplication], application: EndedApplication) -> None:
     while known and known[0].ended_ns + REMEMBERED_NS <= application.ended_ns:
         known.popleft()
     known.append(application)

@@ -45,23 +45,23 @@ class QueueRecorder:
         self._say: Final = log.add
         self._types: Final = types
 
-    def created(self, queue: Queue) -> None:
+    def queue_created(self, queue: Queue) -> None:
         """Records that *queue* is new."""
-        self._say(EventType.QUEUE, queue.path, EventChange.ADD, _kind(queue))
+        self._say(EventType.QUEUE, queue.path, EventChange.ADD, _kind_of(queue))
 
-    def removed(self, queue: Queue) -> None:
+    def queue_removed(self, queue: Queue) -> None:
         """Records that *queue* is gone."""
-        self._say(EventType.QUEUE, queue.path, EventChange.REMOVE, _kind(queue))
+        self._say(EventType.QUEUE, queue.path, EventChange.REMOVE, _kind_of(queue))
 
-    def reconfigured(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> None:
+    def queues_reconfigured(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> None:
         """Records every difference between the queues, by path, before and after a configuration came into force."""
         for path, settings in before.items():
             if path not in now:
-                self.removed(settings.queue)
+                self.queue_removed(settings.queue)
         for path, queue in now.items():
             known = before.get(path)
             if known is None:
-                self.created(queue)
+                self.queue_created(queue)
                 self._limits_applied(queue, None)
                 continue
             if known.leaf is not queue.leaf:
@@ -73,10 +73,10 @@ class QueueRecorder:
     def amounts_changed(self, before: QueueSettings, queue: Queue) -> None:
         """Records how the max and the guaranteed amounts of *queue* differ from what they were *before*, if they do."""
         if queue.max != before.max:
-            amounts = self._types.resources(queue.max)
+            amounts = self._types.to_resources(queue.max)
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_MAX, resources=amounts)
         if queue.guaranteed != before.guaranteed:
-            amounts = self._types.resources(queue.guaranteed)
+            amounts = self._types.to_resources(queue.guaranteed)
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_GUARANTEED, resources=amounts)
 
     def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
@@ -93,7 +93,7 @@ class QueueRecorder:
     def came_above_max(self, queue: Queue, over: Mapping[int, int]) -> None:
         """Records that *queue* holds *over* more than its max from now on."""
         self._about_quota(
-            queue, f"Queue {queue.path} is {format_quantities(self._types.resources(over))} above its max"
+            queue, f"Queue {queue.path} is {format_quantities(self._types.to_resources(over))} above its max"
         )
 
     def is_within_max(self, queue: Queue) -> None:
@@ -101,7 +101,7 @@ class QueueRecorder:
         self._about_quota(queue, f"Queue {queue.path} is not above its max any more")
 
     def _about_quota(self, queue: Queue, message: str) -> None:
-        amounts = self._types.resources(queue.max)
+        amounts = self._types.to_resources(queue.max)
         self._say(
             EventType.QUEUE,
             queue.path,
@@ -126,5 +126,5 @@ class QueueRecorder:
                 self._say(EventType.USERGROUP, name, EventChange.SET, detail, queue.path)
 
 
-def _kind(queue: Queue) -> EventDetail:
+def _kind_of(queue: Queue) -> EventDetail:
     return EventDetail.NONE if queue.managed else EventDetail.QUEUE_DYNAMIC

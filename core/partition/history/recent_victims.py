@@ -25,7 +25,7 @@ class RecentVictims:
     def __init__(self) -> None:
         self._victims: OrderedDict[str, RecentVictim] = OrderedDict()
 
-    def note(self, decided: PreemptionDecided) -> None:
+    def note_victims(self, decided: PreemptionDecided) -> None:
         """Remember the victims of *decided*, if it has any."""
         victims = self._victims
         for victim in decided.victims[-KEPT:]:
@@ -34,7 +34,7 @@ class RecentVictims:
         while len(victims) > KEPT:
             victims.popitem(last=False)
 
-    def of(self, key: str) -> RecentVictim | None:
+    def find_victim(self, key: str) -> RecentVictim | None:
         """Finds how *key* was asked to leave; ``None``: it was not, or too long ago."""
         return self._victims.get(key)
 

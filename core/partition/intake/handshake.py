@@ -25,7 +25,7 @@ def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allo
     spent.note_end(placeholder, now_ns)
     real = moves.confirm_replacement(state, placeholder)
     pausing.forget_failures(state, placeholder)
-    instances.forget(state, placeholder)
+    instances.forget_request(state, placeholder)
     pools.placeholder_replaced(state, placeholder)
     return real
 

@@ -31,7 +31,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     spent.note_end(allocation, now_ns)
     moves.free_allocation(state, allocation)
     pausing.forget_failures(state, allocation)
-    instances.forget(state, allocation)
+    instances.forget_request(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
     if state.notices.open or state.notices.checkpoints:
@@ -85,11 +85,11 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
     for allocation in gone:
         remove_allocation(state, allocation, TerminationType.STOPPED_BY_RM, now_ns)
     if application.state in (AppState.ACCEPTED, AppState.RUNNING):
-        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+        lifecycle.fire_event(state, application, AppEvent.COMPLETE, now_ns)
         if not had_allocations:
-            lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+            lifecycle.fire_event(state, application, AppEvent.COMPLETE, now_ns)
     elif application.state is AppState.COMPLETING:
-        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+        lifecycle.fire_event(state, application, AppEvent.COMPLETE, now_ns)
     application.timer_ns = None
     if application.state not in (AppState.COMPLETED, AppState.FAILED):
         state.effects.append(
@@ -103,6 +103,6 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
                 application.submitted_ns,
             )
         )
-    lifecycle.leave(state, application, now_ns)
+    lifecycle.leave_queue(state, application, now_ns)
     message = f"application {application.application_id} was removed"
     state.effects.extend(answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

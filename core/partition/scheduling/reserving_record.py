@@ -32,7 +32,7 @@ class ReservingRecord:
         self.candidates: dict[Shape, Iterator[Node]] = {}
         """By shape, the nodes that the round under way has not given out yet, the best first."""
 
-    def call(self, at_ns: int = 0) -> None:
+    def call_round(self, at_ns: int = 0) -> None:
         """Have a round at *at_ns*, or as soon as rounds may follow each other, unless one comes sooner."""
         at_ns = max(at_ns, self.not_before_ns)
         if self.due_ns is None or at_ns < self.due_ns:

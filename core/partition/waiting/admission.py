@@ -32,7 +32,7 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     return None
 
 
-def allocating(_state: PartitionState, application: Application) -> None:
+def note_allocating(_state: PartitionState, application: Application) -> None:
     """Counts *application*, which was given an allocation or a reservation, as if it ran while it is Accepted."""
     if application.state is AppState.ACCEPTED and not application.allocating:
         application.allocating = True
@@ -42,7 +42,7 @@ def allocating(_state: PartitionState, application: Application) -> None:
         offer_application(application)
 
 
-def allocating_no_more(_state: PartitionState, application: Application) -> None:
+def note_allocating_no_more(_state: PartitionState, application: Application) -> None:
     """Counts *application* as running no more if it has lost the only thing it was given: a place that the shim did not
     agree to."""
     if not application.allocating or application.state is not AppState.ACCEPTED:
@@ -60,9 +60,9 @@ def state_changed(application: Application, before: AppState) -> None:
     now = application.state
     freed = before is AppState.RUNNING
     if freed:
-        _count(application, -1)
+        _count_running(application, -1)
     if now is AppState.RUNNING:
-        _count(application, 1)
+        _count_running(application, 1)
     if application.allocating and now not in _NOT_RUNNING_YET:
         _stop_allocating(application)
         freed = now is not AppState.RUNNING
@@ -73,11 +73,11 @@ def state_changed(application: Application, before: AppState) -> None:
     review_newcomer(application)
 
 
-def forget(application: Application) -> None:
+def forget_application(application: Application) -> None:
     """Counts *application*, which leaves its queue in whatever state, nowhere any more (S-10)."""
     runs = application.state is AppState.RUNNING
     if runs:
-        _count(application, -1)
+        _count_running(application, -1)
     if application.allocating:
         _stop_allocating(application)
     elif not runs:
@@ -93,7 +93,7 @@ def set_max_applications(queue: Queue, most: int) -> None:
             offer_application(application)
 
 
-def _count(application: Application, change: int) -> None:
+def _count_running(application: Application, change: int) -> None:
     for queue in application.queue.lineage():
         queue.running += change
 

@@ -28,7 +28,7 @@ def ask_predicates(
     *,
     allocate: bool,
 ) -> Inquiry:
-    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget` or *drop* comes first."""
+    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget_inquiry` or *drop* comes first."""
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(PredicatesAsked(number, state.name, application_id, ask.spec.key, node_ids, allocate))
@@ -70,7 +70,7 @@ def is_open(ask: Allocation, number: int) -> bool:
     return ask.inquiry is not None and ask.inquiry.number == number
 
 
-def forget(state: PartitionState, inquiry: Inquiry) -> None:
+def forget_inquiry(state: PartitionState, inquiry: Inquiry) -> None:
     """Drops *inquiry*, whose answer does not matter any more."""
     state.callbacks.open.pop(inquiry.number, None)
 
@@ -104,7 +104,7 @@ def drop_all(callbacks: Callbacks) -> None:
         inquiry.drop()
 
 
-def expire(callbacks: Callbacks, now_ns: int) -> None:
+def expire_inquiries(callbacks: Callbacks, now_ns: int) -> None:
     """Stop waiting for answers that are overdue."""
     deadlines = callbacks.deadlines
     while deadlines and deadlines[0][0] <= now_ns:

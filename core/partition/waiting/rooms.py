@@ -42,12 +42,12 @@ UNSERVED: Final = frozenset(
 """Applications in these states get nothing any more (scheduling.md S-26)."""
 
 
-def activate(group: AskGroup) -> None:
+def activate_group(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
     if group in application.order:
-        application.order.offer(group)
-        application.queue.order.mark(application)
+        application.order.offer_group(group)
+        application.queue.order.mark_changed(application)
         return
     if group.parked_at is not None:
         leave_room(group)
@@ -56,9 +56,9 @@ def activate(group: AskGroup) -> None:
     if group.lent == NOTHING_WAITS:
         lend_priority(group)
     if application.backoff_until_ns:
-        _park(group, application.backoff_room, WaitsFor.BACK_OFF)
+        _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
         return
-    application.order.offer(group)
+    application.order.offer_group(group)
     queue: Queue = application.queue
     queue.order.add(application)
     parent = queue.parent
@@ -73,7 +73,7 @@ def retract_group(group: AskGroup) -> None:
     application.order.discard(group)
     queue: Queue | None = application.queue
     if application.order:
-        application.queue.order.mark(application)
+        application.queue.order.mark_changed(application)
         return
     application.queue.order.discard(application)
     gate = application.offered_by
@@ -96,14 +96,14 @@ def stop_offering(application: Application) -> None:
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
     """Has *waiter* wait until *queue* has room for *shape* under its max."""
-    _park(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
+    _park_waiter(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
     """Has *waiter* wait until the user or group of *account* may hold *shape*."""
-    _park(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
+    _park_waiter(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
@@ -118,7 +118,7 @@ def hold_back(application: Application, gate: Gate) -> None:
         if gate is not application.queue:
             review_newcomer(application)
     for group in list(application.order):
-        _park(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
+        _park_waiter(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
 
 
 def offer_application(application: Application) -> None:
@@ -126,7 +126,7 @@ def offer_application(application: Application) -> None:
     _stop_waiting(application)
     for group in list(application.held_groups):
         if isinstance(group, AskGroup):
-            activate(group)
+            activate_group(group)
 
 
 def _stop_waiting(application: Application) -> None:
@@ -155,7 +155,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
     waiting = gate.held_back.get(leaf)
     if waiting is None or not gate.open():
         return
-    while (application := waiting.first()) is not None:
+    while (application := waiting.first_member()) is not None:
         if gate is leaf and not may_start_next(application):
             return  # Nor may any of those behind it: of all that could start, the first is not among them.
         offer_application(application)
@@ -167,14 +167,14 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """Has *waiter* wait until a node that can hold *shape* gains room."""
     shape.no_room = True
-    _park(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
+    _park_waiter(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
     """Has *group* wait for the node it requires, which is unknown or too small: else it would have reserved it."""
-    _park(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
+    _park_waiter(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
     lend_nothing(group)
 
 
@@ -184,7 +184,7 @@ def back_off(application: Application) -> None:
     review_newcomer(application)
     for group in list(application.groups.values()):
         if group.parked_at is None:
-            _park(group, application.backoff_room, WaitsFor.BACK_OFF)
+            _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
 
 
 def end_back_off(application: Application) -> None:
@@ -194,10 +194,10 @@ def end_back_off(application: Application) -> None:
     review_newcomer(application)
     for waiter in list(application.backoff_room):
         if isinstance(waiter, AskGroup):
-            activate(waiter)
+            activate_group(waiter)
 
 
-def _park(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
+def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
     if isinstance(waiter, AskGroup):
         retract_group(waiter)
         waiter.waits_for = lacking
@@ -218,12 +218,12 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | None:
 
 def lend_priority(group: AskGroup) -> None:
     """Lends the application of *group* the priority of its first ask."""
-    priority = group.head().spec.priority
+    priority = group.first_ask().spec.priority
     lent = group.lent
     if priority != lent:
         group.lent = priority
         application = group.application
-        application.lends(lent, priority)
+        application.update_lent(lent, priority)
         if application.queue.newcomers is not None:
             review_newcomer(application)
 
@@ -235,14 +235,14 @@ def lend_nothing(group: AskGroup) -> None:
     if lent != NOTHING_WAITS:
         group.lent = NOTHING_WAITS
         application = group.application
-        application.lends(lent, NOTHING_WAITS)
+        application.update_lent(lent, NOTHING_WAITS)
         if application.queue.newcomers is not None:
             review_newcomer(application)
 
 
 def lend_instead(application: Application, before: int, now: int) -> None:
     """Has one ask lend *application* the priority *now* where it lent *before*."""
-    application.lends(before, now)
+    application.update_lent(before, now)
     if application.queue.newcomers is not None:
         review_newcomer(application)
 
@@ -297,7 +297,7 @@ def filter_newcomers(leaf: Queue) -> None:
     """Begins or ceases to start one application of *leaf* at a time, as its policy says."""
     filters = leaf.leaf and leaf.properties.sort_policy is SortPolicy.STATE_AWARE
     if filters and leaf.newcomers is not None:
-        leaf.newcomers.rekey()
+        leaf.newcomers.renew_keys()
     elif filters:
         leaf.newcomers = KeyedHeap(application_key)
         for application in leaf.applications.values():
@@ -329,7 +329,7 @@ def review_newcomer(application: Application) -> None:
     else:
         newcomers.discard(application)
     if leaf.open() and not leaf.allocating:
-        first = newcomers.first()
+        first = newcomers.first_member()
         if first is not None and first.held_at is leaf:
             offer_application(first)
 
@@ -344,7 +344,7 @@ def may_start_next(application: Application) -> bool:
         return True
     if leaf.allocating:
         return application in leaf.allocating
-    return leaf.newcomers.first() is application
+    return leaf.newcomers.first_member() is application
 
 
 def look_again(state: PartitionState, reservation: Reservation) -> None:

@@ -98,7 +98,7 @@ def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, no
 
 
 def _preempted(state: PartitionState, key: str) -> PreemptedWork | None:
-    victim = state.recent_victims.of(key)
+    victim = state.recent_victims.find_victim(key)
     return _preempted_work(victim) if victim is not None else None
 
 
@@ -134,7 +134,7 @@ def _explain_application(
         application.user,
         sum(map(len, heads.values())),
         len(application.allocations),
-        state.types.resources(held),
+        state.types.to_resources(held),
         len(heads),
         tuple(
             EqualAsks(len(asks), _explain_ask(state, index, asks[0], now_ns))

@@ -178,11 +178,11 @@ class ApplicationViews:
 
     def finished(self, now_ns: int) -> Iterator[ApplicationView]:
         """Shows those that have completed, failed or were removed, the oldest first."""
-        return map(self._ended_view, self._past.finished(now_ns))
+        return map(self._ended_view, self._past.finished_applications(now_ns))
 
     def rejected(self, now_ns: int) -> Iterator[ApplicationView]:
         """Shows those that were not taken, the oldest first."""
-        return map(self._ended_view, self._past.rejected(now_ns))
+        return map(self._ended_view, self._past.rejected_applications(now_ns))
 
     def _by_id(self, after: str = "") -> Iterator[Application]:
         ids = sorted(self._live)
@@ -224,7 +224,7 @@ class ApplicationViews:
         allocations: tuple[AllocationView, ...],
         reserved: tuple[str, ...],
     ) -> ApplicationView:
-        resources = self._types.resources
+        resources = self._types.to_resources
         return ApplicationView(
             application_id=application.application_id,
             partition=self._partition,
@@ -232,7 +232,7 @@ class ApplicationViews:
             state=application.state,
             user=application.user,
             groups=groups_of(application.spec),
-            used=resources(application.confirmed()),
+            used=resources(application.confirmed_amounts()),
             placeholder=resources(application.placeholder),
             max_used=resources(application.most_held()),
             pending=resources(_pending(application)),
@@ -253,10 +253,10 @@ class ApplicationViews:
 
     def _spent(self, application: Application) -> SpentView:
         spent = application.spent
-        return _spent_view({kind: self._types.resources(spent[kind]) for kind in sorted(spent)})
+        return _spent_view({kind: self._types.to_resources(spent[kind]) for kind in sorted(spent)})
 
     def _summary(self, application: Application) -> ApplicationSummary:
-        resources = self._types.resources
+        resources = self._types.to_resources
         return ApplicationSummary(
             application.application_id,
             application.queue.path,
@@ -264,7 +264,7 @@ class ApplicationViews:
             application.state,
             application.submitted_ns,
             0,
-            resources(application.confirmed()),
+            resources(application.confirmed_amounts()),
             resources(application.placeholder),
             resources(_pending(application)),
             len(application.allocations),
@@ -275,7 +275,7 @@ class ApplicationViews:
         view = self._ended.get(ended)
         if view is None:
             if len(self._ended) >= most_kept(2 * MOST_ENDED):
-                remembered = {*self._past.finished(0), *self._past.rejected(0)}
+                remembered = {*self._past.finished_applications(0), *self._past.rejected_applications(0)}
                 self._ended = {known: shown for known, shown in self._ended.items() if known in remembered}
             view = self._ended[ended] = _ended_view(ended, self._partition)
         return view

@@ -62,7 +62,7 @@ class ConfigurationPreview:
             obstacle
             for name, config in listed.items()
             if name in copies
-            for obstacle in configure.obstacles(copies[name].state, config)
+            for obstacle in configure.find_obstacles(copies[name].state, config)
         )
         if refused:
             return Impact(changed=True, checksum=configuration.checksum, refused=refused)
@@ -76,7 +76,7 @@ class ConfigurationPreview:
             if name not in copies:
                 found.partitions.append(PartitionChange(name, True, False, 0, ()))
                 effects: list[Effect] = []
-                fresh = configure.build(name, config, 0, effects)
+                fresh = configure.build_partition(name, config, 0, effects)
                 found.queues += setting_changes.added(name, fresh.queues)
         return Impact(
             True,
@@ -148,8 +148,8 @@ def _enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator
         target = quota_shares.find_attainable(queue, quota_shares.find_excess(queue, queue.max))
         if armed.get(queue) != start_ns and target:
             delay_ns = queue.properties.quota_preemption_delay_ns
-            yield QuotaEnforcement(state.name, queue.path, state.types.resources(target), delay_ns)
+            yield QuotaEnforcement(state.name, queue.path, state.types.to_resources(target), delay_ns)
 
 
 def _limits(root: QueueConfig) -> dict[str, QueueConfig]:
-    return dict(configure.walk(root, "root"))
+    return dict(configure.walk_queues(root, "root"))

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.config.model import LimitConfig, QueueConfig
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.configuration.configure import walk
+from kornel.core.partition.configuration.configure import walk_queues
 from kornel.core.telling.configuration.impact import LimitExcess
 
 _EVERYBODY: Final = "*"
@@ -55,7 +55,7 @@ def excesses(partition: str, holders: Sequence[Holder], old: QueueConfig, new: Q
 
 
 def _limited(root: QueueConfig) -> dict[str, tuple[LimitConfig, ...]]:
-    return {path: queue.limits for path, queue in walk(root, "root") if queue.limits}
+    return {path: queue.limits for path, queue in walk_queues(root, "root") if queue.limits}
 
 
 def _amounts(limit: LimitConfig) -> dict[str, int]:

@@ -95,7 +95,7 @@ def moment_of(state: PartitionState) -> PartitionMoment:
 def restore(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
     """A partition with the queues of *moment*, when *config* held. It has neither nodes nor applications of its own."""
     state = PartitionState(moment.name, moment.queues[0].properties, config.preemption, [])
-    state.types.follow(moment.types)
+    state.types.adopt_types(moment.types)
     state.placement_rules = compile_rules(config.placement_rules)
     state.config = config
     _restore_queue(moment.queues[0], state.root)
@@ -114,7 +114,7 @@ def restore(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
 
 
 def _held(state: PartitionState, real: list[int], placeholder: list[int]) -> Resources:
-    return state.types.resources([a + b for a, b in zip(real, placeholder, strict=True)])
+    return state.types.to_resources([a + b for a, b in zip(real, placeholder, strict=True)])
 
 
 def _subtree(queue: Queue) -> Iterator[Queue]:

@@ -202,7 +202,7 @@ def _rule(rule: PlacementRuleConfig) -> str:
 def _template(state: PartitionState, found: DynamicTerms | None) -> str:
     if found is None:
         return ""
-    resources = state.types.resources
+    resources = state.types.to_resources
     return (
         f"maxapplications {found.max_applications} guaranteed {_text(resources(found.guaranteed))}"
         f" max {_text(resources(found.max))}"

@@ -104,7 +104,7 @@ def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, stan
 
 def explain_node(state: PartitionState, node: Node) -> NodeReport:
     """Tells what keeps waiting asks off *node*. Cost: linear in waiting asks, and in nodes for some kinds of asks."""
-    resources = state.types.resources
+    resources = state.types.to_resources
     waiting = 0
     verdicts: dict[str, AsksOnNode] = {}
     for asks in _alike(state).values():
@@ -169,6 +169,6 @@ def _first_node(state: PartitionState, ask: Allocation) -> str:
     """Returns the node that *ask* would be given now, whatever limits keep it back; empty: none has room."""
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        return node.node_id if node is not None and node.fits(ask.shape.pairs) else ""
+        return node.node_id if node is not None and node.has_room(ask.shape.pairs) else ""
     node = next(finding.acceptable_nodes(state, ask), None)
     return node.node_id if node is not None else ""

@@ -65,7 +65,7 @@ def node_summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
 
 def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
     """Shows one node with everything on it."""
-    resources, attributes = state.types.resources, dict(node.attributes)
+    resources, attributes = state.types.to_resources, dict(node.attributes)
     return NodeView(
         node.node_id,
         _first(attributes, _HOST),
@@ -86,7 +86,7 @@ def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
 
 def node_summary(state: PartitionState, node: Node) -> NodeSummary:
     """Shows one node without what runs on it."""
-    resources = state.types.resources
+    resources = state.types.to_resources
     return NodeSummary(
         node.node_id,
         node.schedulable,

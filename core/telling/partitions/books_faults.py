@@ -56,7 +56,7 @@ def faults(state: PartitionState) -> Iterator[Offender | None]:
 
 
 def _negative_totals(state: PartitionState) -> Iterator[Offender]:
-    resources = state.types.resources
+    resources = state.types.to_resources
     for what, amounts in (("allocated", resources(state.root.used)), ("total", resources(state.root.max))):
         if amounts.has_negative():
             yield Offender(2, f"{bare_partition_name(state.name)}: {what} {_negatives(amounts)}")
@@ -75,7 +75,7 @@ def _sum_of_nodes(state: PartitionState) -> Iterator[Offender]:
 
 
 def _node(state: PartitionState, node: Node) -> Iterator[Offender]:
-    resources = state.types.resources
+    resources = state.types.to_resources
     vectors = {
         "allocated": node.allocated,
         "available": node.free,

@@ -210,6 +210,6 @@ def _used(state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: 
     if budget.victims:
         yield BudgetUse(kind, "victims", max(map(past.victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         lost = max((past.lost(scope, t) for scope in scopes), default=0) if t is not None else 0
         yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))

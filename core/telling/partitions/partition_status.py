@@ -152,7 +152,7 @@ def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -
         asks=state.root.waiting + state.held_count,
         allocations=state.allocation_count,
         reservations=len(state.reservations),
-        capacity=state.types.resources(state.root.max),
+        capacity=state.types.to_resources(state.root.max),
         law_checks=state.law_checks,
         law_violations=state.law_violations,
         invariant_violations=len(audit.check(state)) if audited else 0,
@@ -187,7 +187,7 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
             scope.name,
             past.victims(scope),
             budget.victims,
-            state.types.resources({t: amount for t, amount in lost.items() if amount}),
+            state.types.to_resources({t: amount for t, amount in lost.items() if amount}),
             Resources(dict(budget.lost)),
             paused.get(scope),
         )
@@ -244,7 +244,7 @@ def _held(state: PartitionState, applications: list[Application]) -> Resources:
     held = [sum(amounts) for amounts in zip(*(a.real for a in applications), strict=True)]
     for application in applications:
         held = [amount + more for amount, more in zip(held, application.placeholder, strict=True)]
-    return state.types.resources(held)
+    return state.types.to_resources(held)
 
 
 def _tree(queue: Queue) -> Iterator[Queue]:
@@ -254,7 +254,7 @@ def _tree(queue: Queue) -> Iterator[Queue]:
 
 
 def _describe(state: PartitionState, queue: Queue) -> QueueStatus:
-    resources = state.types.resources
+    resources = state.types.to_resources
     return QueueStatus(
         path=queue.path,
         leaf=queue.leaf,

@@ -40,11 +40,11 @@ _DEFAULT_SORT: Final = NodeSortConfig()
 
 def partition_view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
     """Shows the partition of manager *rm_id* at *now_ns*. Cost: one look at each application."""
-    resources, past = state.types.resources, state.past
+    resources, past = state.types.to_resources, state.past
     sort = state.config.node_sort if state.config is not None else _DEFAULT_SORT
     counts = Counter(application.state for application in state.applications.values())
-    counts.update(ended.state for ended in past.finished(now_ns))
-    counts.update(ended.state for ended in past.rejected(now_ns))
+    counts.update(ended.state for ended in past.finished_applications(now_ns))
+    counts.update(ended.state for ended in past.rejected_applications(now_ns))
     return PartitionView(
         name=bare_partition_name(state.name),
         rm_id=rm_id,

@@ -42,7 +42,7 @@ def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
     over = held_above_max(queue)
     if standing is None or not over:
         return None
-    resources = state.types.resources
+    resources = state.types.to_resources
     leaving = {t: min(amount, queue.preempting[t]) for t, amount in over.items() if queue.preempting[t]}
     rest = {t: net_usage(queue, t) - queue.max[t] for t in over if net_usage(queue, t) > queue.max[t]}
     return AboveMax(

@@ -54,7 +54,7 @@ class QueueExplanation(NamedTuple):
 
 def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
     """*queue* and everything above it. Of two levels that leave the same, the one further down bounds."""
-    resources = state.types.resources
+    resources = state.types.to_resources
     levels: list[QueueLevel] = []
     bounds: dict[int, Bound] = {}
     for level in queue.lineage():

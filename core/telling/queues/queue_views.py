@@ -13,7 +13,7 @@ from kornel.core.domain.priorities import as_reported
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
 from kornel.core.model.queues import Queue
-from kornel.core.partition.configuration.configure import walk
+from kornel.core.partition.configuration.configure import walk_queues
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
@@ -79,7 +79,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 def queue_views(state: PartitionState, path: str, *, subtree: bool) -> Iterator[QueueView]:
     """The queue at *path* and, with *subtree*, everything below it in tree order; nothing if there is none."""
-    configured = dict(walk(state.config.root, "root")) if state.config is not None else {}
+    configured = dict(walk_queues(state.config.root, "root")) if state.config is not None else {}
     return _views(state, path, configured, subtree=subtree)
 
 
@@ -97,7 +97,7 @@ def _views(
 
 def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConfig]) -> QueueView:
     """One queue as it is now. *configured*: queues of the configuration by their paths."""
-    resources, terms, enforcement = state.types.resources, queue.properties, state.enforcement
+    resources, terms, enforcement = state.types.to_resources, queue.properties, state.enforcement
     above, below = _nearest(configured, queue.path)
     headroom = _headroom(queue)
     return QueueView(

@@ -46,7 +46,7 @@ def explain_user(state: PartitionState, user: str) -> UserExplanation | None:
 
     Cost: linear in queues and applications.
     """
-    resources = state.types.resources
+    resources = state.types.to_resources
     owned = [application for application in state.applications.values() if application.user == user]
     accounts = {account: None for application in owned for account in application.accounts}
     limits: list[tuple[Queue, AccountKind, str, Limit]] = [

@@ -151,7 +151,7 @@ class _Usage:
     def _add(self, leaf: Queue, here: list[Application]) -> None:
         total = [0] * len(self._state.types.names)
         for application in here:
-            for held in (application.confirmed(), application.placeholder):
+            for held in (application.confirmed_amounts(), application.placeholder):
                 if any(held):
                     total = list(map(add, total, held))
         ids = [application.application_id for application in here]
@@ -162,7 +162,7 @@ class _Usage:
 
     def _view(self, queue: Queue) -> Generator[None, None, UsageView]:
         limit = self._limit(queue)
-        resources = self._state.types.resources
+        resources = self._state.types.to_resources
         below = sorted(self._below.get(queue, ()), key=_PATH)
         children = []
         for number, child in enumerate(below):

@@ -137,7 +137,7 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
 def _changed(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
     after = dict(before)
     for name, amount in new.items():
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         if t is None:
             raise refused(f"no node, queue or ask ever had the resource type {name!r}")
         if amount is None:
@@ -194,7 +194,7 @@ def _unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
     """Those of *asks* that find no place, in turn, with their equals."""
     turns = Turns()
     alike: dict[tuple[Application, Shape, str], list[Allocation]] = {}
-    for ask in sorted(asks, key=turns.of):
+    for ask in sorted(asks, key=turns.sort_key):
         alike.setdefault((ask.application, ask.shape, ask.spec.required_node), []).append(ask)
     found = [(equals, sandbox.find(equals[0])) for equals in alike.values()]
     return [(equals, reason) for equals, reason in found if isinstance(reason, NotPlaced)]
@@ -274,7 +274,7 @@ def _identity(ask: Allocation) -> tuple[str, str, str]:
 def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
     """What a max below what *queue* holds would lead to (preemption.md D)."""
     state = sandbox.state
-    named = state.types.resources
+    named = state.types.to_resources
     excess = {t: queue.used[t] - most for t, most in queue.max.items() if queue.used[t] > most}
     if not excess:
         return ()

@@ -213,7 +213,7 @@ class Sandbox:
             if application.state is AppState.ACCEPTED and not may_start_next(application):
                 hold_back(application, application.queue)
                 continue
-            ask = group.head()
+            ask = group.first_ask()
             found = self.find(ask)
             if isinstance(found, Node):
                 self.bind(ask, found)
@@ -226,7 +226,7 @@ class Sandbox:
 
     def _place_holders(self) -> Iterator[tuple[Allocation, Node]]:
         state, turns = self.state, Turns()
-        ready = sorted(state.reserved_ready, key=lambda reservation: turns.of(reservation.ask))
+        ready = sorted(state.reserved_ready, key=lambda reservation: turns.sort_key(reservation.ask))
         state.reserved_ready.clear()
         for reservation in ready:
             ask = reservation.ask
@@ -243,7 +243,7 @@ class Sandbox:
         if node is not None:
             self._keep_node(node)
         self._keep_ask(ask)
-        return reserved.insist(self.state, ask, now_ns)
+        return reserved.insist_on_node(self.state, ask, now_ns)
 
     def bind(self, ask: Allocation, node: Node) -> None:
         """Places *ask* on *node*."""

@@ -49,12 +49,12 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
     """*resources* as a demand that the partition does not remember. Refused if no node ever had one of its types."""
     if resources.has_negative() or resources.is_zero():
         raise refused("an ask needs amounts above 0 and none below")
-    known = state.types.shapes().get(resources)
+    known = state.types.known_shapes().get(resources)
     if known is not None:
         return known
     pairs: list[tuple[int, int]] = []
     for name, amount in resources.items():
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         if t is None and amount:
             raise refused(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
         if t is not None and amount:
