@@ -288,7 +288,7 @@ def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
     def order(seekers: _Seekers) -> tuple[object, ...]:
         ask = seekers.asks[0]
         holds = ask.reservation is not None
-        turn = seekers.turn or turns.of(ask)
+        turn = seekers.turn or turns.sort_key(ask)
         if holds:
             seekers.turn = turn
         return sandbox.due_ns(ask), not holds, turn
