@@ -196,7 +196,7 @@ class Allocation:
         self.refused: dict[str, str] | None = None
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
-        """The shim was told that no node has room for it."""
+        """The shim has heard that no node has room for it."""
         self.version = arrival
         """A number of the partition that stands for what is shown of it as an allocation. It gets another one when that
         changes, or when it is none any more; nothing else ever has the same."""

@@ -55,4 +55,4 @@ class EnginePort(ReadableEngine, Protocol):
         """Have *observer* called for every request entry without effect, with the cause and the ID it named."""
 
     def next_wakeup_ns(self) -> int | None:
-        """When :meth:`cycle` next has work by the passing of time alone."""
+        """Returns when :meth:`cycle` next has work by the passing of time alone."""

@@ -68,7 +68,7 @@ def _terms(state: PartitionState) -> dict[str, tuple[Terms, Any]]:
     named = state.types.to_resources
     return {
         path: (
-            setting_changes.terms(queue)._replace(guaranteed={}, max={}, dynamic_terms=None),
+            setting_changes.terms_of(queue)._replace(guaranteed={}, max={}, dynamic_terms=None),
             (
                 named(queue.guaranteed),
                 named(queue.max),

@@ -32,7 +32,8 @@ def _told(views: PartitionReader) -> dict[str, list[bytes]]:
             for parts in views.application_parts("", applications.encode_head)
         ],
         "ended": [
-            orjson.dumps(applications.write_application(view)) for view in (*views.finished(), *views.rejected())
+            orjson.dumps(applications.write_application(view))
+            for view in (*views.finished_applications(), *views.rejected_applications())
         ],
         "nodes": [orjson.dumps(nodes.write_node(view)) for view in views.nodes()],
     }

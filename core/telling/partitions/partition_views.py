@@ -17,7 +17,7 @@ class PartitionView(NamedTuple):
     """One partition. ``applications``: how many in each state, those still remembered included."""
 
     name: str
-    """Without the manager's name in front."""
+    """The name without the manager's in front."""
     rm_id: str
     capacity: Resources
     used: Resources
@@ -32,7 +32,7 @@ class PartitionView(NamedTuple):
     pending_asks: int
     state: str
     since_ns: int
-    """When it entered its state."""
+    """The time when it entered its state."""
 
 
 _DEFAULT_SORT: Final = NodeSortConfig()
