@@ -9,7 +9,7 @@ import { el, setText } from "../dom.js";
 import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { timeChart } from "../time_chart.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { bare, count, counted, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
+import { bare, count, counted, moment, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
 
 const HOUR_MS = 3_600_000;
 const RANGES_MS = { "1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
@@ -28,6 +28,7 @@ export class HistoryView {
   constructor() {
     this.queue = el("input", { type: "search", placeholder: "Queue: root", "aria-label": "Queue", list: "history-queues", on: { change: () => address.set({ queue: this.queue.value.trim() }) } });
     this.range = el("select", { "aria-label": "Range", on: { change: () => address.set({ range: this.range.value === USUAL ? "" : this.range.value, from: "", to: "" }) } }, ...Object.entries(RANGE_NAMES).map(([value, text]) => el("option", { value, text })), el("option", { value: "own", text: "As marked", disabled: true }));
+    this.day = el("input", { type: "date", "aria-label": "One day", on: { change: () => this.#chooseDay() } });
     this.said = el("span", { class: "muted", role: "status" });
     this.charts = el("div", { class: "charts" });
     this.sums = new SumsTable("sums");
@@ -35,7 +36,7 @@ export class HistoryView {
     this.root = el(
       "div",
       { class: "view scrolls" },
-      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
+      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, this.day, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
       this.charts,
       el(
         "section",
@@ -67,11 +68,20 @@ export class HistoryView {
     this.by.value = address.get("by");
     this.sums.table.follow();
     this.out.hidden = !own;
+    this.day.value = own ? wholeDay(Number(address.get("from")), Number(address.get("to"))) : "";
     this.all.href = address.href("preemption", { range: { "6h": "24h" }[address.get("range")] ?? (address.get("range") || USUAL), q: address.get("queue") });
     const asked = ["queue", "range", "from", "to", "by"].map(address.get, address).join("\n") + cluster.name;
     if (!cluster.name || asked === this.#asked) return;
     this.#asked = asked;
     this.#load();
+  }
+
+  /** From midnight to midnight where the reader is. */
+  #chooseDay() {
+    const [year, month, day] = this.day.value.split("-").map(Number);
+    if (!day) return address.set({ from: "", to: "" });
+    const [from, to] = [0, 1].map((more) => String(new Date(year, month - 1, day + more).getTime()));
+    address.set({ from, to });
   }
 
   async #load() {
@@ -164,6 +174,14 @@ export class HistoryView {
     this.usage = chart;
     this.#charts.push(chart);
   }
+}
+
+/** The day that a range is, as a date field has it; empty: it is not exactly one. */
+function wholeDay(from, to) {
+  const [begin, next] = [new Date(from), new Date(from)];
+  next.setDate(next.getDate() + 1);
+  if (begin.getHours() || begin.getMinutes() || next.getTime() !== to) return "";
+  return moment(from * 1e6).slice(0, 10);
 }
 
 const ns = (ms) => `${Math.round(ms)}000000`;

@@ -5,6 +5,7 @@ import { api } from "../api.js";
 import { cluster, inPartition } from "../cluster.js";
 import { blank, el, inNextFrame, reconcile, setAttribute, setText } from "../dom.js";
 import { badge, kindMark } from "../explain.js";
+import { holds } from "../holds.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { events, preemptions } from "../tails.js";
@@ -50,7 +51,7 @@ export class OverviewView {
         card("Capacity", "", this.capacity, el("span", { class: "aside-tools" }, legend(), typeChooser())),
         card("Utilisation", "grows", this.chart, this.series),
       ),
-      el("div", { class: "column" }, card("Health", "", this.checks), card("Applications", "grows", this.states)),
+      el("div", { class: "column" }, card("Health", "", this.checks, (this.manager = el("span", { class: "cut" }))), card("Applications", "grows", this.states)),
       card("Latest preemptions", "half", this.latestDecisions, el("a", { href: "#/preemption", text: "All" })),
       card("Latest events", "half", this.latestEvents, el("a", { href: "#/events", text: "All" })),
     );
@@ -64,6 +65,7 @@ export class OverviewView {
     this.draw = inNextFrame(() => this.#draw());
     this.poller = new Poller((signal) => this.#fetch(signal), 2_000);
     for (const source of [events, preemptions]) source.addEventListener("more", this.draw);
+    holds.addEventListener("change", this.draw);
     for (const what of ["change", "partition"]) cluster.addEventListener(what, this.draw);
     window.addEventListener("themechange", () => {
       this.#plotted = "";
@@ -183,6 +185,8 @@ export class OverviewView {
   }
 
   #drawHealth() {
+    const { manager } = holds;
+    setText(this.manager, manager ? `${manager.rmID} ${manager.gone ? "is gone" : `is there, ${counted(manager.openStreams, "stream")} open`}` : "no resource manager");
     const checks = (this.#health?.HealthChecks ?? []).map((check, place) => ({ ...check, place }));
     reconcile(
       this.checks,

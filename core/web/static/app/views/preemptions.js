@@ -251,8 +251,21 @@ const COLUMNS = [
   { key: "whom", title: "For whom", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
   { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
+  { key: "left", title: "Left", value: leftCount, text: leftWords, number: true, width: "70px", wide: true },
   { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
+
+/** How many of the victims are known to have left; -1: only the history knows, and it was not asked. */
+function leftCount(one) {
+  const victims = one.victims ?? [];
+  return victims.some((victim) => victim.leftTime !== undefined) ? victims.filter((victim) => victim.leftTime).length : -1;
+}
+
+function leftWords(one) {
+  const left = leftCount(one);
+  if (left < 0 || !taken(one)) return "–";
+  return left === one.victims.length ? "all" : `${left} of ${one.victims.length}`;
+}
 
 /** Run `fill` once for each row that a cell shows. */
 const once = (cell, one, fill) => {
