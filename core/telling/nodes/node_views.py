@@ -88,11 +88,11 @@ def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
 
 def node_head(state: PartitionState, node: Node) -> NodeView:
     """Shows one node without what runs on it."""
-    resources, attributes = state.types.resources, dict(node.attributes) if node.attributes else _NO_ATTRIBUTES
+    resources, attributes = state.types.to_resources, dict(node.attributes) if node.attributes else _NO_ATTRIBUTES
     return NodeView(
         node.node_id,
-        _first(attributes, _HOST),
-        _first(attributes, _RACK),
+        _first_of(attributes, _HOST),
+        _first_of(attributes, _RACK),
         node.attributes,
         resources(node.capacity),
         resources(node.allocated),

@@ -1,4 +1,4 @@
-"""Pages over a real core with 5,000 nodes, 1,000 queues and 20,000 allocations: what they cost the core and the browser."""
+"""Pages over a core with 5,000 nodes, 1,000 queues and 20,000 allocations: what they cost it, and the browser."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ async def test_five_open_pages_cost_little(playwright: Playwright) -> None:
         for view in FIRST:
             shown, took = await open_view(stack, playwright, core, view)
             visits[view] = shown
-            print(f"{view}: first view after {took:.2f} s")  # noqa: T201 - figures for the journal
+            print(f"{view}: first view after {took:.2f} s")
             assert took <= MOST_FIRST_S, view
         await visits.pop("application?id=app-0001").page.close()
         assert len(visits) == 5
         await asyncio.sleep(3)
         busy = await used_percent(core, WINDOW_S)
-        print(f"{idle:.2f} % without a page, {busy:.2f} % with five")  # noqa: T201
+        print(f"{idle:.2f} % without a page, {busy:.2f} % with five")
         assert busy - idle <= MOST_PERCENT * len(visits)
         for view, shown in visits.items():
             await expect(shown.page.locator("#connection")).to_have_text("Live")
             heap = await shown.heap_bytes()
-            print(f"{view}: {heap / 2**20:.1f} MiB")  # noqa: T201
+            print(f"{view}: {heap / 2**20:.1f} MiB")
             assert heap <= MOST_HEAP, view
             assert shown.complaints == []

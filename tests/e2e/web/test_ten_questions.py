@@ -1,4 +1,4 @@
-"""Ten questions of an administrator, each answered on the page in one or two steps from a page that shows something else."""
+"""Ten questions of an administrator, each answered on the page in one or two steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,23 @@ from tests.e2e.rest.shim import Cluster, rest_cluster
 from tests.e2e.rest.test_explanations import MAY
 from tests.e2e.rest.test_usage_history import committed, look
 from tests.e2e.web.browser import Visit, visit
-from tests.e2e.web.test_history import CONFIG
 
 pytestmark = pytest.mark.timeout(240)
+
+CONFIG = """
+partitions:
+  - name: default
+    preemption: {quotapreemptionenabled: true}
+    queues:
+      - name: root
+        submitacl: "*"
+        properties: {preemption.delay: 1s}
+        queues:
+          - name: a
+            resources: {guaranteed: {vcore: 4}}
+          - name: b
+            properties: {quota.preemption.delay: 1m}
+"""
 
 
 class Reader:

@@ -38,12 +38,12 @@ export class HistoryView {
       { class: "view scrolls" },
       el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, this.day, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
       this.charts,
-      el(
+      (this.sumCard = el(
         "section",
-        { class: "card", "aria-label": "Who took from whom" },
+        { class: "card", "aria-label": "Who took from whom", hidden: true },
         el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, (this.all = el("a", { text: "Every decision" })), el("span", { class: "space" }), ...this.sums.table.tools),
         this.sums.table.root,
-      ),
+      )),
     );
     typeChoice.addEventListener("change", () => this.root.isConnected && this.#drawUsage());
     window.addEventListener("themechange", () => this.root.isConnected && this.#draw());
@@ -106,6 +106,7 @@ export class HistoryView {
       setText(this.said, `${shortMoment(since * 1e6)} to ${shortMoment(until * 1e6)}`);
       typeChoice.offer(typesOf(cluster.partition?.capacity?.capacity, ...usage.points.slice(-3).flatMap((point) => [point.used, point.max])));
       await this.#draw();
+      this.sumCard.hidden = false;
       this.sums.show(sums, address.get("by"));
     } catch (error) {
       if (turn === this.#turn) setText(this.said, error.message);
