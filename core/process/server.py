@@ -35,7 +35,7 @@ from kornel.core.rest.browser_rules import BadOrigin, BrowserRules, checked_orig
 from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.guard_door import GuardDoor
 from kornel.core.rest.history import SAMPLES_KEPT, UsageHistory
-from kornel.core.rest.page_links import NO_LINKS, PageLinks
+from kornel.core.rest.page_links import BadLink, checked_links
 from kornel.core.rest.server import RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
@@ -151,6 +151,10 @@ class OriginUnusable(ValueError):
     """A text that was given as the origin of web pages is none."""
 
 
+class LinkUnusable(ValueError):
+    """A text that was given as an address for the web page to link to is none."""
+
+
 class AddressTooOpen(ValueError):
     """A service that must not be reachable from other machines would be."""
 
@@ -164,7 +168,7 @@ class ServerSettings:
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere. ``rest_hosts``: names that clients may know
     this machine by, besides its own. ``rest_origins``: of web pages that may read answers. ``rest_connections``: the
-    most at a time. ``page_links``: what the web page links to.
+    most at a time. ``docs_url``, ``grafana_url``: what the web page links to.
     ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
     ``usage_samples``: numbers of running applications and containers to keep, one a minute; 0: none.
     ``history``: where what happens is kept for good.
@@ -188,7 +192,8 @@ class ServerSettings:
     rest_origins: tuple[str, ...] = ()
     rest_connections: int = MOST_CONNECTIONS
     usage_samples: int = SAMPLES_KEPT
-    page_links: PageLinks = NO_LINKS
+    docs_url: str = ""
+    grafana_url: str = ""
     metric_aliases: bool = False
     calls: CallLimits = field(default_factory=CallLimits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -198,6 +203,10 @@ class ServerSettings:
             checked_origins(self.rest_origins)
         except BadOrigin as error:
             raise OriginUnusable(str(error)) from error
+        try:
+            checked_links(self.docs_url, self.grafana_url)
+        except BadLink as error:
+            raise LinkUnusable(str(error)) from error
         if self.test_clock and not stays_on_this_machine(self.address):
             raise AddressTooOpen(
                 f"{self.address!r} can be reached from other machines; a core whose clock callers move is served on a"
@@ -372,7 +381,7 @@ class KornelServer:
                     tokens=bool(security and security.guard),
                 ),
                 connections=settings.rest_connections,
-                links=settings.page_links,
+                links=checked_links(settings.docs_url, settings.grafana_url),
                 tls=security.tls.context if security and security.tls else None,
                 calls=lambda: self._calls,
                 local=stays_on_this_machine(settings.rest_address),

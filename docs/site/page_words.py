@@ -8,7 +8,7 @@ from typing import Final
 
 from docs.site.members import members
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.reasons import Outcome, Rejection, Unschedulable
+from kornel.core.domain.reasons import Outcome, Rejection
 from kornel.core.preemption.foresight import PreemptionVerdict
 from kornel.core.service.refusals import BAD_TEXT
 from kornel.core.telling.allocations.explanation import BlockerKind
@@ -32,7 +32,6 @@ def make_module() -> str:
         },
         "waiting": members(BlockerKind),
         "verdict": members(PreemptionVerdict),
-        "failure": members(Unschedulable),
         "outcome": members(Outcome),
         "state": members(AppState),
     }

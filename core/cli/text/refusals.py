@@ -1,4 +1,4 @@
-"""What the core refused as text for a terminal."""
+"""Refusals as text for a terminal."""
 
 from __future__ import annotations
 

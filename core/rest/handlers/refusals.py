@@ -1,4 +1,4 @@
-"""What was refused lately: ours, for people who look at a page."""
+"""The latest refusals: ours, for people who look at a page."""
 
 from __future__ import annotations
 

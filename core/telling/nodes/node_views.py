@@ -108,7 +108,7 @@ def node_head(state: PartitionState, node: Node) -> NodeView:
 
 
 class _Head(NamedTuple):
-    """What was made of a node, and what it may no longer be good after."""
+    """A rendered node, and the state of the node that it was made of."""
 
     node: Node
     version: int

@@ -18,8 +18,8 @@ async def test_a_core_without_addresses_has_no_links() -> None:
 
 
 async def test_the_addresses_that_were_given() -> None:
-    links = checked_links("https://docs.example.org/kornel/", "https://grafana.example.org/d/kornel?orgId=1")
-    async with rest_cluster(page_links=links) as cluster:
+    docs, grafana = "https://docs.example.org/kornel/", "https://grafana.example.org/d/kornel?orgId=1"
+    async with rest_cluster(docs_url=docs, grafana_url=grafana) as cluster:
         assert await cluster.get(AT) == {
             "documentation": "https://docs.example.org/kornel/{page}.html",
             "grafana": "https://grafana.example.org/d/kornel?orgId=1",

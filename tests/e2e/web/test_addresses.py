@@ -7,7 +7,6 @@ import re
 import pytest
 from playwright.async_api import Playwright, expect
 
-from kornel.core.rest.page_links import checked_links
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import visit
 
@@ -100,9 +99,9 @@ async def test_a_list_is_saved_as_it_is_shown(playwright: Playwright, demo: str)
 
 async def test_the_header_leads_to_the_documentation_and_to_grafana(playwright: Playwright) -> None:
     """To what is said of the view that is shown; a word of the core leads to what it means, and from there on."""
-    links = checked_links("https://docs.example.org/", "https://grafana.example.org/d/kornel")
+    grafana = "https://grafana.example.org/d/kornel"
     async with (
-        rest_cluster(page_links=links) as cluster,
+        rest_cluster(docs_url="https://docs.example.org/", grafana_url=grafana) as cluster,
         visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown,
     ):
         page = shown.page
@@ -112,7 +111,7 @@ async def test_the_header_leads_to_the_documentation_and_to_grafana(playwright: 
         await shown.view("preemption")
         await expect(docs).to_have_attribute("href", "https://docs.example.org/preemption.html")
         await expect(docs).to_have_attribute("rel", "noreferrer")
-        await expect(page.get_by_role("link", name="Grafana")).to_have_attribute("href", links.grafana)
+        await expect(page.get_by_role("link", name="Grafana")).to_have_attribute("href", grafana)
         await page.goto(f"{shown.url}#/laws?word=waiting.node-full")
         waiting = page.get_by_role("region", name="Why an ask waits")
         await expect(waiting.locator("[data-marked]").first).to_contain_text("node-full")

@@ -21,7 +21,6 @@ export const PAGES = {
   terms: "glossary",
   refusal: "reasons#refusals",
   waiting: "reasons#why-an-ask-waits",
-  failure: "reasons#why-an-ask-waits",
   outcome: "reasons#how-a-try-to-preempt-ended",
   verdict: "reasons#how-a-try-to-preempt-ended",
   state: "reasons#states-of-an-application",

@@ -59,14 +59,6 @@ export const MEANINGS = {
     "forbidden": "A switch, limit, law or fence stands against it.",
     "no-victims": "Preemption is allowed, but no victims that the laws allow make enough room."
   },
-  "failure": {
-    "application-limit": "The application may not start yet: as many run as may.",
-    "user-quota": "A limit of the user or of one of its groups has no room for it.",
-    "queue-quota": "The queue, or one above it, has no headroom below its max.",
-    "no-fitting-node": "No node has room for it.",
-    "refused-by-predicate": "The shim refused every node that has room.",
-    "required-node": "The node that it must run on has no room, or is not there."
-  },
   "outcome": {
     "TRIGGERED": "The release of victims was asked for, and the ask holds the room that they leave.",
     "ATTEMPTS_EXHAUSTED": "The round has tried as many asks of the leaf queue as it may.",

@@ -10,7 +10,6 @@ import { words } from "../units.js";
 const TITLES = {
   refusal: ["Refusals", "Why an entry was refused."],
   waiting: ["Why an ask waits", "What stands in the way of an ask, as explanations have it."],
-  failure: ["What the last try to place an ask ended with", ""],
   verdict: ["Whether preemption could help", "What explanations say of it."],
   outcome: ["How a try to preempt ended", "What decisions, events and the history have."],
   state: ["States of an application", ""],
