@@ -1,7 +1,8 @@
 """Prints what the files of a run cost in processor time: ``make test OPTIONS="-p tests.costs"``.
 
-Processor time is that of the worker and of every process it has started and waited for, so it says the same on a busy
-machine. What several tests share is booked on the one that made it or removed it.
+Processor time is that of the worker, of the process that is prepared for it (:mod:`tests.prepared`), and of every process
+that either has started and waited for, so it says the same on a busy machine. What several tests share is booked on the
+one that made it or removed it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,28 @@ from typing import Final
 
 import pytest
 
+from tests import prepared
+
 MOST: Final = 40
+TICKS: Final = os.sysconf("SC_CLK_TCK")
 OUTPUT: Final = "KORNEL_TEST_COSTS"
-"""Names a file for the costs of every single test, as JSON."""
+"""Names a file for the processor time and the duration of every single test, as JSON."""
 
 _tests: Counter[str] = Counter()
+_durations: Counter[str] = Counter()
 _marks: list[float] = [0.0]
 
 
 def measure_processor_time() -> float:
-    """Returns the seconds of processor time of this process and of the children that it has waited for."""
+    """Returns the seconds of processor time of this process and of the prepared one, with children they waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return own + sum(_measure_other(keeper.pid) for keeper in prepared._keepers)
+
+
+def _measure_other(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS  # utime, stime, cutime, cstime
 
 
 def pytest_runtest_logstart() -> None:
@@ -46,6 +57,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _tests[report.nodeid] += getattr(report, "processor_s", 0.0)
+    _durations[report.nodeid] += report.duration
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -60,4 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, cost in files.most_common(MOST):
         write(f"{cost:8.1f} s  {counts[name]:5} tests  {name}")
     if OUTPUT in os.environ:
-        Path(os.environ[OUTPUT]).write_text(json.dumps(_tests), encoding="utf-8")
+        Path(os.environ[OUTPUT]).write_text(
+            json.dumps({name: [round(cost, 3), round(_durations[name], 3)] for name, cost in _tests.items()}),
+            encoding="utf-8",
+        )

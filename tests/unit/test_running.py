@@ -115,3 +115,27 @@ def test_examples_are_scaled_by_the_profile(request: pytest.FixtureRequest) -> N
     whole = request.config.getoption("--hypothesis-profile") not in (None, "brief")
     assert scale_examples(500) == (500 if whole else 500 // PART)
     assert scale_examples(3) == (3 if whole else 2)
+
+
+DRAWS = """
+from hypothesis import given, settings, strategies
+@given(number=strategies.integers(0, 10**30))
+def test_it(number): print("drawn", number)
+"""
+
+
+def draw_examples(folder: Path, *options: str) -> list[str]:
+    """Returns what a property draws in a run of its own with the suite's settings."""
+    (folder / "test_made.py").write_text(DRAWS, encoding="utf-8")
+    done = run(folder, "-p", "_hypothesis_pytestplugin", "-p", "tests.conftest", "-s", *options)
+    assert done.returncode == 0, done.stdout
+    assert not (folder / ".hypothesis").exists()
+    return [line for line in done.stdout.splitlines() if "drawn" in line]
+
+
+def test_examples_are_new_only_where_a_seed_is_named(tmp_path: Path) -> None:
+    """Otherwise a change could fail for a find that has nothing to do with it."""
+    usual = draw_examples(tmp_path)
+    assert len(usual) == 50
+    assert draw_examples(tmp_path) == usual
+    assert draw_examples(tmp_path, "--hypothesis-seed=7") != usual
