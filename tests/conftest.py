@@ -1,10 +1,10 @@
 """How Hypothesis works here, which tests run, and where cores that tests start keep their history.
 
-Examples follow from the test alone: who runs it again gets the same, and a change is judged by what it changes. New ones
-are tried where ``--hypothesis-seed`` says so, as ``make search`` does.
+Examples follow from the test alone: who runs it again gets the same, and a change is judged by what it changes. New
+ones are tried where ``--hypothesis-seed`` says so, as ``make search`` does.
 
-A failure is reported as it was found, and shrunk only on demand, because shrinking a long history takes minutes, which a
-test does not have: ``pytest --shrink --timeout=0 <test>``.
+A failure is reported as it was found, and shrunk only on demand, because shrinking a long history takes minutes, which
+a test does not have: ``pytest --shrink --timeout=0 <test>``.
 """
 
 from __future__ import annotations

@@ -30,12 +30,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Prints for each test that failed how its examples are tried again, and how they are shrunk."""
+    options = (
+        f"--hypothesis-profile=long --hypothesis-seed={config.getoption('--hypothesis-seed')} --timeout=0 --shrink"
+    )
     for node in _failed:
-        terminalreporter.write_line(
-            f"again: pytest '{node}' --hypothesis-profile=long --hypothesis-seed={config.getoption('--hypothesis-seed')}"
-            " --timeout=0 --shrink",
-            red=True,
-        )
+        terminalreporter.write_line(f"again: pytest '{node}' {options}", red=True)
 
 
 def search_once(seed: int, tests: list[str], workers: int) -> bool:
