@@ -1,8 +1,8 @@
 """Prints what the files of a run cost in processor time: ``make test OPTIONS="-p tests.costs"``.
 
 Processor time is that of the worker, of the process that is prepared for it (:mod:`tests.prepared`), and of every
-process that either has started and waited for, so it says the same on a busy machine. What several tests share is booked
-on the one that made it or removed it.
+process that either has started and waited for, so it says the same on a busy machine. What several tests share is
+booked on the one that made it or removed it.
 """
 
 from __future__ import annotations
