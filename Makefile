@@ -50,7 +50,7 @@ docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again
 	$(BIN)/python -m mkdocs serve --strict
 
 # Half of the tests wait for processes and timers most of the time, so there are more workers than cores.
-SPREAD := -n $(WORKERS) --dist loadscope
+SPREAD := --workers $(WORKERS)
 
 test: venv ## run the test suite: about ten minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
 	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))

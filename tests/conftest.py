@@ -15,12 +15,13 @@ import sys
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.distribution import pytest_xdist_make_scheduler
+from tests import prepared, workers
 from tests.examples import BRIEF, LONG
 from tests.history_databases import database, postgres, postgres_server
 from tests.missing_programs import pytest_terminal_summary
 from tests.prepared import pytest_unconfigure
 from tests.selection import pytest_collection_modifyitems, pytest_ignore_collect
+from tests.workers import pytest_runtestloop
 
 __all__ = [
     "database",
@@ -28,9 +29,9 @@ __all__ = [
     "postgres_server",
     "pytest_collection_modifyitems",
     "pytest_ignore_collect",
+    "pytest_runtestloop",
     "pytest_terminal_summary",
     "pytest_unconfigure",
-    "pytest_xdist_make_scheduler",
 ]
 
 # Python is started hundreds of times by a run: what it has compiled is kept, whatever the environment says.
@@ -57,6 +58,7 @@ os.environ["KORNEL_HISTORY"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    workers.pytest_addoption(parser)
     parser.addoption("--shrink", action="store_true", help="shrink what Hypothesis finds, which may take minutes")
 
 
@@ -71,3 +73,14 @@ def pytest_configure(config: pytest.Config) -> None:
         profile = settings(profile, phases=(Phase.explicit, Phase.generate, Phase.shrink))
     settings.register_profile(name, profile)
     settings.load_profile(name)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Prepares one process for all workers, which imports while tests are collected."""
+    if session.config.getoption("--workers"):
+        prepared.begin()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.getoption("--workers"):
+        prepared.python()

@@ -1,8 +1,7 @@
 """Prints what the files of a run cost in processor time: ``make test OPTIONS="-p tests.costs"``.
 
-Processor time is that of the worker, of the process that is prepared for it (:mod:`tests.prepared`), and of every
-process that either has started and waited for, so it says the same on a busy machine. What several tests share is
-booked on the one that made it or removed it.
+Processor time is that of the worker and of every process it has started and waited for, so it says the same on a busy
+machine. What several tests share is booked on the one that made it or removed it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import pytest
 from tests import prepared
 
 MOST: Final = 40
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 OUTPUT: Final = "KORNEL_TEST_COSTS"
 """Names a file for the processor time and the duration of every single test, as JSON."""
 
@@ -30,15 +28,9 @@ _marks: list[float] = [0.0]
 
 
 def measure_processor_time() -> float:
-    """Returns the seconds of processor time of this process and of the prepared one, with children they waited for."""
+    """Returns the seconds of processor time of this process and of all that it has started and waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-    return own + sum(_measure_other(keeper.pid) for keeper in prepared._keepers)
-
-
-def _measure_other(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS  # utime, stime, cutime, cstime
+    return prepared.sum_costs() + sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def pytest_runtest_logstart() -> None:

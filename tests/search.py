@@ -41,7 +41,7 @@ def search_once(seed: int, tests: list[str], workers: int) -> bool:
     """Tries all properties among *tests* with *seed*; returns whether all hold."""
     command = [sys.executable, "-m", "pytest", "-p", "tests.search", "-q", "-m", "hypothesis and not alone"]
     command += ["--hypothesis-profile=long", f"--hypothesis-seed={seed}", f"--timeout={TIMEOUT_S}"]
-    command += ["-n", str(workers), "--dist", "loadscope", *tests]
+    command += ["--workers", str(workers), *tests]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == pytest.ExitCode.OK
 
 
