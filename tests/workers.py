@@ -32,8 +32,13 @@ from _pytest.capture import CaptureManager
 from tests.prepared import WORKER
 
 TEST_BY_TEST: Final = ("tests/conformance/", "tests/e2e/", "tests/properties/", "tests/unit/archive/")
-FILE_BY_FILE: Final = ("tests/e2e/web/", "tests/e2e/security/test_client_commands", "tests/e2e/test_hostile_input")
-"""Below the former, but their tests share a server."""
+FILE_BY_FILE: Final = (
+    "tests/e2e/web/",
+    "tests/e2e/toy_kind/",
+    "tests/e2e/security/test_client_commands",
+    "tests/e2e/test_hostile_input",
+)
+"""Below the former, but their tests share a server or a folder."""
 COSTS: Final = Path(__file__).with_name("costs.json")
 """Says how many seconds the costliest units last."""
 ENDING_S: Final = 30
