@@ -17,10 +17,13 @@ from typing import Final
 import pytest
 
 from tests import prepared
+from tests.workers import name_unit
 
 MOST: Final = 40
 OUTPUT: Final = "KORNEL_TEST_COSTS"
-"""Names a file for the processor time and the duration of every single test, as JSON."""
+"""Names a file for how long the longest units last, which are dealt out first: ``tests/costs.json``."""
+LEAST_S: Final = 1.0
+"""How long a unit of that file lasts at least."""
 
 _tests: Counter[str] = Counter()
 _durations: Counter[str] = Counter()
@@ -64,7 +67,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, cost in files.most_common(MOST):
         write(f"{cost:8.1f} s  {counts[name]:5} tests  {name}")
     if OUTPUT in os.environ:
-        Path(os.environ[OUTPUT]).write_text(
-            json.dumps({name: [round(cost, 3), round(_durations[name], 3)] for name, cost in _tests.items()}),
-            encoding="utf-8",
-        )
+        units: Counter[str] = Counter()
+        for name, duration in _durations.items():
+            units[name_unit(name)] += duration
+        longest = {name: round(duration, 1) for name, duration in units.most_common() if duration >= LEAST_S}
+        Path(os.environ[OUTPUT]).write_text(json.dumps(longest, indent=1) + "\n", encoding="utf-8")

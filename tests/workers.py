@@ -40,7 +40,7 @@ FILE_BY_FILE: Final = (
 )
 """Below the former, but their tests share a server or a folder."""
 COSTS: Final = Path(__file__).with_name("costs.json")
-"""Says how many seconds the costliest units last."""
+"""Says how many seconds the longest units last (:mod:`tests.costs`)."""
 ENDING_S: Final = 30
 """How long a worker may take to remove what its tests have shared."""
 
