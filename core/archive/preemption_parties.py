@@ -117,7 +117,7 @@ def sum_preemptions(
 def _has_to_leave(row: Any) -> bool:
     source = SOURCES.get(row.kind)
     try:
-        return source is not None and source.ending(Outcome(row.outcome)).leaves
+        return source is not None and source.ending_of(Outcome(row.outcome)).leaves
     except ValueError:
         return False  # An outcome of an older core.
 

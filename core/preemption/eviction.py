@@ -222,7 +222,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
 def forget_ask(state: PartitionState, ask: Allocation) -> None:
     """End the claim and the reservation of *ask*, which is withdrawn; its victims still leave (B.7)."""
     moves.end_claim(state, ask)
-    state.guarantee.refusals.forget(ask)
+    state.guarantee.refusals.forget_ask(ask)
     ask.dialogue = None
     ask.attempt_due = False
     for victim in ask.victims.values():

@@ -85,7 +85,7 @@ class DecisionSource:
     outcomes: Mapping[Outcome, Ending]
     colour: Colour = Colour.GREY
 
-    def ending(self, outcome: Outcome) -> Ending:
+    def ending_of(self, outcome: Outcome) -> Ending:
         """Returns how *outcome* is treated."""
         return self.outcomes.get(outcome, UNREMARKABLE)
 

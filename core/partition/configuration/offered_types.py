@@ -45,7 +45,7 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
         return
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
-            state.guarantee.refusals.forget(ask)
+            state.guarantee.refusals.forget_ask(ask)
             moves.resize_request(state, ask, types.shape_of(ask.shape.resources))
             attempts.watch(state, ask)
 

@@ -312,7 +312,7 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.guarantee.refusals.forget(ask)  # With another size it asks another question.
+        state.guarantee.refusals.forget_ask(ask)  # With another size it asks another question.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:
@@ -350,7 +350,7 @@ def _amend_allocation(state: PartitionState, allocation: Allocation, spec: Alloc
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1
-    state.victim_index.forget(allocation.queue)
+    state.victim_index.forget_leaf(allocation.queue)
     slices.note_amendment(state, allocation, now_ns)
     return True
 

@@ -51,7 +51,7 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
-    changed, next_ns = state.guarantee.refusals.due(
+    changed, next_ns = state.guarantee.refusals.asks_due(
         state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes)
     )
     for ask in changed:
@@ -64,11 +64,11 @@ def watch_for_changes(state: PartitionState, now_ns: int) -> None:
     """Note what a slice, which ends, has changed: that may help asks that were refused before, or in it."""
     if state.guarantee.refusals.empty:
         state.moved.clear()
-        state.guarantee.change_watch.forget()
+        state.guarantee.change_watch.stop_watching()
         return
     if not state.guarantee.change_watch.watching:
         # What these answers hang on is known from now on; what the slice did after them is not.
-        state.guarantee.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
+        state.guarantee.refusals.sort_out(_look_for_changes(state), state.changes, now_ns)
         if state.guarantee.refusals.doubted:
             _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
     elif state.guarantee.refusals.should_look(state.changes):
@@ -76,7 +76,7 @@ def watch_for_changes(state: PartitionState, now_ns: int) -> None:
 
 
 def _look_for_changes(state: PartitionState) -> Changes:
-    changes = state.guarantee.change_watch.look(state.nodes, state.moved, state.rules)
+    changes = state.guarantee.change_watch.find_changes(state.nodes, state.moved, state.rules)
     state.moved.clear()
     return changes
 
@@ -196,7 +196,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         return None
     leaf = ask.queue
     ask.attempt_due = False
-    known = state.guarantee.refusals.answer(ask, state.changes) if ask.dialogue is None else None
+    known = state.guarantee.refusals.known_answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
@@ -229,7 +229,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
-        state.guarantee.refusals.note(ask, result, state.changes, now_ns)
+        state.guarantee.refusals.note_refusal(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return result
@@ -250,7 +250,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.guarantee.refusals.note(ask, entitled, state.changes, now_ns)
+    state.guarantee.refusals.note_refusal(ask, entitled, state.changes, now_ns)
     return entitled
 
 

@@ -91,7 +91,7 @@ def _govern_plan(
 
 def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
     """Returns what delays the next attempt for *ask*, and until when; nothing: it may be made at once."""
-    refused = state.guarantee.refusals.waiting(ask)
+    refused = state.guarantee.refusals.question_of(ask)
     retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
     backoff_ns = ask.application.backoff_until_ns

@@ -115,7 +115,7 @@ class Picture:
         leaves = (figures for figures in self.queues if figures.leaf)
         self._leaves: Final = sorted(leaves, key=lambda figures: figures.queue.path)
 
-    def leaves(self) -> list[QueueFigures]:
+    def leaves_by_path(self) -> list[QueueFigures]:
         """Returns the leaves by path."""
         return self._leaves
 

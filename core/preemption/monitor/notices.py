@@ -124,7 +124,7 @@ class Notices:
         self.open[notice.number] = notice
         self.of_application.setdefault(notice.application, {})[notice.number] = notice
 
-    def drop(self, entry: Entry) -> None:
+    def drop_entry(self, entry: Entry) -> None:
         """Remove *entry*, which is no longer at risk; its notice goes with its last one."""
         notice = entry.notice
         key = entry.allocation.key
@@ -149,4 +149,4 @@ class Notices:
             for t, amount in allocation.shape.pairs:
                 held[t] = held.get(t, 0) - amount
         if entry is not None:
-            self.drop(entry)
+            self.drop_entry(entry)

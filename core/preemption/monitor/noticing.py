@@ -47,7 +47,7 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
         keys.setdefault(entry.notice, []).append(entry.allocation.spec.key)
-        state.notices.drop(entry)
+        state.notices.drop_entry(entry)
     if not state.callbacks.preemption_notices:
         return
     for notice, gone in keys.items():

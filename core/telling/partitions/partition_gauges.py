@@ -211,8 +211,8 @@ def _budget_uses(
 ) -> Iterator[BudgetUse]:
     """Of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
     if budget.victims:
-        yield BudgetUse(kind, "victims", max(map(past.victims, scopes), default=0) / budget.victims)
+        yield BudgetUse(kind, "victims", max(map(past.count_victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):
         t = state.types.known_index(name)
-        lost = max((past.lost(scope, t) for scope in scopes), default=0) if t is not None else 0
+        lost = max((past.lost_seconds(scope, t) for scope in scopes), default=0) if t is not None else 0
         yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))

@@ -41,14 +41,14 @@ class ReadingIndex(VictimIndex):
         self._checked.clear()
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
-    def of(self, leaf: Queue) -> RankedLeaf:
+    def rank_leaf(self, leaf: Queue) -> RankedLeaf:
         """Returns the ranking of *leaf*, compared with what is there once in each answer."""
         checked = self._checked.get(leaf)
         if checked is None:
-            checked = self._checked[leaf] = super().of(leaf)
+            checked = self._checked[leaf] = super().rank_leaf(leaf)
         return checked
 
-    def forget(self, leaf: Queue) -> None:
+    def forget_leaf(self, leaf: Queue) -> None:
         """Drops the ranking of *leaf*, where something is supposed to be different."""
         self._leaves.pop(leaf, None)
         self._checked.pop(leaf, None)
@@ -93,7 +93,7 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
     it."""
     if found.blocked_by or not found.outcome:
         return found
-    return found._replace(blocked_by=kind.ending(Outcome(found.outcome)).words)
+    return found._replace(blocked_by=kind.ending_of(Outcome(found.outcome)).words)
 
 
 def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
