@@ -124,11 +124,11 @@ class DeclaredQueue:
         """Tells whether the queue is the root."""
         return self.path == "root"
 
-    def walk(self) -> Iterator[DeclaredQueue]:
+    def walk_queues(self) -> Iterator[DeclaredQueue]:
         """Yields this queue and all below, parents first."""
         yield self
         for child in self.children:
-            yield from child.walk()
+            yield from child.walk_queues()
 
 
 @dataclass(slots=True)
@@ -247,7 +247,7 @@ class _Reader:
         for child in queue.children:
             self.repeat(child)
         for remark in queue.remarks:
-            self._log.remark(remark)
+            self._log.add_remark(remark)
 
     def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> bool:
         """Make the property of a delay under ``resources``, unless that is given too (V35). Returns whether it did.

@@ -79,7 +79,7 @@ def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
     """
     pieces: list[object] = []
     if queues is None:
-        pieces += [queue for root in reading.roots for queue in root.walk()]
+        pieces += [queue for root in reading.roots for queue in root.walk_queues()]
         pieces += collections_of(reading.top.node)
     else:
         pieces += queues

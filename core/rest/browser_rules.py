@@ -57,7 +57,7 @@ class BrowserRules:
             return False
         return True
 
-    def allow(self, origin: str, methods: str) -> list[tuple[str, str]]:
+    def headers_for(self, origin: str, methods: str) -> list[tuple[str, str]]:
         """Returns the headers of an answer to a page of *origin*; empty text: it does not say. *methods*: of the
         route."""
         if not self.origins:

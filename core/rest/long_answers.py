@@ -45,7 +45,7 @@ class LongAnswers:
         self._less = asyncio.Event()
 
     @asynccontextmanager
-    async def making(self) -> AsyncIterator[None]:
+    async def count_making(self) -> AsyncIterator[None]:
         """Counts a long answer as being made. Raises 503 when too many wait for that already."""
         if self._waiting >= MOST_WAITING:
             raise RestError(503, "too many long answers are being made", [("Retry-After", "2")])

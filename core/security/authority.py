@@ -47,7 +47,9 @@ class Authority:
             raise SecurityError(f"{key_path}: not a key that was made here")
         self._key = key
 
-    def issue(self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS) -> tuple[Path, Path]:
+    def issue_certificate(
+        self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS
+    ) -> tuple[Path, Path]:
         """Certificate and key for *name*: of a server on *hosts* (names or addresses), without any of a client.
 
         Returns their paths. Raises :class:`SecurityError`, also when files of that name are there already.

@@ -100,4 +100,4 @@ class Security:
             followed.append(FollowedFiles(lambda: tls.files.paths, tls.reload))
         if guard is not None:
             followed.append(FollowedFiles(lambda: guard.paths, guard.reload))
-        await asyncio.gather(*(files.follow() for files in followed))
+        await asyncio.gather(*(files.watch_files() for files in followed))

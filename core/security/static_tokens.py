@@ -43,7 +43,7 @@ class StaticTokens:
     def __init__(self, tokens: Sequence[StaticToken] = ()) -> None:
         self._by_digest = {token.digest: token for token in tokens}
 
-    def find(self, presented: str, now_ns: int) -> Identity | None:
+    def find_identity(self, presented: str, now_ns: int) -> Identity | None:
         """Returns whose token *presented* is; ``None``: nobody's, or it has expired.
 
         How long it takes tells nothing of a token, because it is looked for by its digest, which nobody can choose. It
@@ -62,7 +62,7 @@ class StaticTokens:
             proof=found.digest,
         )
 
-    def holds(self, proof: str) -> bool:
+    def still_holds(self, proof: str) -> bool:
         """Tells whether the token with the digest *proof* is still listed."""
         return proof in self._by_digest
 

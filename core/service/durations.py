@@ -23,6 +23,6 @@ class Durations:
         self.counts[bisect_left(self.bounds, seconds)] += times
         self.total += seconds * times
 
-    def cumulated(self) -> Iterator[tuple[str, int]]:
+    def cumulated_counts(self) -> Iterator[tuple[str, int]]:
         """Returns each bound as text, and how many took at most that; ``+Inf`` comes last."""
         return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)

@@ -79,6 +79,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
     """Passes on the shim's answer, no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide is not None:
+        # Closed before it is acted upon: that may ask the next question, which must find a place among those open.
         del callbacks.open[number]
         inquiry.decide(refused, now_ns)
 

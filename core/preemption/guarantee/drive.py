@@ -87,6 +87,7 @@ def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
         state.guarantee.refusals_looked_at_ns = when_ns
 
         def look(_: int) -> None:
+            # Timers are not taken back: only the earliest that was set counts.
             if state.guarantee.refusals_looked_at_ns == when_ns:
                 state.guarantee.refusals_looked_at_ns = None
 
@@ -181,6 +182,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
 
     ``None``: the attempt is put off, because a max is being enforced, the shim is being asked, or the search goes on.
     """
+    # While a max is enforced nobody preempts for a guarantee (preemption.md H): resume_deferred brings the ask back.
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return None
@@ -191,6 +193,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
             ask.outcome = refused
             eviction.record_decision(state, guarantee.KIND, ask, now_ns, refused)
         return Refusal(refused)
+    # No further question may be asked, and without the word of the shim an attempt cannot end.
     if state.callbacks.full and ask.dialogue is None:
         set_due(state, ask, now_ns + PASS_NS)
         return None
@@ -202,6 +205,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     if known is not None:
         _tell_refusal(state, ask, known, now_ns)
         return known
+    # After the refusals that take no search: they count against nothing that an interval allows.
     held = cycle_limit.hold_back(state, ask, now_ns)
     if held is not None:
         pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
@@ -214,6 +218,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     except Unprepared:
         set_due(state, ask, now_ns)
         return None
+    # However many rounds of questions the shim is asked in, it is one attempt of the leaf.
     if first_round:
         state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1

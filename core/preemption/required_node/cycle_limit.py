@@ -42,6 +42,7 @@ def _look_again(state: PartitionState, now_ns: int) -> None:
     pace, window = state.pace.of_kind(KIND), pacing.current_window(state, KIND, now_ns)
     most = state.preemption.governor.bound_of(KIND).interval
     room = most - window.totals.victims if most else len(pace.waiting)
+    # No more than may have a victim each: the others would only be held back again.
     while room > 0 and pace.waiting:
         reservation = next(iter(pace.waiting))
         del pace.waiting[reservation]

@@ -46,8 +46,8 @@ class ClusterHandlers:
             counted = Utilization(partition.rm_id, partition.name)
             for node in views.node_summaries():
                 counted.add(node)
-                if turns.over():
-                    await turns.pause()
+                if turns.is_over():
+                    await turns.let_others()
             documents.append(counted.to_document())
         return await page_answer(request, _keyed_documents(documents, "partition"), dict)
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from kornel.core.rest.answers import json_answer, text_answer
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import flag, read_query
+from kornel.core.rest.queries import read_flag, read_query
 from kornel.core.rest.reports import HEALTH
 from kornel.core.service.health import HealthKeeper
 
@@ -26,7 +26,7 @@ class HealthHandlers:
         report = self._keeper.report
         if report is None:
             raise RestError(404, "Health check is not available")
-        strict = flag(read_query(request.scope["query_string"]), "strict")
+        strict = read_flag(read_query(request.scope["query_string"]), "strict")
         return json_answer(HEALTH.write(report), status=503 if strict and not report.healthy else 200)
 
     async def ready(self, _request: Request) -> ASGIApp:

@@ -51,7 +51,7 @@ class GroupLookups:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="groups")
         self._under_way: dict[Person, asyncio.Task[Answer]] = {}
 
-    async def complete(self, command: UpdateApplications) -> UpdateApplications:
+    async def add_groups(self, command: UpdateApplications) -> UpdateApplications:
         """Returns *command* with the known groups of every user that came without any."""
         persons = [self._person_of(spec) for spec in command.add]
         wanted = dict.fromkeys(person for person in persons if person is not None)
