@@ -80,12 +80,6 @@ def _govern_plan(
             PreemptionVerdict.FORBIDDEN, blocked_by, found.outcome, found.detail, found.retry_ns, plan.node.node_id,
             eviction.victim_records(plan),
         )  # fmt: skip
-    if governing.is_shadowed(state, guarantee.KIND):
-        detail = "preemption.governor.shadow: preemption for guarantees only watches"
-        return PreemptionOutlook(
-            PreemptionVerdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, found.node.node_id,
-            eviction.victim_records(found),
-        )  # fmt: skip
     return found
 
 

@@ -15,7 +15,6 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.governor.books import AsOf
 from kornel.core.preemption.governor.bounds import Scope
 from kornel.core.preemption.governor.governing import limits_for_reading
-from kornel.core.preemption.quota.standing import above_max
 
 Amounts = Sequence[int]
 """Amounts by the index of the resource type."""
@@ -130,7 +129,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
     for number, queue in enumerate(list(state.enforcement.above)):
         if not number % LOOKED_AT_ONCE:
             yield None
-        if over := above_max(queue):
+        if over := queue.above_max():
             above[queue.path] = over
     yield None
     governor = _governor_gauges(state, now_ns)

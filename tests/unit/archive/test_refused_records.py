@@ -342,7 +342,7 @@ def test_a_batch_of_large_records_goes_to_the_disk_in_parts(tmp_path: Path, monk
             real(run, first, records, payload)
 
         monkeypatch.setattr(archive, "_spool", SimpleNamespace(**{
-            name: getattr(archive._spool, name) for name in ("done", "end", "close", "first_segment")
+            name: getattr(archive._spool, name) for name in ("mark_stored", "end_writing", "close", "first_segment")
         }, append=noted, full=False, waiting_bytes=0))  # fmt: skip
         archive.observe([event(number, LONG[: 30_000 if number % 5 else 200_000]) for number in range(50)])
         until(lambda: archive.status().committed == 50, "all to be committed")
