@@ -42,7 +42,7 @@ _CASES: dict[int, Case] = {}
 
 
 def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callable[[Script], Script]:
-    """Enter the decorated script as case *number*. Raises ValueError when that number is taken."""
+    """Enters the decorated script as case *number*. Raises ValueError when that number is taken."""
 
     def enter(script: Script) -> Script:
         if number in _CASES:

@@ -187,7 +187,7 @@ class SpoolReader:
         self._lock = (directory / "reader.lock").open("wb")
         _lock_file(self._lock, wait=True)
         self.place = Place(min(_segment_sizes(directory), default=sealed_before), 0)
-        """All before it is done with."""
+        """The place before which everything is stored elsewhere."""
         self.damaged: set[int] = set()
         """Segments of which a part could not be read."""
 

@@ -250,9 +250,10 @@ class _Reader:
             self._log.add_remark(remark)
 
     def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> bool:
-        """Make the property of a delay under ``resources``, unless that is given too (V35). Returns whether it did.
+        """Makes the property of a delay that is written under ``resources``, unless the property is given too (V35).
+        Returns whether it did.
 
-        There it stands beside the max of this queue, and concerns no other one.
+        Written there it stands beside the max of this queue, and concerns no other queue.
         """
         text = resource.text()
         if not resource.given:

@@ -33,7 +33,7 @@ class Folded:
 
 
 def can_be_counted(text: str) -> bool:
-    """Tells whether lines are what lies between newlines, to the parser as well."""
+    """Tells whether the parser ends lines of *text* at newlines only, so that they can be counted without it."""
     return not any(end in text for end in _OTHER_LINE_ENDS)
 
 

@@ -188,7 +188,7 @@ class _Composer:
         self._may_have_marks = may_have_marks
         self._folds_found = 0
         self._anchors: dict[str, Node | None] = {}
-        """``None`` while the anchored collection is still open."""
+        """The anchored collection; ``None`` while it is still open."""
         self._self_contained = True
         self._count = 0
 

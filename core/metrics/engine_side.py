@@ -20,7 +20,7 @@ ABOVE_MAX_SHOWN: Final = 200
 
 
 def engine_families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
-    """Yields all of them."""
+    """Yields the metrics of the engine."""
     yield from _scheduling_metrics(sources, scrape)
     yield from _preemption_metrics(sources, scrape)
     yield from _governor_metrics(scrape)
@@ -71,7 +71,7 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     )
     yield make_histogram(
         "kornel_preemption_placed_seconds",
-        "From a decision to preempt to the placement of the ask it was made for.",
+        "Time from a decision to preempt to the placement of the ask it was made for.",
         preemptions.placed,
     )
     yield make_counters(
@@ -85,7 +85,7 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     )
     yield make_gauge(
         "kornel_preemption_triggered_oldest_seconds",
-        "For how long the one of them that has waited longest has.",
+        "How long the ask has waited that preempted first of those without a node.",
         preemptions.oldest_wait_s(),
     )
     for name, text, value in (
@@ -144,7 +144,7 @@ def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
     )
     yield make_gauges(
         "kornel_governor_budget_used_ratio",
-        "The part of a budget that is used, where most of it is; 1: it is spent.",
+        "The part of a budget that is used, in the scope that has used most of its own; 1: it is spent.",
         ["partition", "scope", "resource"],
         {
             (bare_partition_name(p.name), use.scope, use.resource): use.used

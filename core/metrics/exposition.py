@@ -69,7 +69,7 @@ class Exposition(Collector):
             collector(registry=self._registry)
 
     def render(self) -> bytes:
-        """Returns all of it at once."""
+        """Returns the whole text at once."""
         return b"".join(self.render_pieces())
 
     def render_pieces(self) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ def make_gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 def make_gauges(name: str, text: str, labels: Sequence[str], values: Labelled) -> GaugeMetricFamily:
-    """Returns numbers as of now, by the values of *labels*."""
+    """Returns numbers as of now, one for each value of *labels*."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for of, value in values.items():
         family.add_metric([of] if isinstance(of, str) else of, value)
@@ -39,14 +39,14 @@ def make_gauges(name: str, text: str, labels: Sequence[str], values: Labelled) -
 
 
 def make_histogram(name: str, text: str, durations: Durations) -> HistogramMetricFamily:
-    """Returns seconds, counted by how many."""
+    """Returns how often something took how many seconds."""
     return HistogramMetricFamily(name, text, buckets=list(durations.cumulated_counts()), sum_value=durations.total)
 
 
 def make_histograms(
     name: str, text: str, labels: Sequence[str], durations: Mapping[str, Durations]
 ) -> HistogramMetricFamily:
-    """Returns seconds, counted by how many, by the value of the one label."""
+    """Returns how often something took how many seconds, for each value of the one label."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for of, each in durations.items():
         family.add_metric([of], buckets=list(each.cumulated_counts()), sum_value=each.total)

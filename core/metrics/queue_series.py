@@ -139,7 +139,9 @@ class QueueSeries:
             del self._earlier[path]
 
     def _resource_lines(self) -> Iterator[str]:
-        yield _head_lines(RESOURCE, "gauge", "What a queue is guaranteed, may use, uses, waits for and is losing.")
+        yield _head_lines(
+            RESOURCE, "gauge", "Amounts that a queue is guaranteed, may use, uses, waits for and is losing."
+        )
         for queue in self._queues.values():
             values, known = queue.values, queue.resources
             for key, value in values.items():

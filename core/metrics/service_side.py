@@ -16,7 +16,7 @@ from kornel.core.service.own_memory import count_native
 
 
 def service_families(sources: Sources) -> Iterable[Metric]:
-    """Yields all of them. Those of the history only if there is one."""
+    """Yields the metrics of the service, those of the history only if there is one."""
     yield make_gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
     yield from _stream_metrics(sources)
     yield from _families_of_callers(sources)
@@ -187,7 +187,7 @@ def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
     )
     yield make_gauge(
         "kornel_configuration_changed_timestamp_seconds",
-        "When one last came into force; 0: never.",
+        "When a configuration last came into force; 0: never.",
         _on_the_wall(measures.configured_ns, sources.clock),
     )
     held = configurator.rollback_held

@@ -48,7 +48,7 @@ class NodesRemoved:
 
 
 def upstream_families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterable[Metric]:
-    """Yields all of them. *removed* is brought up to date."""
+    """Yields the metrics that YuniKorn has as well. *removed* is brought up to date."""
     decisions, timings = sources.measures.decisions, sources.measures.timings
     effects = decisions.effects
     refused = decisions.count_refused()

@@ -201,8 +201,7 @@ class PartitionState:
         return self._number
 
     def rules_changed(self) -> None:
-        """Doubts all refused attempts, any of which may succeed now: other rules bound queues, or tell victims
-        apart."""
+        """Notes that other rules bound queues, or tell victims apart: any refused attempt may succeed now."""
         self.changes += 1
         self.rules += 1
 

@@ -196,7 +196,8 @@ def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
-    """More is claimed on *node* since an ask must run there: the youngest claims of others give way at once (H).
+    """Has the youngest claims of others give way at once, where more is claimed on *node* since an ask must run there
+    (H).
 
     Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
     """

@@ -90,7 +90,7 @@ class History:
 
     @property
     def kept(self) -> bool:
-        """There is one."""
+        """Tells whether a history is kept."""
         return self._archive is not None
 
     @property
@@ -99,7 +99,7 @@ class History:
         return (self._archive,) if self._archive is not None else ()
 
     def status(self) -> ArchiveStatus | None:
-        """Returns how it is doing; ``None``: there is none."""
+        """Returns the state of the history; ``None``: none is kept."""
         return self._archive.status() if self._archive is not None else None
 
     def start(self, on_problem: Callable[[str], None]) -> None:

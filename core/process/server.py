@@ -150,7 +150,7 @@ class OriginUnusable(ValueError):
 
 
 class AddressTooOpen(ValueError):
-    """A service that must not be reachable from other machines would be."""
+    """Raised instead of serving, because a service that must not be reachable from other machines would be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def read_unsigned(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def read_positive(query: Mapping[str, str], name: str, default: int) -> int:
-    """As :func:`read_unsigned`, but 0 is refused."""
+    """Returns the same as :func:`read_unsigned`, but refuses 0."""
     value = read_unsigned(query, name, default)
     if not value and query.get(name):
         raise RestError(400, f'0 is not a valid value for "{name}"')

@@ -50,7 +50,8 @@ class Authority:
     def issue_certificate(
         self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS
     ) -> tuple[Path, Path]:
-        """Certificate and key for *name*: of a server on *hosts* (names or addresses), without any of a client.
+        """Returns a certificate and its key for *name*: of a server on *hosts* (names or addresses), without any of a
+        client.
 
         Returns their paths. Raises :class:`SecurityError`, also when files of that name are there already.
         """

@@ -51,7 +51,7 @@ from kornel.core.service.status_codes import (
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 
 MOST_LOGGED: Final = 20
-"""Problems of one text that are logged one by one."""
+"""The most problems of one text that are logged one by one."""
 
 MOMENT_S: Final = 0.01
 

@@ -491,7 +491,7 @@ class _Bell:
         return bool(self._calls.poll(pause_s))
 
     def wait_resting(self, pause_s: float) -> bool:
-        """Does the same, and returns also when somebody has sent something."""
+        """Waits as :meth:`wait` does, and returns also when somebody has sent something."""
         return bool(self._everything.poll(pause_s))
 
     def close(self) -> None:

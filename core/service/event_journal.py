@@ -29,7 +29,7 @@ from kornel.core.service.event_streams import StreamPlaces
 
 DECISIONS_KEPT: Final = 10_000
 APPLICATIONS_KNOWN: Final = 100_000
-"""The latest ones whose queue is remembered, also after they left it."""
+"""The most applications whose queue is remembered, the latest ones, also after they left it."""
 
 ROUTINE: Final = frozenset(
     {

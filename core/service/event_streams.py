@@ -124,7 +124,7 @@ class Pace:
         self._next_s = 0.0
 
     async def wait_for_turn(self) -> int:
-        """Wait for the next turn, not at all after a rest. Most events to send in it."""
+        """Waits for the next turn, not at all after a rest. Returns the most events to send in it."""
         loop = asyncio.get_running_loop()
         streams = max(1, len(self._places))
         pause_s = max(LEAST_PAUSE_S, streams * PAUSE_PER_STREAM_S)
@@ -162,7 +162,7 @@ class Encodings(Generic[T]):
         return encoded
 
     def encode_joined(self, first_id: int, entries: Sequence[T]) -> bytes:
-        """As :meth:`encode_each`, in one piece."""
+        """Returns the same as :meth:`encode_each`, in one piece."""
         parts = []
         at, end_id = first_id, first_id + len(entries)
         while at < end_id:

@@ -35,7 +35,7 @@ MOST_PREVIEWS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """``checksum``: of a text that could come into force."""
+    """The judgement of a text that could come into force. ``checksum``: of that text."""
 
     checksum: str
     warnings: tuple[Problem, ...]

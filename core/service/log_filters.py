@@ -19,7 +19,7 @@ LONGEST_READ: Final = 65_536
 
 
 def protect_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Returns a structlog processor, to come right before the renderer."""
+    """Makes the values of *line* safe to write: a structlog processor, to come right before the renderer."""
     for key, value in line.items():
         line[key] = HIDDEN if names_secret(key) else _make_safe(value, key == "exception")
     return line

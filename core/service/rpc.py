@@ -61,7 +61,8 @@ async def end_call(context: Context, error: Exception, logger: FilteringBoundLog
 
 
 def _untie_call(aborted: grpc.aio.AbortError) -> None:
-    """Undo the knot of the call, the error that ended it and the frames that the error passed.
+    """Unties the references among the call, the error that ended it and the frames that the error passed, so that all
+    are freed at once.
 
     gRPC keeps the error with the call, its frames hold the call, and with it the request that was refused for its size.
     Only the collector of cycles would free them, some time.

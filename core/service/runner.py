@@ -180,7 +180,7 @@ class PartitionRunner:
         self.questions = Questions()
         """The queue of questions that take long."""
         self.turns_taken = 0
-        """The same as before: nothing has changed since."""
+        """The number of turns taken: while it stays the same nothing has changed."""
         engine.observe_ignored(self._log_ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:

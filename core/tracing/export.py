@@ -25,7 +25,7 @@ class BadEndpoint(ValueError):
 
 
 def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tracing:
-    """Tracing to *endpoint*, ``http://host:4318`` or the full path. Raises :class:`BadEndpoint`.
+    """Returns what sends traces to *endpoint*, ``http://host:4318`` or the full path. Raises :class:`BadEndpoint`.
 
     *logger*: hears when spans cannot be sent.
     """

@@ -134,7 +134,7 @@ def _book_usage(allocation: Allocation) -> None:
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """Unbooks what is pending and :func:`_book_usage` in one walk up the queues: every placement takes it."""
+    """Books *ask* as used instead of pending in one walk up the queues, because every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending

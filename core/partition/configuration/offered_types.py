@@ -64,7 +64,7 @@ def give_back(state: PartitionState) -> None:
 
 
 def _remembered_types(state: PartitionState) -> set[int]:
-    """Types of which something is kept beside what is used, pending, claimed and offered in all."""
+    """Returns the types of which something is kept beside what is used, pending, claimed and offered in all."""
     configured = named_by(state.config) if state.config is not None else ()
     found = {t for t in map(state.types.known_index, configured) if t is not None}
     found.update(t for t, amount in enumerate(state.root.preempted_total) if amount)

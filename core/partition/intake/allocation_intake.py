@@ -70,7 +70,8 @@ def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
-    """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4).
+    """Takes the allocations that a node of G2 was reported with. The first that is refused refuses the node
+    (protocol.md 3.4).
 
     All are looked at before the first is taken: a refused node must leave no trace in the applications.
     """
@@ -381,7 +382,7 @@ def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
 
 
 def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
-    """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
+    """Books foreign load on its node; it is moved when the node changed, and never answered (protocol.md 9, DB-8)."""
     node = state.nodes[spec.node_id]
     if state.recording:
         state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)

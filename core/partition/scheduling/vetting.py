@@ -141,7 +141,7 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
 def _passed_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
 ) -> list[Node]:
-    """Of the other nodes asked about, those that the shim let pass and that still have room."""
+    """Returns those of the other nodes asked about that the shim let pass and that still have room."""
     pairs = ask.shape.pairs
     if finding.kept_back(state, ask) is not None:
         return []

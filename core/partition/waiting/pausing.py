@@ -24,7 +24,7 @@ LONGEST_PAUSE_NS: Final = 15 * 10**9
 LONGEST_START_PAUSE_NS: Final = 600 * 10**9
 
 COULD_NOT_START: Final[str] = "could not be started there"
-"""Stands among what the shim refused, instead of a reason of its own."""
+"""The reason kept for a node on which the shim could not start the ask."""
 
 
 def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:

@@ -112,7 +112,7 @@ def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Acco
 
 
 def hold_back(application: Application, gate: Gate) -> None:
-    """None of its groups is offered until *gate* lets another application start."""
+    """Offers none of the groups of *application* until *gate* lets another application start."""
     if application.held_at is not gate:
         _stop_waiting(application)
         application.held_at = gate

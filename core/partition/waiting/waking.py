@@ -33,7 +33,7 @@ def wake_waiting(state: PartitionState) -> None:
 
 
 def reconsider_limited(state: PartitionState) -> None:
-    """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
+    """Looks again at whoever a limit of a user or group may have kept back, since other limits apply now."""
     for application in state.applications.values():
         offer_application(application)
         for group in application.groups.values():

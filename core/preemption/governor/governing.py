@@ -160,7 +160,7 @@ def charge_victims(
 def charge_together(
     state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
 ) -> bool:
-    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether.
+    """Charges *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether they may.
 
     Said to nobody if not: each group has to be asked about by itself then.
     """

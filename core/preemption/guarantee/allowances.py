@@ -274,7 +274,7 @@ class Terms:
         return rooms
 
     def _queue_rooms(self, queue: Queue) -> dict[int, int]:
-        """Index of the room of each type that *queue* guarantees.
+        """Returns the index of the room of each type that *queue* guarantees.
 
         At the common ancestor and above, the ask comes in where victims go out, and a queue that is below its
         guarantee may stay where it is (law 2).

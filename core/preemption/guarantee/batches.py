@@ -26,7 +26,7 @@ class Round(Protocol):
 
 
 def in_batches(round_: Round) -> None:
-    """Batch after batch of aged asks, each tried once, until the limit is reached or nobody is left (F4, F6)."""
+    """Tries aged asks, batch after batch and each once, until the limit is reached or nobody is left (F4, F6)."""
     while round_.within_limit():
         batch = round_.next_batch()
         if not batch:

@@ -108,7 +108,8 @@ class Candidates:
 
     @property
     def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:
-        """The same less those that turn out to be protected size by size, with their allocations in order."""
+        """The leaves that are not protected as a whole, less those that turn out to be protected size by size, with
+        their allocations in order."""
         if self._ranked is None:
             self._ranked = []
             for leaf, leaf_terms in self._leaf_terms.items():

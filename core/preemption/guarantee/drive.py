@@ -155,7 +155,7 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     """Let the due asks of *group*, which found no place, try to preempt in order, up to the first that really searches.
 
-    Whether that one made room. The others stay due, so that a slice can end between two searches.
+    Returns whether that one made room. The others stay due, so that a slice can end between two searches.
     """
     before = state.preemption_attempts
     for ask in group.next_due():

@@ -21,7 +21,8 @@ Lack = Callable[[Node], list[int] | None]
 
 
 class _Impasse(NamedTuple):
-    """A node whose first candidates to come are not let go together: classes up to *level* want an exact search."""
+    """A node whose first candidates the laws do not let go together, so that the classes up to *level* want an exact
+    search."""
 
     node: Node
     needs: list[int]
@@ -105,7 +106,8 @@ class Frontier:
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
 
     def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
-        """Tries who comes first, from the pool of that level on; where that fails but might not have to, note so."""
+        """Tries the pools from that level on, each with the candidates that come first, and notes where an exact search
+        might find more."""
         for level in range(at.level, len(CLASSES)):
             if not at.pool[level]:
                 continue

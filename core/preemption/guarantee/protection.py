@@ -22,7 +22,7 @@ _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guar
 
 
 def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
-    """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
+    """Returns, by rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
     allocations, where all of a queue is protected for its size."""
     fence = fence_root(ask)
     inside = set(leaves_below(fence))

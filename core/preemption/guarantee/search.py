@@ -158,8 +158,8 @@ class Search:
         return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
 
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
-        """Returns the better of *best* and what nodes can do with the classes up to *level*, which the milder could
-        not."""
+        """Returns the better of *best* and the best solution with the classes up to *level* on nodes that milder
+        classes do not make room on."""
         blocked: dict[Node, _Site] = {}
         """Nodes with enough candidates so far, but law 2 does not let the first of them go together."""
         fewer_than = 0

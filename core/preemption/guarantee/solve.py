@@ -190,7 +190,8 @@ class _ExactSearch:
         self._find_bounds()
 
     def _find_bounds(self) -> None:
-        """For every place in the pool, the sum and the largest of what it and its successors contribute by need."""
+        """Works out, for every place in the pool, the sum and the largest of what it and its successors contribute by
+        need."""
         width = len(self.needs)
         sums, peaks = [[0] * width], [[0] * width]
         for candidate in reversed(self._pool):

@@ -141,7 +141,8 @@ def _is_waiting(ask: Allocation) -> bool:
 
 
 def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
-    """Law 4: of something it asks for, the lowest queue on its path with a guarantee is under it, or loses as much.
+    """Tells whether law 4 holds: of something the ask asks for, the lowest queue on its path with a guarantee is under
+    it, or loses as much.
 
     A level without a declaration counts what its children declare, so that the lowest queue is the one that counts.
     """
@@ -163,7 +164,8 @@ def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) 
 
 
 def _find_trespass(ask: Allocation, victim: Allocation) -> Violation | None:
-    """Laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in between."""
+    """Yields breaches of laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in
+    between."""
     ours, theirs = ask.application.queue.lineage(), victim.application.queue.lineage()
     if theirs[0] is ours[0]:
         return Violation(Law.OTHER_APPLICATION, f"{victim.key} is in the queue of {ask.key}")
@@ -277,7 +279,8 @@ class _After:
     def _keep_guarantees(
         self, ask: Allocation, victims: Sequence[Allocation], names: list[str], found: list[Violation]
     ) -> None:
-        """Law 2: no queue ends below its guarantee, or further below where the ask makes up for less than what goes.
+        """Yields breaches of law 2: no queue ends below its guarantee, or further below where the ask makes up for less
+        than what goes.
 
         The *victims* are gone already, the ask has not come yet.
         """

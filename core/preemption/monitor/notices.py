@@ -36,7 +36,7 @@ class Entry:
         self.deadline_ns: Final = notified_ns + wait_ns
         self.first_round: Final = first_round
         self.times = 1
-        """In how many rounds it was selected, the one of its notice included."""
+        """The number of rounds in which it was selected, the one of its notice included."""
 
 
 class Notice:

@@ -57,7 +57,7 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
 
 
 def repeat_notices(state: PartitionState) -> None:
-    """Repeat the notices that still stand: somebody else listens from now on."""
+    """Repeats the notices that still stand, since somebody else listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
 

@@ -248,7 +248,7 @@ class Round:
         return sorted(waiting, key=lambda r: (r.made_ns, r.ask.order, r.ask.key))
 
     def drop_reservations(self, application: Application, left: Amounts) -> list[Reservation]:
-        """Nodes kept free for a leaf that holds too much are given back (E.5). Returns which."""
+        """Gives back nodes kept free for a leaf that holds too much (E.5). Returns which."""
         if self._reserved is None:
             self._reserved = {}
             for reservation in self.view.reservations.values():

@@ -33,7 +33,7 @@ MOST_PROTECTIONS: Final = 32
 ending are always named, for their going is waited for."""
 
 Steps = Generator[int, None, QuotaPlan]
-"""A run in the making: yields after every step the number of allocations looked at, returns the plan."""
+"""Makes the plan of a run: yields after every step the number of allocations looked at, and returns the plan."""
 
 
 def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:

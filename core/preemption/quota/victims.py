@@ -129,7 +129,7 @@ class Choice:
         return missing > 0 and missing * 100 > self.wanted[t] * self.miss
 
     def fill_share(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
-        """Phase 1: take *victims* of one leaf in order as long as they stay within *share*.
+        """Takes, in phase 1, *victims* of one leaf in order as long as they stay within *share*.
 
         Nobody is passed over to take one that is more of an originator, of higher priority or less willing, unless
         all of the target may be missed. Yields after every few victims how many looks they cost.
@@ -175,7 +175,8 @@ class Choice:
     def complete_in_turns(
         self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder
     ) -> Iterator[int]:
-        """Phase 2: take the least important tasks of all leaves that bring what is lacking closer, until nothing is.
+        """Takes, in phase 2, the least important tasks of all leaves that bring what is lacking closer, until nothing
+        is.
 
         Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
         age and key would let one of several equal leaves lose everything. Yields after every piece of work.

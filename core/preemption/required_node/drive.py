@@ -91,7 +91,7 @@ def apply_plan(state: PartitionState, reservation: Reservation, plan: Preemption
 
 
 def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
-    """Room is leaving for *reservation*, so that it comes before all who preempt there; *last*: it is not, any more."""
+    """Ranks the claim of *reservation*: before all who preempt on its node while room is leaving for it, or *last*."""
     node = reservation.node
     if reservation.comes_last is not last:
         node.rank_claim(reservation, last=last)

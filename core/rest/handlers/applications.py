@@ -56,7 +56,7 @@ class ApplicationHandlers:
         return await self._find_live(request, views, known_queue(views, path), None)
 
     async def of_queue_by_state(self, request: Request) -> ASGIApp:
-        """R17."""
+        """Serves route R17."""
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         if request.path_params["state"].lower() != "active":
@@ -64,7 +64,7 @@ class ApplicationHandlers:
         return await self._find_live(request, views, path, _status(request))
 
     async def by_state(self, request: Request) -> ASGIApp:
-        """R16."""
+        """Serves route R16."""
         views = partition_of(self._reader, request)
         state = request.path_params["state"].lower()
         if state == "active":
@@ -87,7 +87,8 @@ class ApplicationHandlers:
         return json_answer(write_application(found))
 
     async def application(self, request: Request) -> ASGIApp:
-        """R15. Ours: with ``state=any`` also those that have ended or were rejected, the latest of that ID."""
+        """Serves route R15. With ``state=any``, which is ours, also those that have ended or were rejected, the latest
+        of that ID."""
         views = partition_of(self._reader, request)
         wanted = request.path_params["application"]
         found = views.application(wanted)
@@ -105,7 +106,7 @@ class ApplicationHandlers:
         return json_answer(write_application(found))
 
     async def _find_live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
-        """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
+        """Returns the live applications of the queue at *path* or of all, in the state *status* or in any."""
         wishes = wishes_of(request)
         test, order = _make_test(wishes, status), APPLICATIONS.find_order(wishes.query)
         if wishes.plain and test is None and order is None:

@@ -72,7 +72,7 @@ class ExplanationHandlers:
         return json_answer(write_preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:
-        """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""
+        """Returns attempts to preempt that came to something. Their numbers leave out those of other decisions."""
         partition_of(self._runner.reader, request)
         query = read_query(request.scope["query_string"])
         count = min(read_positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)

@@ -22,11 +22,11 @@ class HistoryHandlers:
         self._history = history
 
     async def applications(self, request: Request) -> ASGIApp:
-        """R5."""
+        """Serves route R5."""
         return await page_answer(request, self._samples_since(request), APPLICATION_SAMPLE.write)
 
     async def containers(self, request: Request) -> ASGIApp:
-        """R6."""
+        """Serves route R6."""
         return await page_answer(request, self._samples_since(request), CONTAINER_SAMPLE.write)
 
     def application_documents(self) -> list[dict[str, Any]]:

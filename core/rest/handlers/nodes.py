@@ -26,7 +26,7 @@ class NodeHandlers:
         self._reader = reader
 
     async def nodes(self, request: Request) -> ASGIApp:
-        """R11."""
+        """Serves route R11."""
         views, wishes = partition_of(self._reader, request), wishes_of(request)
         wanted, order = _is_schedulable(wishes), NODES.find_order(wishes.query)
         if wishes.plain and wanted is None and order is None:
@@ -44,7 +44,7 @@ class NodeHandlers:
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
     async def node(self, request: Request) -> ASGIApp:
-        """R12."""
+        """Serves route R12."""
         found = partition_of(self._reader, request).node(request.path_params["node"])
         if found is None:
             raise not_found("Node")

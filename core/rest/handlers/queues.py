@@ -26,7 +26,7 @@ class QueueHandlers:
         self._reader = reader
 
     async def tree(self, request: Request) -> ASGIApp:
-        """R9."""
+        """Serves route R9."""
         return json_answer(await queue_tree(partition_of(self._reader, request)))
 
     async def flat(self, request: Request) -> ASGIApp:
@@ -40,7 +40,7 @@ class QueueHandlers:
         return await page_answer(request, ((view.path, view) for view in found), show, QUEUES)
 
     async def queue(self, request: Request) -> ASGIApp:
-        """R10."""
+        """Serves route R10."""
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         subtree = "subtree" in read_query(request.scope["query_string"])

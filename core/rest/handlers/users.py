@@ -24,7 +24,7 @@ class UserHandlers:
         self._reader = reader
 
     async def users(self, request: Request) -> ASGIApp:
-        """R18."""
+        """Serves route R18."""
         views = partition_or_none(self._reader, request)
         found = await gather_items(views.users()) if views is not None else []
         return await page_answer(request, ((user.user, user) for user in found), USER.write, USERS)
@@ -39,7 +39,7 @@ class UserHandlers:
         return json_answer(USER.write(found[0]))
 
     async def groups(self, request: Request) -> ASGIApp:
-        """R20."""
+        """Serves route R20."""
         views = partition_or_none(self._reader, request)
         found = await gather_items(views.groups()) if views is not None else []
         return await page_answer(request, ((group.group, group) for group in found), GROUP.write, GROUPS)

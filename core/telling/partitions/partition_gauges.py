@@ -208,7 +208,7 @@ def _governor_gauges(state: PartitionState, now_ns: int) -> GovernorGauges:
 def _budget_uses(
     state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]
 ) -> Iterator[BudgetUse]:
-    """Of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
+    """Yields, of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
     if budget.victims:
         yield BudgetUse(kind, "victims", max(map(past.count_victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):

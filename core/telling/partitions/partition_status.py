@@ -232,7 +232,7 @@ def _monitor_status(state: PartitionState) -> MonitorStatus | None:
 
 
 def _users(state: PartitionState) -> tuple[UserStatus, ...]:
-    """Summed over the applications of each user: without limits nothing else keeps track of it."""
+    """Returns sums over the applications of each user, because without limits nothing else keeps track of them."""
     holders: dict[str, list[Application]] = {}
     for application in state.applications.values():
         if application.allocations:

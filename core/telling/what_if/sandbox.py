@@ -56,7 +56,7 @@ from kornel.core.telling.what_if.undo_journal import Journal
 MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""
 MOST_PAUSES: Final = 8
-"""Pauses of the limit of one interval that one ask is followed through."""
+"""The most pauses of the limit of one interval through which one ask is followed."""
 
 ENOUGH_LEAVES: Final = Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
 """The refusal of an ask for which the exits that asks before it caused are enough. The next of its equals may still
