@@ -22,7 +22,8 @@ CLOSE: Final = b"close\n"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """*sealed_before*: segments with lower numbers get nothing more. *now_ns*: time of the core's clock."""
+    """Work for the committing process. *sealed_before*: segments with lower numbers get nothing more. *now_ns*: time of
+    the core's clock."""
 
     settings: HistorySettings
     sealed_before: int

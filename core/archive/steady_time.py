@@ -18,7 +18,8 @@ DRIFT: Final = 0.001
 
 
 class SteadyTime:
-    """*clocks* tell Unix nanoseconds. *steady_s*: how long they have to go evenly."""
+    """A clock that is believed only while the clocks of the machine go evenly. *clocks* tell Unix nanoseconds.
+    *steady_s*: how long they have to go evenly."""
 
     def __init__(
         self,

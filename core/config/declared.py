@@ -50,7 +50,7 @@ class Amounts:
 
 @dataclass(slots=True)
 class DeclaredLimit:
-    """``complete`` is false when one of its keys could not be read."""
+    """A limit as written. ``complete`` is false when one of its keys could not be read."""
 
     at: Field
     description: str
@@ -87,7 +87,7 @@ class DeclaredTemplate:
 
 @dataclass(slots=True)
 class DeclaredQueue:
-    """``written_name`` keeps the case of the text.
+    """A queue as written. ``written_name`` keeps the case of the text.
 
     ``path`` and ``effective`` are settled once the tree stands (:mod:`kornel.core.config.tree`). ``own_delay_only``:
     its delay stands under ``resources``, so those below do not inherit it. ``remarks`` are the warnings

@@ -22,7 +22,8 @@ _OTHER_LINE_ENDS: Final = ("\r", "\x85", "\u2028", "\u2029", "\ufeff")
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """``text`` has as many lines as before the folding: what is still in it stands where it stood.
+    """A document without the queues that need not be read again. ``text`` has as many lines as before the folding: what
+    is still in it stands where it stood.
 
     ``left``: queues of the old text that are not among the ``folds`` or below them, parents before their children.
     """

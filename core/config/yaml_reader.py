@@ -58,7 +58,7 @@ class ScalarNode:
 
 @dataclass(slots=True, eq=False)
 class SequenceNode:
-    """``size`` and ``levels``: nodes and nesting at and below, aliases counted as often as they are used.
+    """A list. ``size`` and ``levels``: nodes and nesting at and below, aliases counted as often as they are used.
 
     ``block``: written with a dash for each item, the first of them at the column of the list; such a list ends at
     ``end``, the place of whatever follows it.

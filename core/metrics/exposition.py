@@ -51,7 +51,8 @@ def batch_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 class Exposition(Collector):
-    """:meth:`render_pieces` writes it all down. Cost: linear in queues, applications and nodes."""
+    """The metrics in the text format of Prometheus. :meth:`render_pieces` writes it all down. Cost: linear in queues,
+    applications and nodes."""
 
     def __init__(self, sources: Sources, *, aliases: bool = False) -> None:
         """Prepares the metrics. *aliases*: also under names that upstream's older dashboards ask for."""

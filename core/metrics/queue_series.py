@@ -67,7 +67,7 @@ class _Queue:
         self.resources: dict[tuple[str, str], str] = {}
         self.apps: dict[AppState, str] = {}
         self.values: dict[tuple[str, str], int] = {}
-        """As of this scrape, where it is not 0 or is declared."""
+        """The values of this scrape that are not 0 or are declared."""
 
     def resource_line(self, state: str, name: str) -> str:
         key = state, name

@@ -91,7 +91,7 @@ class Application:
         self.limit_group: str | None = None
         """The group it counts for, chosen once (config.md 10.2); ``None``: no group limit binds it."""
         self.allocating = False
-        """Counted in ``Queue.allocating`` on its path."""
+        """Tells whether it is counted in ``Queue.allocating`` on its path."""
         self.held_at: Queue | Account | None = None
         """The limit of applications that it waits for; ``None``: for none."""
         self.held_groups: Room = {}

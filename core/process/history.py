@@ -40,7 +40,8 @@ class HistoryUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HistoryChoice:
-    """``settings`` ``None``: no history. ``required``: rather serve nothing than without it."""
+    """The choice whether and how a history is kept. ``settings`` ``None``: no history. ``required``: rather serve
+    nothing than without it."""
 
     settings: HistorySettings | None = None
     required: bool = False

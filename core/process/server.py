@@ -155,7 +155,7 @@ class AddressTooOpen(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
+    """The settings of a server. ``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.

@@ -25,7 +25,8 @@ NS_PER_ROW: Final = SECOND_NS
 
 
 class UsageSampler:
-    """``partitions``: those that there are now. ``keep``: takes the rows of one look."""
+    """Samples the usage of queues for the history. ``partitions``: those that there are now. ``keep``: takes the rows
+    of one look."""
 
     def __init__(
         self,

@@ -25,7 +25,8 @@ class BadOrigin(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BrowserRules:
-    """*hosts*: names that requests may be addressed to, in lower case; ``None``: any. Addresses are always good.
+    """The rules for requests that browsers make. *hosts*: names that requests may be addressed to, in lower case;
+    ``None``: any. Addresses are always good.
 
     *origins*: pages that may read answers; ``*``: all. *tokens*: they may send a bearer token.
     """

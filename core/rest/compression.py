@@ -18,7 +18,7 @@ PACKED_AT_ONCE: Final = 256 * 1024
 """Bytes, of which the compression takes some hundred microseconds."""
 
 _LEVEL: Final = 1
-"""As small as level 1 of zlib makes it, in a quarter of the time."""
+"""The level that makes a body as small as level 1 of zlib does, in a quarter of the time."""
 
 _GZIP: Final = 31
 """``wbits`` of zlib for a gzip header and checksum."""

@@ -38,7 +38,7 @@ _OURS: Final = {
 
 
 _FREE_KEYS: Final = frozenset({"Properties", "Extra", "MaxResources", "Guaranteed", "Max", "ResourceWeights", "lost"})
-"""Below these, keys are an administrator's own words."""
+"""The keys below which keys are an administrator's own words."""
 
 
 def configuration_document(text: str, checksum: str) -> Document:

@@ -33,7 +33,7 @@ Protocols = Callable[[], PatientProtocol]
 
 
 class _Connection:
-    """``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
+    """One connection. ``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
 
     def __init__(self, taken: socket.socket, address: str) -> None:
         self.socket = taken

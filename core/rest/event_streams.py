@@ -27,7 +27,8 @@ from kornel.core.telling.encoding.yunikorn.events import encode_event_line
 CLOSED: Final = "Event stream was closed by the producer"
 
 EVENTS_OF_A_WRITE: Final = 1_024
-"""Of an event at most some 1.3 kB, and of a client that reads slowly one write is all that is kept."""
+"""The most events of one write. An event has at most some 1.3 kB, and of a client that reads slowly one write is all
+that is kept."""
 
 
 class EventStreams:

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from kornel.core.security.tls import peer_certificate
 
 HEADER_PATIENCE_S: Final = 10.0
-"""From the first byte of a request, or the connection, to the end of its headers."""
+"""The time from the first byte of a request, or the connection, to the end of its headers."""
 
 BODY_PATIENCE_S: Final = 30.0
 """The time from the end of the headers to the end of the body."""
@@ -380,7 +380,7 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 class _Counted:
-    """*app*, of whose answers *protocol* hears on their way."""
+    """An application, *app*, of whose answers *protocol* hears on their way."""
 
     def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
         self._protocol = protocol

@@ -35,7 +35,8 @@ class _Held:
 
 
 class LongAnswers:
-    """``held``: bytes of long answers that are on their way."""
+    """Bounds on long answers that are made and sent at the same time. ``held``: bytes of long answers that are on their
+    way."""
 
     def __init__(self) -> None:
         self.held = 0

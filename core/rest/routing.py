@@ -39,7 +39,7 @@ _SAFE: Final = "/:@!$&'()*+,;=-._~"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``path``: a segment that begins with ``:`` stands for any value of that name.
+    """A route. ``path``: a segment that begins with ``:`` stands for any value of that name.
 
     ``operation``: what the OpenAPI document says of it; ``None``: nothing, it is not meant for programs. ``long``: its
     answers may have megabytes, so few are made at a time.

@@ -29,7 +29,8 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 
 
 class Authority:
-    """``ca.pem`` and ``ca-key.pem`` in *folder*, made if they are not there. Raises :class:`SecurityError`."""
+    """A certificate authority: ``ca.pem`` and ``ca-key.pem`` in *folder*, made if they are not there. Raises
+    :class:`SecurityError`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -33,7 +33,7 @@ REFRESH_NS: Final = 300 * SECOND_NS
 LEAST_BETWEEN_NS: Final = 10 * SECOND_NS
 KEEP_NS: Final = 24 * 3600 * SECOND_NS
 FETCH_TIMEOUT_S: Final = 5.0
-"""For the whole of an answer, however many pieces it comes in."""
+"""The time for the whole of an answer, however many pieces it comes in."""
 UNKNOWN_WAIT_S: Final = 2.0
 """The longest time that a call waits for a key that is not known."""
 MOST_WAITING: Final = 64

@@ -44,7 +44,8 @@ class SignatureWrong(NotAuthenticated):
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be apart.
+    """The settings of an OIDC issuer. ``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be
+    apart.
 
     ``revoked``: IDs (``jti``) of tokens that are no longer good; with any, a token must have an ID.
     """

@@ -46,7 +46,7 @@ LARGEST_MESSAGE: Final = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """``managers``: rmIDs the caller may act as; ``*`` stands for every one."""
+    """The rights of a caller. ``managers``: rmIDs the caller may act as; ``*`` stands for every one."""
 
     permissions: frozenset[Permission] = frozenset()
     managers: frozenset[str] = frozenset()

@@ -29,7 +29,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,127}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None`` never."""
+    """A token of the file with static tokens. ``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None``
+    never."""
 
     name: str
     digest: str

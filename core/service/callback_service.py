@@ -23,7 +23,8 @@ from kornel.v1 import callback_pb2 as pb
 
 
 class CallbackService:
-    """``timeout_ns``: how long the core waits for an answer to a shim that leaves it to the core."""
+    """Serves ``kornel.v1.CallbackService``. ``timeout_ns``: how long the core waits for an answer to a shim that leaves
+    it to the core."""
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ REMEMBERED: Final = 10_000
 
 
 class CallbackTimes:
-    """``latency``: from the sending of a question to its answer. Times are Unix nanoseconds."""
+    """Measures how long answers of shims take. ``latency``: from the sending of a question to its answer. Times are
+    Unix nanoseconds."""
 
     def __init__(self) -> None:
         self.latency = Durations(BOUNDS_S)

@@ -59,7 +59,8 @@ def read_text(path: Path) -> str:
 
 
 class ConfigurationFile:
-    """``text``: what the file said when the core started, which is not applied again."""
+    """The configuration file that the core was started with. ``text``: what the file said when the core started, which
+    is not applied again."""
 
     def __init__(
         self, path: Path, text: str, configurator: Configurator, *, clock: Clock, logger: FilteringBoundLogger

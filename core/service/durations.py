@@ -8,7 +8,8 @@ from itertools import accumulate
 
 
 class Durations:
-    """``total``: seconds altogether. ``counts``: how many are at most as long as each bound, then the longer ones."""
+    """Durations, counted by bounds. ``total``: seconds altogether. ``counts``: how many are at most as long as each
+    bound, then the longer ones."""
 
     __slots__ = ("bounds", "counts", "total")
 

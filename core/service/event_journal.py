@@ -54,7 +54,7 @@ _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 
 
 class Decision(NamedTuple):
-    """``next_event``: number of the first event that came after it."""
+    """A decision to preempt among the events. ``next_event``: number of the first event that came after it."""
 
     next_event: int
     what: PreemptionDecided | Version

@@ -50,7 +50,8 @@ WRITE_PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenStream:
-    """``host``: address of the client, without its port. ``opened_ns``: Unix nanoseconds."""
+    """A stream of events that is open. ``host``: address of the client, without its port. ``opened_ns``: Unix
+    nanoseconds."""
 
     host: str
     opened_ns: int

@@ -82,7 +82,8 @@ class TextRooms:
 
 
 class Judge:
-    """*unavailable_resolvers*: types of resolver that do not work here, with the reason."""
+    """Reads configurations and says whether they could come into force. *unavailable_resolvers*: types of resolver that
+    do not work here, with the reason."""
 
     def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
         self._unavailable_resolvers = dict(unavailable_resolvers)

@@ -72,7 +72,7 @@ class Layout:
 
     @property
     def paths(self) -> tuple[tuple[int, ...], ...]:
-        """Of all lists, in the order in which they take effect."""
+        """The paths of all lists, in the order in which they take effect."""
         nested = [(above, number) for above, numbers in self.within.items() for number in numbers]
         return (*((number,) for number in self.lists), *nested)
 

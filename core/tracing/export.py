@@ -21,7 +21,7 @@ REPEAT_S: Final = 60.0
 
 
 class BadEndpoint(ValueError):
-    """Not an address spans can be sent to."""
+    """The endpoint is no address that spans can be sent to."""
 
 
 def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tracing:

@@ -49,7 +49,7 @@ class Taken(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """From when on, at the latest, *preemptor* was the one of two queues that took from the other."""
+    """A turn of two queues that take from each other: since when, at the latest, *preemptor* was the one that took."""
 
     last_ns: int
     preemptor: str

@@ -14,7 +14,7 @@ from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)
-"""Below every priority and every age."""
+"""A key below every priority and every age."""
 
 Lack = Callable[[Node], list[int] | None]
 """The needs on a node; ``None``: it is out of the question."""

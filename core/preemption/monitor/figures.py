@@ -68,7 +68,7 @@ class QueueFigures:
             for t, most in queue.max.items():
                 self.ceilings[t] = min(most, self.ceilings.get(t, most))
         self.net: Final = [used - leaving for used, leaving in zip(queue.used, queue.preempting, strict=True)]
-        """Used once the victims in flight are gone."""
+        """The amounts used once the victims in flight are gone."""
         self.used: Final = [net + claimed for net, claimed in zip(self.net, queue.claimed, strict=True)]
         """The amounts used once the victims in flight are gone and their preemptors have started."""
         self.demand: Final[Amounts] = {}

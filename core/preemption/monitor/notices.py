@@ -56,7 +56,8 @@ class Notice:
 
 
 class Taken(NamedTuple):
-    """Something was taken from a leaf that held ``held`` by type, net of victims on their way out, for ``served``.
+    """The last loss of a leaf, and what has come of it. Something was taken from a leaf that held ``held`` by type, net
+    of victims on their way out, for ``served``.
 
     ``futile``: how often in a row it has had everything back while an ask it was taken for still waited.
     """

@@ -69,7 +69,7 @@ class Planner:
         self._crossing = False
         """Somebody leaves one node for an ask on another."""
         self._going: dict[Node, list[Candidate]] = {}
-        """By node, who is to leave."""
+        """The candidates that are to leave, by node."""
         self._changed: list[Node] = []
         self._spare: dict[QueueFigures, Amounts] = {}
         """By leaf, the originators that may still be taken, by type."""

@@ -129,7 +129,8 @@ class _HttpContext:
 
 
 class CallHandlers:
-    """``handlers``: of gRPC, by service and method. ``local``: HTTP is served to this machine alone."""
+    """Handlers of calls in JSON. ``handlers``: of gRPC, by service and method. ``local``: HTTP is served to this
+    machine alone."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ MOST_DECISIONS: Final = 1_000
 
 
 class ExplanationHandlers:
-    """``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
+    """Handlers of ``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
 
     def __init__(self, runner: PartitionRunner, journal: EventJournal) -> None:
         self._runner = runner

@@ -25,7 +25,7 @@ MOST_TAGS: Final = 64
 
 
 class FindingHandlers:
-    """``/search`` and ``/placement`` of a partition."""
+    """Handlers of ``/search`` and ``/placement`` of a partition."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

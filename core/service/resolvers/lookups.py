@@ -30,7 +30,8 @@ passes here, whatever the clock of the service shows."""
 
 
 class GroupLookups:
-    """*sources* by resolver type; *resolver_of* tells the type in force in a partition, by its full name."""
+    """Looks up the groups of users who came without any. *sources* by resolver type; *resolver_of* tells the type in
+    force in a partition, by its full name."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ class ApplicationView(NamedTuple):
     user: str
     groups: tuple[str, ...]
     used: Resources
-    """By real allocations, not by placeholders."""
+    """The amounts that its real allocations use, not its placeholders."""
     placeholder: Resources
     max_used: Resources
     """Of each type the most that its real allocations or its placeholders held, whichever held more."""
