@@ -48,7 +48,7 @@ Serve = Callable[[Requests, Context], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Calls that are open at once, streams among them: of everybody, and of one address (of IPv6, one block of 64 bits)."""
+    """Calls that are open at once, streams among them: of everybody, and of one address, or block of IPv6."""
 
     calls: int = 1_024
     host_calls: int = 384
