@@ -80,7 +80,7 @@ class HistoryService:
             "SumPreemptions": unary(pb.SumPreemptionsRequest, self._sum_preemptions, self._logger),
             "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
             "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
-            "ListUsage": unary(pb.ListUsageRequest, self._usage, self._logger),
+            "ListUsage": unary(pb.ListUsageRequest, self._list_usage, self._logger),
             "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
         }
 
@@ -117,11 +117,13 @@ class HistoryService:
         wanted = pb.ListPreemptionsRequest()
         wanted.CopyFrom(request.preemptions)
         wanted.outcome = ""
-        page = Page.of(wanted.page.since_ns, wanted.page.until_ns, 0, "")
+        page = Page.page_for(wanted.page.since_ns, wanted.page.until_ns, 0, "")
         by = _PARTIES.get(request.by)
         if by is None:
             raise InvalidRequest(f"there are no sums by {request.by}")
-        sums, complete = await self._query(lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by))
+        sums, complete = await self._run_query(
+            lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by)
+        )
         return pb.SumPreemptionsResponse(
             sums=[
                 pb.PreemptionSum(
@@ -152,9 +154,9 @@ class HistoryService:
             "configurations", request.page, conditions, _build_each(build), page, page.configurations
         )
 
-    async def _usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
-        page = Page.of(request.since_ns, request.until_ns, request.point_count, "")
-        found = await self._query(
+    async def _list_usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
+        page = Page.page_for(request.since_ns, request.until_ns, request.point_count, "")
+        found = await self._run_query(
             lambda reader: read_usage(reader, page, request.partition, request.queue, request.point_count)
         )
         return pb.ListUsageResponse(
@@ -204,15 +206,15 @@ class HistoryService:
         records: MutableSequence[MessageT],
     ) -> Encoded:
         """Returns *answer*, with the records of one page in its *records*, and the token of the next one."""
-        page = Page.of(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
+        page = Page.page_for(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
 
         def read(reader: HistoryReader) -> bytes:
             answer.next_page_token = _read(reader, table, page, conditions, build_all, records)
             return answer.SerializeToString()
 
-        return Encoded(await self._query(read))
+        return Encoded(await self._run_query(read))
 
-    async def _query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
+    async def _run_query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
         """Returns the answer of *query*, which blocks, from a thread that may wait."""
         if self._reader is None:
             raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
@@ -234,7 +236,7 @@ def _read(
     records: MutableSequence[MessageT],
 ) -> str:
     """Put the records of *page* into *records*. Returns the token of the next page; empty: there is none."""
-    rows, more = reader.rows(table, page, conditions)
+    rows, more = reader.read_rows(table, page, conditions)
     size = 0
     began = time.perf_counter()
     for row, message in zip(rows, build_all(reader, rows), strict=True):

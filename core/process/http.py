@@ -28,7 +28,7 @@ from kornel.core.web.page import Page
 
 
 class HttpFront:
-    """``address``: where it listens, once :meth:`listen` was called."""
+    """The HTTP server of a core. ``address``: where it listens, once :meth:`listen` was called."""
 
     def __init__(
         self,
@@ -109,5 +109,5 @@ class HttpFront:
 
 
 def running_applications(runner: PartitionRunner) -> int:
-    """How many run now, in all partitions."""
+    """Returns how many applications run now, in all partitions."""
     return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in runner.reader.partitions())

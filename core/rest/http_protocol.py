@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from kornel.core.security.tls import peer_certificate
 
 HEADER_PATIENCE_S: Final = 10.0
-"""From the first byte of a request, or the connection, to the end of its headers."""
+"""The time from the first byte of a request, or the connection, to the end of its headers."""
 
 BODY_PATIENCE_S: Final = 30.0
 """The time from the end of the headers to the end of the body."""
@@ -49,8 +49,9 @@ LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
-"""Who is refused may go on sending, and read why, before the connection is reset: so long, and again so long for as
-many bytes as the last number says, so many times at most. All in all it may be a whole body and what is around it."""
+"""Bounds within which a refused caller may go on sending, and read why, before its connection is reset: the first
+number of seconds, and as many again for as many bytes as the last number says, at most as often as the second says. All
+in all the third number of bytes may come, which is a whole body and what is around it."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
@@ -106,7 +107,7 @@ class PatientProtocol(HttpToolsProtocol):
         """Tells whether the last answer was given, and what still comes is thrown away."""
         self._thrown_away = 0
         self._thrown_before = 0
-        """How much that was when the connection was last looked at."""
+        """Bytes that were thrown away when the connection was last looked at."""
         self._in_headers = False
         """Tells whether a request has begun, or the first one is awaited."""
         self._header_bytes = 0
@@ -235,7 +236,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         super()._start_asgi_task(cycle, _Counted(self, cycle, app))  # type: ignore[arg-type]
 
-    def answering(self, cycle: RequestResponseCycle, message: Message) -> Message:
+    def prepare_answer(self, cycle: RequestResponseCycle, message: Message) -> Message:
         """Returns *message* of an answer, as it is to be sent."""
         if message["type"] == "http.response.body":
             self._sent += len(message.get("body", b""))
@@ -319,9 +320,9 @@ class PatientProtocol(HttpToolsProtocol):
         if self._may_answer() and self._open:
             head = b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
             self.transport.write(head % (status, len(text)) + b"connection: close\r\n\r\n" + text)
-            self.linger()
+            self.start_lingering()
 
-    def linger(self) -> None:
+    def start_lingering(self) -> None:
         """End the connection, but not so that a client which still sends loses the answer that it was given."""
         if not self._open:
             return
@@ -379,7 +380,7 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 class _Counted:
-    """*app*, of whose answers *protocol* hears on their way."""
+    """An application, *app*, of whose answers *protocol* hears on their way."""
 
     def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
         self._protocol = protocol
@@ -393,8 +394,8 @@ class _Counted:
             lingers = last and cycle.more_body and not cycle.keep_alive
             if lingers:
                 cycle.keep_alive = True  # It ends, but not at once.
-            await send(self._protocol.answering(cycle, message))
+            await send(self._protocol.prepare_answer(cycle, message))
             if lingers and cycle.response_complete:
-                self._protocol.linger()
+                self._protocol.start_lingering()
 
         await self._app(scope, receive, counted)

@@ -71,7 +71,7 @@ async def long_document(message: Message) -> dict[str, Any]:
     """Returns *message* as a document, made in steps of a few milliseconds, others in between."""
     document: dict[str, Any] = {}
     sharing = Sharing.of_loop()
-    with sharing.reading():
+    with sharing.count_reading():
         for field in message.DESCRIPTOR.fields:
             if not field.is_repeated or field.message_type is None or field.message_type.GetOptions().map_entry:
                 if field.is_repeated or not field.has_presence or message.HasField(field.name):
@@ -82,7 +82,7 @@ async def long_document(message: Message) -> dict[str, Any]:
             for item in getattr(message, field.name):
                 items.append(message_document(item))
                 if time.perf_counter() - began >= STEP_S:
-                    await sharing.pause(time.perf_counter() - began)
+                    await sharing.pause_after(time.perf_counter() - began)
                     began = time.perf_counter()
             document[field.json_name] = items
     return document

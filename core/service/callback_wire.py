@@ -1,4 +1,4 @@
-"""Between messages of ``kornel.v1.CallbackService`` and the engine's values.
+"""Translation between messages of ``kornel.v1.CallbackService`` and the engine's values.
 
 At full speed a question and its answer pass here for every single allocation, so questions are written field by field,
 each touched once, and what is absent is not looked for. Everything else goes through tables.
@@ -41,14 +41,14 @@ SHORTEST_TIMEOUT_MS: Final = 10
 LONGEST_TIMEOUT_MS: Final = 60_000
 
 
-def _resource(amounts: Resources | None) -> dict[str, Any] | None:
+def _resource_fields(amounts: Resources | None) -> dict[str, Any] | None:
     """Returns what a ``si.v1.Resource`` is made of: that takes half the time of making the messages in it."""
     if amounts is None:
         return None
     return {"resources": {name: {"value": clamp_int64(amount)} for name, amount in amounts.items()}}
 
 
-def _milliseconds(ns: int) -> int:
+def _to_milliseconds(ns: int) -> int:
     return ns // MILLISECOND_NS
 
 
@@ -61,7 +61,7 @@ event_record: Final = ENCODERS.add(
         "eventChangeType": "change",
         "eventChangeDetail": "detail",
         "timestampNano": "at_ns",
-        "resource": made(_resource, "resources"),
+        "resource": made(_resource_fields, "resources"),
     },
     unset=("groupID", "reason"),
 )
@@ -80,8 +80,8 @@ _encode_notice: Final = ENCODERS.add(
         "notice_id": "notice",
         "strict_allocation_keys": "strict",
         "at_risk_allocation_keys": "at_risk",
-        "negotiable_need": made(_resource, "need"),
-        "deadline_ms": made(_milliseconds, "deadline_ns"),
+        "negotiable_need": made(_resource_fields, "need"),
+        "deadline_ms": made(_to_milliseconds, "deadline_ns"),
     },
 )
 
@@ -92,7 +92,7 @@ _encode_withdrawal: Final = ENCODERS.add(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one stream is asked and told. ``attachment``: the engine's part of it."""
+    """The questions and messages that one stream gets. ``attachment``: the engine's part of it."""
 
     attachment: AttachCallbacks
     state_dump: bool = False
@@ -100,7 +100,7 @@ class Subscription:
 
 @dataclass(slots=True)
 class Outgoing:
-    """What goes into one response."""
+    """The content of one response."""
 
     attached: bool = False
     predicates: list[PredicatesAsked] = field(default_factory=list)
@@ -112,8 +112,8 @@ class Outgoing:
     """Number of the question; ``None``: not asked."""
 
 
-def subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscription:
-    """What *message* wants. A timeout that makes no sense is replaced by the nearest one that does."""
+def decode_subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscription:
+    """Returns what *message* asks for. A timeout that makes no sense is replaced by the nearest one that does."""
     timeout_ms = message.timeout_ms or default_timeout_ms
     timeout_ms = min(max(timeout_ms, SHORTEST_TIMEOUT_MS), LONGEST_TIMEOUT_MS)
     return Subscription(
@@ -167,7 +167,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) ->
 
 
 def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
-    """*outgoing* as one ``AttachResponse``."""
+    """Returns *outgoing* as one ``AttachResponse``."""
     response = pb.AttachResponse()
     if outgoing.attached:
         response.attached.timeout_ms = attachment.timeout_ns // MILLISECOND_NS

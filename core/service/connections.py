@@ -45,19 +45,21 @@ MOVED_PART: Final = 0.005
 """The part of a processor from which on all other threads together have done something: an idle core takes a fifth of
 it. Whoever sends so little that it stays below can make the process grow by a few MiB until the next look."""
 UNPROVEN_PAUSE_S: Final = 0.002
-"""Between two looks while somebody is ahead who may still send headers that unfold."""
+"""The time between two looks while somebody is ahead who may still send headers that unfold."""
 
 UNPROVEN_S: Final = 6.0
-"""How long a connection may go without having confirmed the settings of the server: gRPC cuts it after five seconds."""
+"""The time for which a connection may go without having confirmed the settings of the server: gRPC cuts it after five
+seconds."""
 NEW_S: Final = 0.5
-"""How long a connection that has no call yet is looked at as often as that."""
+"""The time for which a connection that has no call yet is looked at as often as that."""
 UNPROVEN_BYTES: Final = 32 * 1024
-"""How far ahead a connection may be before it can be what the memory grows by."""
+"""The bytes that a connection may be ahead by before the memory can be growing because of it."""
 UNFOLDED_TIMES: Final = 4
-"""How many times its bytes a lawful request may take: gRPC holds it in parts and as a whole, and so does its reader."""
+"""The number of times its bytes that a lawful request may take: gRPC holds it in parts and as a whole, and so does its
+reader."""
 
 SILENT_S: Final = 0.5
-"""How long a connection may be ahead by more than a little after its last call has ended."""
+"""The time for which a connection may be ahead by more than a little after its last call has ended."""
 
 CALL_BYTES: Final = 16 * 1024
 """The bytes that starting a call may take besides its messages: headers, as many as gRPC accepts."""
@@ -73,12 +75,12 @@ _TRIM_PAUSE_S: Final = 1.0
 
 
 class Cause(StrEnum):
-    """Why a connection is cut: the words of the log, and the label of the metric."""
+    """The reasons to cut a connection: the words of the log, and the label of the metric."""
 
     HEADERS = "headers"
-    """Its headers are longer than the settings of the server allow, or take far more memory than bytes."""
+    """The headers are longer than the settings of the server allow, or take far more memory than bytes."""
     AHEAD = "ahead"
-    """It has sent too much that the core has not dealt with."""
+    """The connection has sent too much that the core has not dealt with."""
     MANY = "many"
     """There are too many connections, and it had no call for longest, or is the newest where all others have one."""
 
@@ -116,7 +118,7 @@ class ConnectionLimits:
         return self.connections + max(16, self.connections // 4) if can_watch() else self.connections
 
     @classmethod
-    def of(cls, connections: int, total_bytes: int) -> ConnectionLimits:
+    def limits_for(cls, connections: int, total_bytes: int) -> ConnectionLimits:
         """Returns limits for so many connections in all, and everything else in proportion as by default."""
         return cls(
             stranger_bytes=min(16 << 20, total_bytes // 8),
@@ -142,7 +144,7 @@ class Link:
         self.unseen = 0
         """Looks at which no socket was found for it."""
 
-    def took(self, size: int) -> None:
+    def note_taken(self, size: int) -> None:
         """Note that a message of *size* bytes has been dealt with."""
         self.taken += size + (size >> 6) + MESSAGE_BYTES
 
@@ -159,7 +161,7 @@ class _Watched:
     idle_since_s: float
     """The time since which it has had no call."""
     block: str
-    """What counts as its address."""
+    """The part of its address that counts as one caller."""
     received: int = 0
     taken: int = 0
     seen_s: float = 0.0
@@ -219,13 +221,13 @@ class ConnectionKeeper:
             return
         self._ending = True
         if self._thread is not None and self._bell is not None:
-            self._bell.ring()
+            self._bell.end_pause()
             self._thread.join()
             self._bell.close()
         self._memory.close()
 
-    def enter(self, peer: str) -> Link:
-        """Returns a call over the connection of *peer*, as gRPC names it, begins; to be followed by :meth:`leave`."""
+    def begin_call(self, peer: str) -> Link:
+        """Begins a call over the connection of *peer*, as gRPC names it; to be followed by :meth:`end_call`."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = Link()
@@ -233,13 +235,13 @@ class ConnectionKeeper:
         link.taken += CALL_BYTES
         return link
 
-    def leave(self, peer: str, link: Link) -> None:
+    def end_call(self, peer: str, link: Link) -> None:
         """Note the end of a call. Its connection is known until it is closed; unwatched, until its last call ends."""
         link.calls -= 1
         if not link.calls and self._thread is None:
             self._links.pop(peer, None)
 
-    def condemn(self, peer: str) -> None:
+    def cut_connection(self, peer: str) -> None:
         """Cut the connection of *peer* now, before another call of it is looked at."""
         if peer in self._condemned:
             return
@@ -296,7 +298,7 @@ class ConnectionKeeper:
                 watched = self._watched[peer.name] = _Watched(now_s, now_s, address_block(peer.host), seen_s=now_s)
                 opened.append((descriptor, peer))
                 if self._bell is not None:
-                    self._bell.listen(descriptor)
+                    self._bell.listen_on(descriptor)
             ahead = self._count_ahead(watched, received, link)
             if not watched.is_cut:
                 hosts[watched.block] += 1
@@ -460,7 +462,8 @@ class _Ahead:
 
 
 class _Bell:
-    """What the keeper waits for: that it is called, or that somebody connects, or a pause; at rest for bytes as well.
+    """The pause of the keeper, which ends when it is called, when somebody connects, or after its time; at rest for
+    bytes as well.
 
     Somebody who connects or sends may be overlooked, when gRPC is faster; the pause bounds how long that lasts. Bytes
     that keep coming are not overlooked: some wait to be read at any moment.
@@ -475,10 +478,10 @@ class _Bell:
             for listener in listeners:
                 poll.register(listener, select.EPOLLIN | select.EPOLLET)
 
-    def ring(self) -> None:
+    def end_pause(self) -> None:
         os.eventfd_write(self._called, 1)
 
-    def listen(self, descriptor: int) -> None:
+    def listen_on(self, descriptor: int) -> None:
         """Let bytes that come over *descriptor* end a rest. The kernel forgets it when it is closed."""
         with suppress(OSError):  # It is closed by now, or known already.
             self._everything.register(descriptor, select.EPOLLIN | select.EPOLLET)
@@ -488,7 +491,7 @@ class _Bell:
         return bool(self._calls.poll(pause_s))
 
     def wait_resting(self, pause_s: float) -> bool:
-        """Does the same, and returns also when somebody has sent something."""
+        """Waits as :meth:`wait` does, and returns also when somebody has sent something."""
         return bool(self._everything.poll(pause_s))
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import NEVER_FAILED, Allocation, StartFailure
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import look_again
 
@@ -24,20 +24,21 @@ LONGEST_PAUSE_NS: Final = 15 * 10**9
 LONGEST_START_PAUSE_NS: Final = 600 * 10**9
 
 COULD_NOT_START: Final[str] = "could not be started there"
-"""Stands among what the shim refused, instead of a reason of its own."""
+"""The reason kept for a node on which the shim could not start the ask."""
 
 
-def pause(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """See that what was refused for *ask* is forgotten after a while; a pause under way goes on."""
     refused = ask.refused or {}
     if ask.pause_until_ns or all(reason is COULD_NOT_START for reason in refused.values()):
         return  # A node that failed is tried again when its own pause ends.
     ask.refusals += 1
+    # The shift is bounded because asks may be refused for ever, and the number would grow with every refusal.
     _end_at(state, ask, now_ns + min(PAUSE_NS << min(ask.refusals - 1, 10), LONGEST_PAUSE_NS))
 
 
-def forgive(state: PartitionState, ask: Allocation) -> None:
-    """Nothing is refused for *ask* any more but where it lately failed: it is tried again, wherever it waits."""
+def forgive_refusals(state: PartitionState, ask: Allocation) -> None:
+    """Forgets what was refused for *ask*, except where it lately failed: it is tried again, wherever it waits."""
     failed = {node_id: reason for node_id, reason in (ask.refused or {}).items() if reason is COULD_NOT_START}
     ask.refused = failed or None
     ask.pause_until_ns = 0
@@ -45,10 +46,11 @@ def forgive(state: PartitionState, ask: Allocation) -> None:
 
 
 def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """The shim could not start *ask*, an ask again, on *node*: for a while only other nodes will do."""
+    """Leaves *node* out for a while for *ask*, an ask again since the shim could not start it there."""
     before = ask.failed_on.get(node.node_id)
     times = 1 if before is None else before.times + 1
     until_ns = now_ns + min(PAUSE_NS << min(times - 1, 20), LONGEST_START_PAUSE_NS)
+    # All asks that never failed share one empty mapping, which must stay empty.
     if not ask.failed_on:
         ask.failed_on = {}
     ask.failed_on[node.node_id] = StartFailure(times, until_ns)
@@ -56,26 +58,27 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
     # Being placed in between cleared what was refused; the other failures may still count.
     failed = [node_id for node_id, failure in ask.failed_on.items() if failure.until_ns > now_ns]
     ask.refused = {**(ask.refused or {}), **dict.fromkeys(failed, COULD_NOT_START)}
-    note(ask, f"{node.node_id}: {COULD_NOT_START}", now_ns)
+    note_failure(ask, f"{node.node_id}: {COULD_NOT_START}", now_ns)
 
     def end(_: int) -> None:
         failure = ask.failed_on.get(node.node_id)
+        # Timers are never taken back: this one counts only if nothing has moved the end since.
         if failure is not None and failure.until_ns == until_ns:
-            _allow(state, ask, node.node_id)
+            _allow_node(state, ask, node.node_id)
 
-    state.at(until_ns, end)
+    state.run_at(until_ns, end)
 
 
 def node_changed(state: PartitionState, node_id: str) -> None:
-    """The node grew, shrank, opened, closed or left: what could not be started there may be now."""
+    """Allows a node again that grew, shrank, opened, closed or left: what could not be started there may be now."""
     for ask in state.failed_starts.pop(node_id, {}):
         failures = {other: failure for other, failure in ask.failed_on.items() if other != node_id}
         ask.failed_on = failures or NEVER_FAILED
-        _allow(state, ask, node_id)
+        _allow_node(state, ask, node_id)
 
 
 def forget_failures(state: PartitionState, ask: Allocation) -> None:
-    """*ask* is gone, as an ask or an allocation."""
+    """Forgets where *ask*, which is gone as an ask or an allocation, could not be started."""
     for node_id in ask.failed_on:
         known = state.failed_starts[node_id]
         del known[ask]
@@ -84,8 +87,8 @@ def forget_failures(state: PartitionState, ask: Allocation) -> None:
     ask.failed_on = NEVER_FAILED
 
 
-def _allow(state: PartitionState, ask: Allocation, node_id: str) -> None:
-    """The node is no longer left out for *ask* because of a failed start."""
+def _allow_node(state: PartitionState, ask: Allocation, node_id: str) -> None:
+    """Allows for *ask* a node that was left out because of a failed start."""
     refused = ask.refused
     if not ask.pending or refused is None or refused.get(node_id) is not COULD_NOT_START:
         return
@@ -109,11 +112,13 @@ def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:
     ask.pause_until_ns = until_ns
 
     def end(now_ns: int) -> None:
+        # A timer that was overtaken is not taken back; and the ask may be placed, or gone, and its key with another
+        # one.
         if ask.pause_until_ns != until_ns or not ask.pending or state.requests.get(ask.key) is not ask:
             return
         if ask.inquiry is not None:  # What the shim says now may need the refusals once more.
             _end_at(state, ask, now_ns + PAUSE_NS)
         else:
-            forgive(state, ask)
+            forgive_refusals(state, ask)
 
-    state.at(until_ns, end)
+    state.run_at(until_ns, end)

@@ -95,7 +95,7 @@ def _schedule(state: PartitionState, when_ns: int) -> None:
         if notices.generation == generation and notices.settings is not None:
             notices.steps = _run_round(state, notices.settings)
 
-    state.at(when_ns, begin)
+    state.run_at(when_ns, begin)
 
 
 def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
@@ -133,7 +133,7 @@ def _carry_out(
     looked_at = 0
     law = monitor_laws.RoundLimit(state.types.names, selection.limits)
     for place in selection.places:
-        law.count(place)
+        law.count_place(place)
         looked_at += 1 + len(place.victims)
         if looked_at >= LOOKS_A_PIECE:
             yield 3 * looked_at
@@ -179,7 +179,7 @@ def _enter_victim(
         or entry.deadline_ns > now_ns + wait_ns
     ):
         # Not selected in every round since, or notified of a later time than there is now: notified anew.
-        notices.drop(entry)
+        notices.drop_entry(entry)
         entry = None
     if entry is None:
         entry = noticing.exchange_entry(state, victim)
@@ -341,7 +341,7 @@ def _take_places(
         if state.recording:
             state.events.preempted_for_share(allocations, leaf)
         state.preemptions += 1
-        target = state.types.resources(selection.targets.get(leaf, {}))
+        target = state.types.to_resources(selection.targets.get(leaf, {}))
         _record_decision(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
 
 
@@ -378,7 +378,7 @@ def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocatio
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
     texts: dict[Queue, str] = {}
     for victim in leaving:
-        notices.drop(notices.entries[victim.key])
+        notices.drop_entry(notices.entries[victim.key])
         spec, application = victim.spec, victim.application
         leaf = application.queue
         message = texts.get(leaf)
@@ -392,7 +392,7 @@ def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Map
     """Hold for *ask* on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
     if victims:
         ask.victims = {**ask.victims, **victims}
-    ledger.claim(state, ask)
+    ledger.book_claim(state, ask)
     ask.outcome = _TRIGGERED
     # With victims there is no room for it yet, here or elsewhere: to look for some would cost as much as all the rest.
     reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
@@ -415,7 +415,7 @@ def _watch_exits(
             elif not victims:
                 eviction.rearm_ask(state, ask, at_ns)
 
-    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)
 
 
 def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:
@@ -445,7 +445,7 @@ def _note_observed(state: PartitionState, selection: Selection) -> None:
     for leaf, allocations in seen.items():
         observed[leaf.path] = tuple(allocation.key for allocation in allocations)
         if observed[leaf.path] != notices.observed.get(leaf.path):
-            target = state.types.resources(selection.targets.get(leaf, {}))
+            target = state.types.to_resources(selection.targets.get(leaf, {}))
             _record_decision(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
     notices.observed = observed
 
@@ -458,7 +458,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
     there = [entry for entry in entries if _still_there(state, entry.allocation)]
     noticing.withdraw_notices(state, there)
     for entry in entries:
-        notices.drop(entry)
+        notices.drop_entry(entry)
     _record_each(state, (entry.allocation for entry in there), Outcome.WITHDRAWN, notices.rounds)
 
 

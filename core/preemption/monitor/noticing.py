@@ -47,7 +47,7 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
         keys.setdefault(entry.notice, []).append(entry.allocation.spec.key)
-        state.notices.drop(entry)
+        state.notices.drop_entry(entry)
     if not state.callbacks.preemption_notices:
         return
     for notice, gone in keys.items():
@@ -57,7 +57,7 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
 
 
 def repeat_notices(state: PartitionState) -> None:
-    """Repeat the notices that still stand: somebody else listens from now on."""
+    """Repeats the notices that still stand, since somebody else listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
 
@@ -84,7 +84,7 @@ def settle_credits(state: PartitionState) -> list[Entry]:
 
 def _held_amounts(application: Application) -> dict[int, int]:
     """Returns what *application* holds by type, victims that have not left yet included."""
-    real, placeholder = application.confirmed(), application.placeholder
+    real, placeholder = application.confirmed_amounts(), application.placeholder
     return {t: amount + placeholder[t] for t, amount in enumerate(real)}
 
 
@@ -191,7 +191,7 @@ def _send(state: PartitionState, notice: Notice) -> None:
             notice.round,
             () if negotiable else keys,
             keys if negotiable else (),
-            state.types.resources(need) if negotiable else None,
+            state.types.to_resources(need) if negotiable else None,
             notice.deadline_ns,
             KIND,
             f"queue {application.queue.path} holds more than its share",

@@ -1,4 +1,5 @@
-"""Whether preemption could make room for an ask, and what stands against it: a dry run by each kind of preemption.
+"""Forecasts whether preemption could make room for an ask, and what stands against it: a dry run by each kind of
+preemption.
 
 Nothing is decided, counted or asked of the shim; the answer is what an attempt would come to without the shim's word.
 """
@@ -16,6 +17,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.governor import governing
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.registry import KINDS
@@ -35,24 +37,25 @@ class ReadingIndex(VictimIndex):
         super().__init__()
         self._checked: dict[Queue, RankedLeaf] = {}
 
-    def begin(self) -> None:
-        """A new answer: nothing is trusted unseen."""
+    def begin_answer(self) -> None:
+        """Begins a new answer, in which no ranking is trusted unseen."""
         self._checked.clear()
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
-    def of(self, leaf: Queue) -> RankedLeaf:
+    def rank_leaf(self, leaf: Queue) -> RankedLeaf:
+        """Returns the ranking of *leaf*, compared with what is there once in each answer."""
         checked = self._checked.get(leaf)
         if checked is None:
-            checked = self._checked[leaf] = super().of(leaf)
+            checked = self._checked[leaf] = super().rank_leaf(leaf)
         return checked
 
-    def forget(self, leaf: Queue) -> None:
-        """What is known of *leaf* does not hold: something there is supposed to be different."""
+    def forget_leaf(self, leaf: Queue) -> None:
+        """Drops the ranking of *leaf*, where something is supposed to be different."""
         self._leaves.pop(leaf, None)
         self._checked.pop(leaf, None)
 
 
-def outlook(
+def find_outlook(
     state: PartitionState, ask: Allocation, now_ns: int, *, limited: NotPlaced | None, index: ReadingIndex
 ) -> PreemptionOutlook:
     """Returns what preemption can do for a pending *ask* that *limited* keeps back (``None``: no limit does)."""
@@ -79,7 +82,7 @@ def _ask_kinds(state: PartitionState, ask: Allocation, asked: Circumstances) -> 
         found = kind.foresee(state, ask, asked)
         if found is None:
             continue
-        found = _in_words(kind, found)
+        found = _only_watched(state, kind, _in_words(kind, found))
         if found.verdict not in _NO_HELP:
             return found
         refused = refused or found
@@ -91,9 +94,22 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
     it."""
     if found.blocked_by or not found.outcome:
         return found
-    return found._replace(blocked_by=kind.ending(Outcome(found.outcome)).words)
+    return found._replace(blocked_by=kind.ending_of(Outcome(found.outcome)).words)
 
 
-def records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
+def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
+    """Returns *found*, unless nothing but its being watched only keeps *kind* from helping: then it says so."""
+    if found.verdict is not PreemptionVerdict.WOULD_HELP or not governing.is_shadowed(state, kind.name):
+        return found
+    return found._replace(
+        verdict=PreemptionVerdict.FORBIDDEN,
+        blocked_by="governor: shadow",
+        outcome=Outcome.SHADOW,
+        detail=f"preemption.governor.shadow lists {kind.name}, which only watches",
+        not_before_ns=None,
+    )
+
+
+def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
     """Returns the victims of *plan* as decisions name them."""
     return eviction.victim_records(plan)

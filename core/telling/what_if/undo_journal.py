@@ -26,19 +26,17 @@ from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.gangs.gang_record import GangRecord
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
-from kornel.core.preemption.quota.enforcement import Enforcement
+from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, Claims, Enforcement, FailureLog, GangRecord, GovernorBooks, GroupOrder,
-        GuaranteeRecord, KeyedHeap, NodeGroup, NodeOrder, Pace, PaceOfKind,
-        Refusals, RefusedQuestion, ReservingRecord, TaskGroup, Totals, Window,
+        Callbacks, Claims, FailureLog, GangRecord, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup, NodeOrder, Pace,
+        PaceOfKind, ReservingRecord, TaskGroup, Totals, Window,
+        *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip
-"""What belongs to one record, and changes with it."""
+"""The classes of parts that belong to one record, and change with it."""
 
 _FOLLOWED: Final = PARTS | {list, dict, set, deque}
 _SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]] = {}
@@ -84,7 +82,7 @@ class Journal:
     def __contains__(self, record: object) -> bool:
         return id(record) in self._kept
 
-    def keep(self, record: object, *, but: Collection[str] = ()) -> None:
+    def keep_record(self, record: object, *, but: Collection[str] = ()) -> None:
         """Notes how *record* is, unless that was noted. *but*: attributes of which the contents do not change."""
         kept = self._kept
         if id(record) in kept:

@@ -42,7 +42,7 @@ def register(engine: Engine, text: str, *, ahead: bool, rm_id: str = "rm-1", now
     if ahead:
         for _ in engine.build_ahead(rm_id, configuration):
             assert engine.cycle(now_ns, 10).effects == []
-    engine.prepare(text, configuration)
+    engine.prepare_configuration(text, configuration)
     return engine.apply(RegisterManager(rm_id=rm_id, version="", policy_group="", config=text), now_ns)
 
 

@@ -93,7 +93,7 @@ class FakeEngine:
                 return []
         raise AssertionError(f"nobody told the fake engine what to do with {command}")
 
-    def prepare(self, text: str, configuration: Configuration) -> None:
+    def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
 
     def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
