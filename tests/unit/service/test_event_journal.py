@@ -133,7 +133,7 @@ def test_a_block_of_ipv6_has_the_streams_of_one_host(journal: EventJournal) -> N
         ):
             with pytest.raises(EventStreamsFull, match=r"of 10\.0\.0\.1 are open"):
                 places.take_place("10.0.0.1", 4).__enter__()
-            assert places.streams()[1].host == "2001:db8::2"
+            assert places.open_streams()[1].host == "2001:db8::2"
 
 
 def test_what_is_wrong_with_settings_is_logged_once() -> None:
