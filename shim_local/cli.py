@@ -22,7 +22,7 @@ from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_local.amounts import BadAmount, parse_bytes, parse_cores, parse_duration
 from kornel.shim_local.background import LOG, SOCKET, NotStarted, describe_server, read_state, start_server, wait_until
 from kornel.shim_local.client import NoServer, RequestRefused, ServerConnection
-from kornel.shim_local.jobs.spec import DEFAULT_GRACE_S, DEFAULT_LOG_BYTES, BadSpec
+from kornel.shim_local.jobs.spec import DEFAULT_GRACE_S, DEFAULT_KILL_S, DEFAULT_LOG_BYTES, BadSpec
 from kornel.shim_local.machine.launcher import program_environment
 from kornel.shim_local.machine.processes import is_alive, start_ticks
 from kornel.shim_local.script_options import BadScript
@@ -191,6 +191,9 @@ def submit(
     grace: Annotated[
         str, typer.Option("--grace", metavar="TIME", help="Time from SIGUSR1 to SIGTERM when preempted.")
     ] = f"{DEFAULT_GRACE_S:g}s",
+    kill_after: Annotated[
+        str, typer.Option("--kill-after", metavar="TIME", help="Time from SIGTERM to SIGKILL.")
+    ] = f"{DEFAULT_KILL_S:g}s",
     name: Annotated[str, typer.Option("--name", help="Name to show. [default: that of the program]")] = "",
     directory: Annotated[
         Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where to run. [default: here]")
@@ -220,6 +223,8 @@ def submit(
         with _connect(context) as server:
             answer = server.request({"do": "submit", "spec": spec.to_json()})
             _print_line(str(answer["job"]))
+            if answer["note"]:
+                typer.echo(write_visibly(f"kornel-local: {answer['note']}"), err=True)
             if wait:
                 _finish_wait(server, [str(answer["job"])])
 
@@ -301,7 +306,7 @@ def show_logs(
 def cancel_jobs(
     context: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs or tasks.")]
 ) -> None:
-    """Cancel jobs, or single tasks of an array: SIGTERM, and ten seconds later SIGKILL."""
+    """Cancel jobs, or single tasks of an array: SIGTERM, and after --kill-after SIGKILL."""
     with _errors(), _connect(context) as server:
         number = server.request({"do": "cancel", "names": jobs})["cancelled"]
     _print_line(f"{number} tasks are cancelled" if number != 1 else "1 task is cancelled")

@@ -85,6 +85,7 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         after=tuple(after),
         time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,
         grace_s=parse_duration(options["grace"]),
+        kill_s=parse_duration(options["kill_after"]),
         log_bytes=parse_bytes(options["log_limit"]),
         retries=options["retries"],
         requeue=options["requeue"],

@@ -446,5 +446,6 @@ def make_attempt_spec(job: Job, task: Task) -> dict[str, Any]:
         "memory": spec.memory,
         "gpu": spec.gpu,
         "time_s": spec.time_s,
+        "kill_s": spec.kill_s,
         "log_bytes": spec.log_bytes,
     }

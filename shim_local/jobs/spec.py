@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 DEFAULT_GRACE_S: Final = 30.0
+DEFAULT_KILL_S: Final = 10.0
 DEFAULT_LOG_BYTES: Final = 64 * 2**20
 
 
@@ -37,6 +38,8 @@ class JobSpec:
     """The longest that the job may run; 0: as long as it likes."""
     grace_s: float = DEFAULT_GRACE_S
     """The time between SIGUSR1 and SIGTERM when the job is preempted."""
+    kill_s: float = DEFAULT_KILL_S
+    """The time between SIGTERM and SIGKILL, whenever the job is stopped."""
     log_bytes: int = DEFAULT_LOG_BYTES
     retries: int = 0
     """The number of times that a task is started again after it failed by itself."""
@@ -68,7 +71,7 @@ class JobSpec:
         """Raise BadSpec where a value makes no sense."""
         if not self.command or not all(isinstance(word, str) for word in self.command):
             raise BadSpec("there is no command to run; write it behind --")
-        amounts = (self.vcore, self.memory, self.gpu, self.time_s, self.grace_s, self.log_bytes, self.retries)
+        amounts = (self.vcore, self.memory, self.gpu, self.time_s, self.grace_s, self.kill_s, self.log_bytes, self.retries)
         if min(amounts) < 0:
             raise BadSpec("an amount is negative")
         if not (self.vcore or self.memory or self.gpu):

@@ -102,6 +102,8 @@ class Agent:
         await self._launcher.close()
         for attempt in self._attempts.values():
             self._stop_watching(attempt)
+        if self.cgroups.folder is not None:
+            remove_group(str(self.cgroups.folder))
         os.close(self._lock)
 
     def describe(self) -> dict[str, Any]:

@@ -29,8 +29,6 @@ from kornel.shim_local.machine.processes import (
     start_ticks,
 )
 
-TERM_S: Final = 10.0
-"""The time between SIGTERM and SIGKILL."""
 LEFTOVER_S: Final = 2.0
 """The time that processes in the background have between SIGTERM and SIGKILL once the command itself has ended."""
 KILL_AGAIN_S: Final = 0.02
@@ -217,7 +215,7 @@ class Supervisor:
                 self._deadlines.pop("notice", None)
         if self._status is not None and not self._deadlines:
             self._send_to_all(signal.SIGTERM)
-            self._deadlines["kill"] = time.monotonic() + LEFTOVER_S
+            self._deadlines["kill"] = time.monotonic() + min(LEFTOVER_S, self._spec["kill_s"])
         return False
 
     def _obey(self, text: str) -> None:
@@ -251,7 +249,7 @@ class Supervisor:
 
     def _terminate(self) -> None:
         self._deadlines.pop("notice", None)
-        self._deadlines["kill"] = time.monotonic() + TERM_S
+        self._deadlines["kill"] = time.monotonic() + self._spec["kill_s"]
         self._send_to_all(signal.SIGTERM)
 
     def _keep_deadlines(self) -> None:

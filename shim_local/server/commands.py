@@ -50,7 +50,15 @@ class Commands:
 
     async def _submit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._dispatcher.submit(JobSpec.from_json(request["spec"]))
-        return {"job": job.id, "tasks": len(job.tasks)}
+        return {"job": job.id, "tasks": len(job.tasks), "note": self._find_shortage(job.spec)}
+
+    def _find_shortage(self, spec: JobSpec) -> str:
+        """Returns why a job cannot run on any machine that is known, or an empty text."""
+        capacities = [node.record["capacity"] for node in self._dispatcher.nodes.values()]
+        wanted = {"vcore": spec.vcore, "memory": spec.memory, "gpus": spec.gpu}
+        if any(all(amount <= has[name] for name, amount in wanted.items()) for has in capacities):
+            return ""
+        return "no machine is large enough for this job: it waits until one joins"
 
     async def _list_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
         jobs = dict(self._dispatcher.jobs)

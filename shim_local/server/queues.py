@@ -8,9 +8,6 @@ from typing import Any, Final
 BUILT_IN: Final = """\
 partitions:
   - name: default
-    placementrules:
-      - name: provided
-        create: true
     queues:
       - name: root
         submitacl: "*"
