@@ -85,5 +85,4 @@ class JobSpec:
     @property
     def queue_path(self) -> str:
         """The full path of the queue."""
-        queue = self.queue or "default"
-        return queue if queue.startswith("root.") else f"root.{queue}"
+        return self.queue if self.queue.startswith("root.") else f"root.{self.queue}"

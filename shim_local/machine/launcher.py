@@ -36,6 +36,7 @@ class Launcher:
         self._receive = receive
         self._restarted = restarted
         self._socket: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -44,11 +45,13 @@ class Launcher:
         self._keeper = asyncio.create_task(self._keep(process), name="launcher")
 
     async def close(self) -> None:
-        """Have the process end."""
+        """Have the process end, which has begun by then what it was asked for."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
         self._disconnect()
+        if self._process is not None:
+            await self._process.wait()
 
     def launch(self, folder: Path) -> None:
         """Have a supervisor started for the attempt in *folder*. Raises OSError when that is not possible now."""
@@ -84,7 +87,7 @@ class Launcher:
         finally:
             os.close(lock)
         ours.setblocking(False)
-        self._socket = ours
+        self._socket, self._process = ours, process
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read_notices)
         return process
 

@@ -24,8 +24,10 @@ class Commands:
         links: AgentLinks,
         describe: Callable[[], dict[str, Any]],
         stop: Callable[[bool], None],
+        default_queue: str,
     ) -> None:
         """*describe* returns what the server says of itself; *stop* ends it, with its core or without."""
+        self._default_queue = default_queue
         self._dispatcher = dispatcher
         self._links = links
         self._describe = describe
@@ -49,7 +51,8 @@ class Commands:
             return {"error": f"the request cannot be understood: {error!r}"}
 
     async def _submit(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        job = self._dispatcher.submit(JobSpec.from_json(request["spec"]))
+        values = dict(request["spec"])
+        job = self._dispatcher.submit(JobSpec.from_json(values | {"queue": values["queue"] or self._default_queue}))
         return {"job": job.id, "tasks": len(job.tasks), "note": self._find_shortage(job.spec)}
 
     def _find_shortage(self, spec: JobSpec) -> str:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+BUILT_IN_DEFAULT: Final = "batch"
+"""The built-in queue of jobs that name none. It is not called default: there the core puts what names a wrong queue."""
+DEFAULT: Final = "default"
+"""The queue of jobs that name none where a file has the queues."""
 BUILT_IN: Final = """\
 partitions:
   - name: default
@@ -12,7 +16,7 @@ partitions:
       - name: root
         submitacl: "*"
         queues:
-          - name: default
+          - name: batch
             submitacl: "*"
           - name: urgent
             submitacl: "*"

@@ -20,7 +20,7 @@ from kornel.shim_local.server.agent_links import AgentLinks
 from kornel.shim_local.server.commands import Commands
 from kornel.shim_local.server.core_link import CoreLink
 from kornel.shim_local.server.core_process import OwnCore
-from kornel.shim_local.server.queues import build_queues
+from kornel.shim_local.server.queues import BUILT_IN_DEFAULT, DEFAULT, build_queues
 from kornel.shim_local.server.settings import Settings, SettingsError, read_token, split_address
 from kornel.shim_local.server.wire import MOST_BYTES, WireError, admit_peer, read_message, write_message
 
@@ -60,7 +60,8 @@ class LocalServer:
         dispatcher = Dispatcher(store, self._core_link, self._links, time.time)
         self._core_link.attach(dispatcher)
         self._links.attach(dispatcher)
-        commands = Commands(dispatcher, self._links, self._describe, self._stop)
+        default_queue = DEFAULT if self._settings.queues is not None else BUILT_IN_DEFAULT
+        commands = Commands(dispatcher, self._links, self._describe, self._stop, default_queue)
         self._links.connect(self._agent.describe(), self._send_local)
         dispatcher.flush()
         servers = [await self._serve_commands(commands)]

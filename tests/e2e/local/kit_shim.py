@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kornel-local-") as name:
         folder = Path(name)
         store = JobStore(folder / "jobs.db")
-        spec = JobSpec(("sleep", "20"), "/", {"PATH": os.environ["PATH"]}, "kit", vcore=1000)
+        spec = JobSpec(("sleep", "20"), "/", {"PATH": os.environ["PATH"]}, "kit", queue="batch", vcore=1000)
         for _ in range(JOBS):
             store.add_job(spec, 1.0, TaskState.QUEUED, (-1,))
         store.close()
