@@ -181,7 +181,8 @@ def submit(
     context: typer.Context,
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="What to run.")] = None,
     queue: Annotated[
-        str, typer.Option("--queue", "-q", help="Queue to run in. [default: batch, or default where --queues was given]")
+        str,
+        typer.Option("--queue", "-q", help="Queue to run in. [default: batch, or default where --queues was given]"),
     ] = "",
     vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores, such as 2 or 500m.")] = "1",
     memory: Annotated[str, typer.Option("--memory", "--mem", metavar="SIZE", help="Memory, such as 4Gi.")] = "0",

@@ -40,6 +40,7 @@ PROGRAMS: Final = (
     "kornel.shim_local",
     "kornel.conformance",
     "tests.conformance.broken_shims",
+    "tests.e2e.local.kit_shim",
 )
 """The modules that are run with ``-m`` here."""
 

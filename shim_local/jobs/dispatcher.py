@@ -123,7 +123,7 @@ class Dispatcher:
         """Returns how many of *tasks* will end because of this."""
         stopped = 0
         for task in list(tasks):
-            if task.state.is_final:
+            if task.state.is_final or task.stopping == CANCEL:
                 continue
             stopped += 1
             if task.state is TaskState.RUNNING:

@@ -62,16 +62,27 @@ class JobSpec:
                 if name in taken:
                     taken[name] = tuple(taken[name])
             spec = cls(**taken)
+            spec.check()
+        except BadSpec:
+            raise
         except (TypeError, ValueError) as error:
             raise BadSpec(f"the submission cannot be understood: {error}") from None
-        spec.check()
         return spec
 
     def check(self) -> None:
         """Raise BadSpec where a value makes no sense."""
         if not self.command or not all(isinstance(word, str) for word in self.command):
             raise BadSpec("there is no command to run; write it behind --")
-        amounts = (self.vcore, self.memory, self.gpu, self.time_s, self.grace_s, self.kill_s, self.log_bytes, self.retries)
+        amounts = (
+            self.vcore,
+            self.memory,
+            self.gpu,
+            self.time_s,
+            self.grace_s,
+            self.kill_s,
+            self.log_bytes,
+            self.retries,
+        )
         if min(amounts) < 0:
             raise BadSpec("an amount is negative")
         if not (self.vcore or self.memory or self.gpu):

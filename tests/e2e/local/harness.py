@@ -47,8 +47,11 @@ class Local:
         """Start the server, without waiting for it."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [self._python, "-m", "kornel.shim_local", "--state", str(self.folder), "up", "--foreground"]
-                + list(self.options),
+                [
+                    self._python,
+                    *("-m", "kornel.shim_local", "--state", str(self.folder), "up", "--foreground"),
+                    *self.options,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -162,5 +165,3 @@ def running_local(folder: Path, *options: str, real: bool = False) -> Iterator[L
         yield local.up()
     finally:
         local.down()
-
-

@@ -16,6 +16,7 @@ from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
 from kornel.shim_local.machine.cgroups import Cgroups, find_cgroups
 from kornel.shim_local.machine.processes import find_marked, is_alive, start_ticks
+from tests.e2e.local.harness import wait_until
 
 PATIENCE_S = 30.0
 LEAVER = "setsid sh -c 'echo $$ > left; exec sleep 300' & while [ ! -s left ]; do sleep 0.02; done; {then}"
@@ -74,10 +75,7 @@ class Machine:
     async def wait_for_file(self, name: str) -> str:
         """Returns what a file of a job holds, once it does."""
         path = self.folder / name
-        async with asyncio.timeout(PATIENCE_S):
-            while not (path.exists() and path.read_text()):
-                await asyncio.sleep(0.01)
-        return path.read_text()
+        return str(await asyncio.to_thread(wait_until, lambda: path.exists() and path.read_text(), name))
 
 
 @pytest.fixture
@@ -115,9 +113,7 @@ async def test_a_new_agent_adopts_what_runs(machine: Machine) -> None:
     (machine.folder / "go").touch()
     begin = machine.attempt("1-1").read_slot(Slot.BEGIN)
     assert begin is not None
-    async with asyncio.timeout(PATIENCE_S):
-        while is_alive(begin["pid"], begin["ticks"]):
-            await asyncio.sleep(0.01)
+    await asyncio.to_thread(wait_until, lambda: not is_alive(begin["pid"], begin["ticks"]), "the supervisor to end")
     await machine.open()
     attempts = machine.agent.describe()["attempts"]
     assert attempts["1-1"]["end"]["status"] == 7
@@ -174,9 +170,8 @@ async def test_the_launching_process_is_started_again(machine: Machine) -> None:
     await process.wait()
     (machine.folder / "go").touch()
     assert (await machine.reports.wait_for("ended", "1-1"))["end"]["status"] == 0
-    async with asyncio.timeout(PATIENCE_S):
-        while machine.agent._launcher._process is process:
-            await asyncio.sleep(0.01)
+    launcher = machine.agent._launcher
+    await asyncio.to_thread(wait_until, lambda: launcher._process is not process, "another process")
     machine.start("2-1", "true")
     assert (await machine.reports.wait_for("ended", "2-1"))["end"]["status"] == 0
 

@@ -13,9 +13,12 @@ from tests.e2e.local.harness import Local, running_local, wait_until
 
 JOBS = 200
 KILLS = 24
-SCRIPT = 'f={folder}/$KORNEL_TASK; date +"begin $KORNEL_ATTEMPT %s.%N" >> $f; sleep 0.$((KORNEL_INDEX % 5)); ' + (
-    'date +"end $KORNEL_ATTEMPT %s.%N" >> $f'
-)
+SCRIPT = """\
+f={folder}/$KORNEL_TASK
+date +"begin $KORNEL_ATTEMPT %s.%N" >> $f
+sleep 0.$((KORNEL_INDEX % 5))
+date +"end $KORNEL_ATTEMPT %s.%N" >> $f
+"""
 
 
 def find_faults(folder: Path, tasks: list[dict[str, object]]) -> list[str]:
