@@ -74,6 +74,8 @@ class Dispatcher:
         self.trouble = ""
         """The reason why the store cannot be written at the moment; empty if it can."""
         self._current: dict[str, Task] = {}
+        self._open: dict[int, int] = {number: job.count_open() for number, job in self.jobs.items()}
+        """The number of open tasks of each live job: to count them at each end takes long in a large array."""
         self._terminations: dict[str, int] = {}
         self._paused: set[str] = set()
         self._waiting: dict[int, list[asyncio.Future[None]]] = defaultdict(list)
@@ -106,6 +108,7 @@ class Dispatcher:
         except StoreUnwritable as error:
             raise Refused(str(error)) from None
         self.jobs[job.id] = job
+        self._open[job.id] = len(job.tasks)
         if not held:
             for task in job.tasks.values():
                 self._current[task.key] = task
@@ -344,11 +347,13 @@ class Dispatcher:
         self._current.pop(task.key, None)
         task.state, task.reason, task.stopping = state, reason, ""
         task.ended_s = at or self._now()
-        self._note(task, (lambda: self._close_job(job)) if job.is_over else None)
+        self._open[job.id] -= 1
+        self._note(task, None if self._open[job.id] else lambda: self._close_job(job))
 
     def _close_job(self, job: Job) -> None:
         if self.jobs.pop(job.id, None) is None:
             return
+        del self._open[job.id]
         for over in self._waiting.pop(job.id, []):
             if not over.done():
                 over.set_result(None)

@@ -100,6 +100,10 @@ class Job:
         """Tells whether every task has ended."""
         return all(task.state.is_final for task in self.tasks.values())
 
+    def count_open(self) -> int:
+        """Returns how many tasks have not ended."""
+        return sum(not task.state.is_final for task in self.tasks.values())
+
     @property
     def is_done(self) -> bool:
         """Tells whether every task has ended well."""

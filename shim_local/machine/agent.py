@@ -151,11 +151,10 @@ class Agent:
         try:
             self._check_spec(spec)
             attempt.gpus = self._choose_gpus(int(spec["gpu"]))
-            attempt.group = self.cgroups.create_group(key, int(spec["vcore"]), int(spec["memory"]))
+            attempt.group = self.cgroups.find_group(key)
             folder.create(self._complete_spec(attempt, spec))
             self._launcher.launch(folder.path)
         except OSError as error:
-            remove_group(attempt.group) if attempt.group else None
             shutil.rmtree(folder.path, ignore_errors=True)
             reason = error.strerror or str(error)
             self._report({"do": "ended", "key": key, "end": {"at": time.time(), "unready": reason}})
@@ -227,7 +226,13 @@ class Agent:
         }
         if self.capacity.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, attempt.gpus))
-        return {**spec, "environment": environment, "gpus": list(attempt.gpus), "group": attempt.group}
+        return {
+            **spec,
+            "environment": environment,
+            "gpus": list(attempt.gpus),
+            "group": attempt.group,
+            "controllers": sorted(self.cgroups.controllers),
+        }
 
     def _adopt(self, folder: AttemptFolder) -> None:
         """Takes over an attempt as its folder shows it."""

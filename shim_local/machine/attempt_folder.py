@@ -1,15 +1,15 @@
 """The folder of one attempt: what to run, what became of it, its log, and a pipe for commands to its supervisor.
 
-The supervisor writes, the agent reads, and either may be gone at any time. What became of it is a file of three slots,
-which has its full size from the beginning: a supervisor that has no disk space left can still write how it ended.
+The supervisor writes, the agent reads, and either may be gone at any time. The record has its full size from the
+beginning: a supervisor that has no disk space left can still write how it ended.
 
-=============  ===========================================================================
-``spec.json``  what to run, written by the agent before anything else
-``record``     begin (by the supervisor), start (of the process), end
-``control``    a named pipe with commands to the supervisor
-``log``        what the process wrote
-``preempt-at`` when SIGTERM follows, in Unix seconds; written just before SIGUSR1
-=============  ===========================================================================
+==============  ==========================================================================
+``record``      begin (by the supervisor), start (of the process), end; then what to run,
+                written by the agent before anything else
+``control``     a named pipe with commands to the supervisor, made by it
+``log``         what the process wrote
+``preempt-at``  when SIGTERM follows, in Unix seconds; written just before SIGUSR1
+==============  ==========================================================================
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-RECORD_BYTES: Final = 4096
+SLOT_BYTES: Final = 4096
 
 
 class Slot(Enum):
@@ -30,7 +30,7 @@ class Slot(Enum):
     """The supervisor's process ID, its start time in the kernel's ticks, and the ID of the machine's boot."""
     START = (512, 1024)
     """The process ID of the command, and when it was started."""
-    END = (1024, RECORD_BYTES)
+    END = (1024, SLOT_BYTES)
     """The end of the attempt: its status, and who stopped it."""
 
 
@@ -40,22 +40,20 @@ class AttemptFolder:
     def __init__(self, path: Path) -> None:
         self.path: Final = path
         self.key: Final = path.name
-        self.spec: Final = path / "spec.json"
         self.record: Final = path / "record"
         self.control: Final = path / "control"
         self.log: Final = path / "log"
         self.preempt_at: Final = path / "preempt-at"
 
     def create(self, spec: dict[str, Any]) -> None:
-        """Make the folder with *spec* and an empty record of full size. Raises OSError."""
+        """Make the folder, and the record with *spec* and empty slots. Raises OSError."""
+        # Two entries of the file system and no more: to make one takes a millisecond where others use the disk.
         self.path.mkdir()
-        self.spec.write_text(json.dumps(spec), encoding="utf-8")
-        self.record.write_bytes(b" " * RECORD_BYTES)
-        os.mkfifo(self.control, 0o600)
+        self.record.write_bytes(b" " * SLOT_BYTES + json.dumps(spec).encode())
 
     def read_spec(self) -> dict[str, Any]:
         """Returns what to run. Raises OSError or ValueError."""
-        spec: dict[str, Any] = json.loads(self.spec.read_text(encoding="utf-8"))
+        spec: dict[str, Any] = json.loads(self.record.read_bytes()[SLOT_BYTES:])
         return spec
 
     def write_slot(self, slot: Slot, values: dict[str, Any]) -> None:
@@ -75,7 +73,8 @@ class AttemptFolder:
         """Returns what a slot holds; ``None`` as long as nothing whole was written into it."""
         first, end = slot.value
         try:
-            text = self.record.read_bytes()[first:end]
+            with self.record.open("rb", buffering=0) as file:
+                text = file.read(SLOT_BYTES)[first:end]
         except OSError:
             return None
         if not text.endswith(b"\n"):

@@ -36,6 +36,10 @@ class Cgroups:
         enforced = " and ".join(sorted(self.controllers))
         return f"{f'only {enforced} is enforced' if enforced else 'limits are not enforced'}: {self.reason}"
 
+    def find_group(self, name: str) -> str:
+        """Returns the path of a job's group, which may not exist; empty if there are none."""
+        return str(self.folder / name) if self.folder is not None else ""
+
     def create_group(self, name: str, vcore: int, memory: int) -> str:
         """Returns the path of a new group with its limits; empty if none can be made."""
         if self.folder is None:

@@ -17,10 +17,11 @@ import socket
 import time
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
-from kornel.shim_local.machine.cgroups import count_oom_kills, join_group, kill_group, remove_group
+from kornel.shim_local.machine.cgroups import Cgroups, count_oom_kills, join_group, kill_group, remove_group
 from kornel.shim_local.machine.processes import (
     catches,
     find_descendants,
@@ -104,7 +105,8 @@ class Supervisor:
     def supervise(self) -> None:
         """Start the command, and stay until nothing of it is left."""
         self._spec = self._folder.read_spec()
-        self._group = self._spec["group"]
+        self._group = self._create_group()
+        os.mkfifo(self._folder.control, 0o600)
         output, written = os.pipe2(os.O_CLOEXEC)
         refused = self._start_command(written)
         os.close(written)
@@ -120,6 +122,14 @@ class Supervisor:
         self._follow(output, control, log)
         log.close()
         self._write_end(lost_bytes=log.lost)
+
+    def _create_group(self) -> str:
+        """Returns the control group of the attempt, with its limits; empty if there is none."""
+        wanted = Path(self._spec["group"])
+        if not self._spec["group"]:
+            return ""
+        cgroups = Cgroups(wanted.parent, frozenset(self._spec["controllers"]))
+        return cgroups.create_group(wanted.name, self._spec["vcore"], self._spec["memory"])
 
     def _start_command(self, written: int) -> str:
         """Starts the command. Returns why it cannot be started, or an empty text."""

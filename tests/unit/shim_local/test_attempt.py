@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kornel.shim_local.machine.attempt_folder import RECORD_BYTES, AttemptFolder, Slot
+from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity, count_gpus, find_capacity
 from kornel.shim_local.machine.supervisor import BoundedLog
 from kornel.shim_local.script_options import BadScript, read_options
@@ -24,9 +24,11 @@ def folder(tmp_path: Path) -> AttemptFolder:
 def test_a_record_has_its_size_from_the_beginning(folder: AttemptFolder) -> None:
     """So that it can be written where there is no space left."""
     assert [folder.read_slot(slot) for slot in Slot] == [None, None, None]
+    size = folder.record.stat().st_size
     folder.write_slot(Slot.END, {"status": 1, "refused": "x" * 10_000})
     folder.write_slot(Slot.BEGIN, {"pid": 5})
-    assert folder.record.stat().st_size == RECORD_BYTES
+    assert folder.record.stat().st_size == size
+    assert folder.read_spec() == {"command": ["true"]}
     assert folder.read_slot(Slot.BEGIN) == {"pid": 5}
     end = folder.read_slot(Slot.END)
     assert end is not None
