@@ -442,10 +442,12 @@ def make_attempt_spec(job: Job, task: Task) -> dict[str, Any]:
     variables = {"KORNEL_JOB": str(job.id), "KORNEL_TASK": task.name, "KORNEL_ATTEMPT": str(task.attempt)}
     if task.index != SINGLE:
         variables["KORNEL_INDEX"] = str(task.index)
+    # A job that was submitted by a job has its environment.
+    environment = {name: value for name, value in spec.environment.items() if name != "KORNEL_INDEX"}
     return {
         "command": list(spec.command),
         "directory": spec.directory,
-        "environment": {**spec.environment, **variables},
+        "environment": {**environment, **variables},
         "umask": spec.umask,
         "vcore": spec.vcore,
         "memory": spec.memory,

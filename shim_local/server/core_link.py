@@ -74,7 +74,7 @@ class CoreLink:
         self._queues = queues
         self._credentials = credentials
         self._dispatcher: Dispatcher | None = None
-        self._client: ShimClient | None = None
+        self._sent_queues = ""
         self._reset()
 
     def _reset(self) -> None:
@@ -147,11 +147,12 @@ class CoreLink:
         self._entries.append(entry)
         self._filled.set()
 
-    async def update_queues(self) -> None:
-        """Put the queue configuration as it is now into force, as far as the core can do that."""
-        if self._client is not None and not self.state:
+    async def _update_queues(self, client: ShimClient) -> None:
+        """Puts the queues as they are now into force: the built-in ones follow the machines."""
+        if (queues := self._queues()) != self._sent_queues:
+            self._sent_queues = queues
             try:
-                await self._client.update_configuration(self._queues())
+                await client.update_configuration(queues)
             except CallFailed as error:
                 _LOGGER.warning("the queues could not be changed: %s", error)
 
@@ -164,9 +165,9 @@ class CoreLink:
             try:
                 address = await self._find_core()
                 async with ShimClient(address, self.rm_id, credentials=self._credentials) as client:
-                    self._client = client
                     while True:
-                        await client.register(config=self._queues())
+                        self._sent_queues = self._queues()
+                        await client.register(config=self._sent_queues)
                         registered, self.refusal = True, None
                         with suppress(ResyncRequired):
                             await self._serve(client)
@@ -183,8 +184,6 @@ class CoreLink:
                 self.state = str(error)
                 _LOGGER.warning("%s; trying again in %g s", error, AGAIN_S)
                 await asyncio.sleep(AGAIN_S)
-            finally:
-                self._client = None
 
     async def _serve(self, client: ShimClient) -> None:
         """Reports everything, and then follows the core until the registration is lost."""
@@ -240,6 +239,8 @@ class CoreLink:
             entries, self._entries = self._entries, deque()
             for kind, group in groupby(entries, type):
                 await _write(client, kind, list(group))
+                if kind is si.NodeInfo:
+                    await self._update_queues(client)
 
     def _receive(self, update: Update) -> None:
         dispatcher = self.dispatcher

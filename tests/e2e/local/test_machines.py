@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from kornel.shim_client import ShimClient
 from kornel.shim_local.client import RequestRefused
 from tests.e2e.local.harness import Local, running_local, wait_until
 
@@ -47,6 +49,21 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             yield pair
         finally:
             joined.down()
+
+
+async def read_guarantee(address: str) -> int:
+    """Returns how many thousandths of a core the queue for urgent work has for certain."""
+    async with ShimClient(address, "reader") as client:
+        (partition,) = (await client.status()).partitions
+        return next(queue.guaranteed["vcore"] for queue in partition.queues if queue.path == "root.urgent")
+
+
+async def test_the_guarantee_follows_the_machines(pair: Pair) -> None:
+    """Everything that both have together."""
+    address = pair.server.request("status")["core"]
+    async with asyncio.timeout(30):
+        while await read_guarantee(address) != 3000:
+            await asyncio.sleep(0.05)
 
 
 def test_an_agent_that_dies_finds_its_jobs_again(pair: Pair, tmp_path: Path) -> None:
