@@ -111,7 +111,7 @@ def start_up(
 ) -> None:
     """Start a server and the agent of this machine, and a core unless one is given; or join a server elsewhere."""
     folder: Path = context.obj
-    with _errors():
+    with _report_errors():
         amounts = (
             parse_cores(vcore) if vcore else None,
             parse_bytes(memory) if memory else None,
@@ -119,10 +119,10 @@ def start_up(
         )
         keep_s = parse_duration(keep)
     if join and listen:
-        raise _refuse("give either --join or --listen: a machine that joins is no server")
+        raise _make_exit("give either --join or --listen: a machine that joins is no server")
     credentials = credentials_of(ca, cert, key, token_file, server_name) if core else None
     if not foreground:
-        with _errors():
+        with _report_errors():
             _print_lines(start_server(folder, sys.argv[1:]))
         return
     from kornel.shim_local.program import run_program  # noqa: PLC0415 - commands do without gRPC
@@ -158,7 +158,7 @@ def take_down(
 ) -> None:
     """Stop the server, or the agent of a machine that has joined one. What runs goes on, and is taken over by the next
     ``up``."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         if cancel:
             jobs = server.request({"do": "ps"})["jobs"]
             names = [str(job["id"]) for job in jobs]
@@ -219,8 +219,8 @@ def submit(
     Lines ``#KORNEL --vcore 2`` at the beginning of a script are read as options; those of the command line win.
     """
     if not command:
-        raise _refuse("there is no command to run; write it behind --")
-    with _errors():
+        raise _make_exit("there is no command to run; write it behind --")
+    with _report_errors():
         options = read_script_options(context, command)
         spec = make_spec(context.obj, command, options)
         with _connect(context) as server:
@@ -240,7 +240,7 @@ def list_jobs(
     json_wanted: AsJson = False,
 ) -> None:
     """List jobs that wait or run, and with --all the last thousand."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         jobs = server.request({"do": "ps", "recent": 1000 if everything else 0, "tasks": tasks})["jobs"]
     if json_wanted:
         typer.echo(as_json(jobs))
@@ -251,7 +251,7 @@ def list_jobs(
 @app.command("show")
 def show_job(context: typer.Context, job: Annotated[str, typer.Argument(help="A job, or a task of an array.")]) -> None:
     """Show everything that is known about a job, as JSON."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         typer.echo(as_json(server.request({"do": "show", "name": job})))
 
 
@@ -260,7 +260,7 @@ def explain_job(
     context: typer.Context, job: Annotated[str, typer.Argument(help="A job, or a task of an array.")]
 ) -> None:
     """Ask the core what keeps a job from running. The answer is that of ``kornel explain``."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         tasks = server.request({"do": "show", "name": job})["tasks"]
         address = server.request({"do": "status"})["core"]
     waiting = [task for task in tasks if task["state"] == "queued"]
@@ -284,7 +284,7 @@ def show_logs(
     attempt: Annotated[int, typer.Option("--attempt", min=0, help="Which attempt; 0: the last.")] = 0,
 ) -> None:
     """Print what a job wrote."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         offset = 0
         current = attempt
         while True:
@@ -310,7 +310,7 @@ def cancel_jobs(
     context: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs or tasks.")]
 ) -> None:
     """Cancel jobs, or single tasks of an array: SIGTERM, and after --kill-after SIGKILL."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         number = server.request({"do": "cancel", "names": jobs})["cancelled"]
     _print_line(f"{number} tasks are cancelled" if number != 1 else "1 task is cancelled")
 
@@ -320,7 +320,7 @@ def wait(
     context: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs or tasks.")]
 ) -> None:
     """Wait until jobs have ended. Exits as the job did; for several tasks with 1 if one did not end well."""
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         _finish_wait(server, jobs)
 
 
@@ -332,7 +332,7 @@ def top(
     json_wanted: AsJson = False,
 ) -> None:
     """Show machines, and the jobs on them, again and again."""
-    with _errors(), suppress(KeyboardInterrupt), _connect(context) as server:
+    with _report_errors(), suppress(KeyboardInterrupt), _connect(context) as server:
         while True:
             status = server.request({"do": "status"})
             jobs = server.request({"do": "ps"})["jobs"]
@@ -357,7 +357,7 @@ def forget_machine(
     """Give up a machine that is dead: its tasks are started again elsewhere. If it lives they may run twice."""
     if not yes and not typer.confirm(write_visibly(f"Is {machine} certainly switched off, or empty?")):
         raise typer.Exit(EXIT_FAILED)
-    with _errors(), _connect(context) as server:
+    with _report_errors(), _connect(context) as server:
         number = server.request({"do": "forget", "node": machine})["lost"]
     _print_line(f"{machine} is given up; {number} tasks were lost with it")
 
@@ -385,23 +385,23 @@ def _print_lines(lines: list[str]) -> None:
     typer.echo(_write_lines(lines))
 
 
-def _refuse(reason: str, status: int = EXIT_INPUT) -> typer.Exit:
+def _make_exit(reason: str, status: int = EXIT_INPUT) -> typer.Exit:
     """Prints an error, and returns the exit to be raised."""
     typer.echo(_write_lines(f"kornel-local: {reason}".splitlines()), err=True)
     return typer.Exit(status)
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def _report_errors() -> Iterator[None]:
     """Prints errors that a user can do something about, and exits with their status."""
     try:
         yield
     except (BadAmount, BadSpec, BadScript) as error:
-        raise _refuse(str(error)) from error
+        raise _make_exit(str(error)) from error
     except NoServer as error:
-        raise _refuse(str(error), EXIT_NO_SERVER) from error
+        raise _make_exit(str(error), EXIT_NO_SERVER) from error
     except (RequestRefused, NotStarted) as error:
-        raise _refuse(str(error), EXIT_FAILED) from error
+        raise _make_exit(str(error), EXIT_FAILED) from error
     except BrokenPipeError as error:
         # Whoever reads has seen enough; Python must not complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

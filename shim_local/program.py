@@ -27,13 +27,13 @@ def run_program(settings: Settings) -> int:
     try:
         asyncio.run(_run(settings))
     except (SettingsError, StoreUnusable, CredentialsUnusable) as error:
-        return _complain(str(error), EXIT_INPUT)
+        return _print_complaint(str(error), EXIT_INPUT)
     except AgentBusy as error:
-        return _complain(f"{error}: it is up already", EXIT_FAILED)
+        return _print_complaint(f"{error}: it is up already", EXIT_FAILED)
     except RegistrationRefused as error:
-        return _complain(f"the core refused the registration ({error.code.name}): {error.reason}", EXIT_INPUT)
+        return _print_complaint(f"the core refused the registration ({error.code.name}): {error.reason}", EXIT_INPUT)
     except OSError as error:
-        return _complain(f"{error.filename or settings.folder}: {error.strerror}", EXIT_FAILED)
+        return _print_complaint(f"{error.filename or settings.folder}: {error.strerror}", EXIT_FAILED)
     return 0
 
 
@@ -42,6 +42,6 @@ async def _run(settings: Settings) -> None:
     await program.run()
 
 
-def _complain(reason: str, status: int) -> int:
+def _print_complaint(reason: str, status: int) -> int:
     sys.stderr.write(f"kornel-local: {write_visibly(reason)}\n")
     return status

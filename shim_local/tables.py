@@ -23,7 +23,16 @@ def format_jobs(jobs: Iterable[Mapping[str, Any]], now: float) -> list[str]:
             counts = " ".join(f"{number} {state}" for state, number in sorted(job["counts"].items()))
             rows.append((f"{job['id']}[{job['size']}]", job["name"], queue, counts, *amounts, "", "", ""))
         rows += [
-            (task["task"], job["name"], queue, _state(task), *amounts, task["node"], _time(task, now), _note(job, task))
+            (
+                task["task"],
+                job["name"],
+                queue,
+                _format_state(task),
+                *amounts,
+                task["node"],
+                _format_time(task, now),
+                _format_note(job, task),
+            )
             for task in job["tasks"]
         ]
     return format_table(JOB_HEADS, rows)
@@ -50,12 +59,12 @@ def format_nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def format_table(heads: Sequence[str], rows: Iterable[Sequence[object]], longest: int = LONGEST_CELL) -> list[str]:
     """Returns lines with columns of equal width; names from outside are written visibly."""
-    cells = [[_shorten(write_visibly(str(cell)), longest) for cell in row] for row in (heads, *rows)]
+    cells = [[_shorten_cell(write_visibly(str(cell)), longest) for cell in row] for row in (heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
-def _shorten(text: str, longest: int) -> str:
+def _shorten_cell(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -63,7 +72,7 @@ def _bytes_or_dash(amount: int) -> str:
     return write_bytes(amount) if amount else "-"
 
 
-def _state(task: Mapping[str, Any]) -> str:
+def _format_state(task: Mapping[str, Any]) -> str:
     if task["state"] == "running":
         if task["stopping"]:
             return "stopping"
@@ -71,13 +80,13 @@ def _state(task: Mapping[str, Any]) -> str:
     return str(task["state"])
 
 
-def _time(task: Mapping[str, Any], now: float) -> str:
+def _format_time(task: Mapping[str, Any], now: float) -> str:
     if not task["started_s"]:
         return ""
     return write_duration(max(0.0, (task["ended_s"] or now) - task["started_s"])) if task["state"] != "queued" else ""
 
 
-def _note(job: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+def _format_note(job: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     notes = [str(task["reason"])] if task["reason"] else []
     if task["state"] == "held":
         notes.append("after " + ", ".join(map(str, job["after"])))

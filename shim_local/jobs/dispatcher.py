@@ -40,7 +40,7 @@ class Node:
 class CorePort(Protocol):
     """The connection to the core. Nothing waits; what cannot be sent now is reported when the core is back."""
 
-    def request(self, job: Job, task: Task) -> None:
+    def request_room(self, job: Job, task: Task) -> None:
         """Ask for room for the current attempt of *task*."""
 
     def release(self, job: Job, key: str, termination: int) -> None:
@@ -112,7 +112,7 @@ class Dispatcher:
         if not held:
             for task in job.tasks.values():
                 self._current[task.key] = task
-                self.core.request(job, task)
+                self.core.request_room(job, task)
         return job
 
     def find_job(self, number: int) -> Job:
@@ -134,8 +134,8 @@ class Dispatcher:
                 self._stop(task, 0.0)
             else:
                 if task.state is TaskState.QUEUED:
-                    self._do(lambda key=task.key: self.core.release(job, key, STOPPED))  # type: ignore[misc]
-                self._finish(job, task, TaskState.CANCELLED, "cancelled")
+                    self._do_later(lambda key=task.key: self.core.release(job, key, STOPPED))  # type: ignore[misc]
+                self._finish_task(job, task, TaskState.CANCELLED, "cancelled")
         return stopped
 
     async def wait_for_job(self, number: int) -> Job:
@@ -162,12 +162,12 @@ class Dispatcher:
         if known is None or not known.online:
             # It was placed before the core heard that the agent is away. Nothing was started, so it may go elsewhere.
             self._try_again(job, task, f"the agent of {node} is away", 0.0)
-            self._do(lambda: self.core.release(job, key, STOPPED))
+            self._do_later(lambda: self.core.release(job, key, STOPPED))
             return
         task.state = TaskState.RUNNING
         task.node = node
         task.reason = ""
-        self._note(task, lambda: self._send_start(job, task, key))
+        self._note_change(task, lambda: self._send_start(job, task, key))
 
     def release_task(self, key: str, application_id: str, termination: int, message: str, *, wanted: bool) -> None:
         """Stop the task *key*, as the core has decided; *wanted*: it waits until that is confirmed."""
@@ -181,7 +181,9 @@ class Dispatcher:
             if wanted:
                 self.core.release(job, key, termination)
             else:
-                self._finish(job, task, TaskState.FAILED, f"the core dropped it: {message}" if message else "dropped")
+                self._finish_task(
+                    job, task, TaskState.FAILED, f"the core dropped it: {message}" if message else "dropped"
+                )
             return
         if wanted:
             self._terminations[key] = termination
@@ -196,7 +198,7 @@ class Dispatcher:
         if task is None:
             return
         if task.state is TaskState.QUEUED:
-            self._finish(self.jobs[task.job], task, TaskState.FAILED, reason)
+            self._finish_task(self.jobs[task.job], task, TaskState.FAILED, reason)
         elif task.stopping != CANCEL:
             task.stopping = REFUSED
             task.reason = reason
@@ -234,7 +236,7 @@ class Dispatcher:
                 if task.stopping:
                     self.end_attempt(task.key, {"at": self._now(), "stopped": task.stopping, "never": True})
                 else:
-                    self._do(lambda job=job, task=task, key=task.key: self._send_start(job, task, key))  # type: ignore[misc]
+                    self._do_later(lambda job=job, task=task, key=task.key: self._send_start(job, task, key))  # type: ignore[misc]
                 continue
             if known["start"] is not None:
                 self.start_task(task.key, known["start"]["at"])
@@ -246,17 +248,17 @@ class Dispatcher:
             current = self._current.get(key)
             if current is None or current.node != name:
                 if known["end"] is not None:
-                    self._confirm(name, key)
+                    self._confirm_end(name, key)
                 else:
                     self.agents.send(name, {"do": "stop", "key": key, "reason": CANCEL, "grace_s": 0.0})
-        self._do(lambda: self.core.report_node(node))
+        self._do_later(lambda: self.core.report_node(node))
 
     def disconnect_agent(self, name: str) -> None:
         """Place nothing more on a machine whose agent is away. What runs there is left alone."""
         node = self.nodes[name]
         node.online = False
         node.record["seen_s"] = self._now()
-        self._do(lambda: self.core.report_node(node))
+        self._do_later(lambda: self.core.report_node(node))
 
     def forget_node(self, name: str) -> int:
         """Give up a machine for good, because somebody knows that it is dead. Returns how many tasks were lost."""
@@ -270,7 +272,7 @@ class Dispatcher:
             self.end_attempt(task.key, {"at": self._now(), "lost": f"{name} was given up", "stopped": task.stopping})
         del self.nodes[name]
         self.store.remove_node(name)
-        self._do(lambda: self.core.remove_node(name))
+        self._do_later(lambda: self.core.remove_node(name))
         return len(lost)
 
     def start_task(self, key: str, at: float) -> None:
@@ -278,14 +280,14 @@ class Dispatcher:
         task = self._current.get(key)
         if task is not None and task.state is TaskState.RUNNING and not task.started_s:
             task.started_s = at
-            self._note(task)
+            self._note_change(task)
 
     def end_attempt(self, key: str, end: Mapping[str, Any], node: str = "") -> None:
         """Decide what follows from the end of an attempt."""
         task = self._current.get(key)
         if task is None or task.state is not TaskState.RUNNING:
             if node:
-                self._confirm(node, key)
+                self._confirm_end(node, key)
             return
         job, where = self.jobs[task.job], task.node
         outcome = judge_end(task, job.spec, end)
@@ -294,11 +296,11 @@ class Dispatcher:
         task.preemptions += outcome.preempted
         termination = self._terminations.pop(key, STOPPED)
         if outcome.state.is_final:
-            self._finish(job, task, outcome.state, outcome.reason, float(end["at"]))
+            self._finish_task(job, task, outcome.state, outcome.reason, float(end["at"]))
         else:
             self._try_again(job, task, outcome.reason, outcome.pause_s)
-        self._do(lambda: self.core.release(job, key, termination))
-        self._do(lambda: self._confirm(where, key))
+        self._do_later(lambda: self.core.release(job, key, termination))
+        self._do_later(lambda: self._confirm_end(where, key))
 
     # Steps.
 
@@ -308,9 +310,9 @@ class Dispatcher:
 
     def _stop(self, task: Task, grace_s: float) -> None:
         message = {"do": "stop", "key": task.key, "reason": task.stopping, "grace_s": grace_s}
-        self._note(task, lambda node=task.node: self.agents.send(node, message))  # type: ignore[misc]
+        self._note_change(task, lambda node=task.node: self.agents.send(node, message))  # type: ignore[misc]
 
-    def _confirm(self, node: str, key: str) -> None:
+    def _confirm_end(self, node: str, key: str) -> None:
         self.agents.send(node, {"do": "confirm", "key": key})
 
     def _answer_unknown(self, key: str, application_id: str, termination: int) -> None:
@@ -330,25 +332,25 @@ class Dispatcher:
         if pause_s:
             self._paused.add(key)
             asyncio.get_running_loop().call_later(pause_s, self._end_pause, job, task, key)
-            self._note(task)
+            self._note_change(task)
         else:
-            self._note(task, lambda: self._request(job, task, key))
+            self._note_change(task, lambda: self._request_room(job, task, key))
 
     def _end_pause(self, job: Job, task: Task, key: str) -> None:
         self._paused.discard(key)
-        self._request(job, task, key)
+        self._request_room(job, task, key)
 
-    def _request(self, job: Job, task: Task, key: str) -> None:
+    def _request_room(self, job: Job, task: Task, key: str) -> None:
         if task.key == key and task.state is TaskState.QUEUED:
-            self.core.request(job, task)
+            self.core.request_room(job, task)
 
-    def _finish(self, job: Job, task: Task, state: TaskState, reason: str, at: float = 0.0) -> None:
+    def _finish_task(self, job: Job, task: Task, state: TaskState, reason: str, at: float = 0.0) -> None:
         """Ends *task* for good."""
         self._current.pop(task.key, None)
         task.state, task.reason, task.stopping = state, reason, ""
         task.ended_s = at or self._now()
         self._open[job.id] -= 1
-        self._note(task, None if self._open[job.id] else lambda: self._close_job(job))
+        self._note_change(task, None if self._open[job.id] else lambda: self._close_job(job))
 
     def _close_job(self, job: Job) -> None:
         if self.jobs.pop(job.id, None) is None:
@@ -370,13 +372,13 @@ class Dispatcher:
             needed = self.store.load_job(number) if number not in self.jobs else None
             if needed is not None and not needed.is_done:
                 for task in held:
-                    self._finish(job, task, TaskState.CANCELLED, f"job {number} did not end well")
+                    self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
                 return
         if self._are_done(job.spec.after):
             for task in held:
                 task.state = TaskState.QUEUED
                 self._current[task.key] = task
-                self._note(task, lambda task=task, key=task.key: self._request(job, task, key))  # type: ignore[misc]
+                self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
 
     def _are_done(self, numbers: Iterable[int]) -> bool:
         """Tells whether all these jobs ended well. One that was removed since counts as done."""
@@ -388,14 +390,14 @@ class Dispatcher:
 
     # Writing before acting.
 
-    def _note(self, task: Task, effect: Callable[[], None] | None = None) -> None:
+    def _note_change(self, task: Task, effect: Callable[[], None] | None = None) -> None:
         """Has *task* written, and *effect* happen after that."""
         self._changed[task.name] = task
         if effect is not None:
             self._effects.append(effect)
         self._schedule_flush()
 
-    def _do(self, effect: Callable[[], None]) -> None:
+    def _do_later(self, effect: Callable[[], None]) -> None:
         """Has *effect* happen once everything that was noted before is written."""
         self._effects.append(effect)
         self._schedule_flush()

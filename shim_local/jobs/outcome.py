@@ -46,14 +46,14 @@ def judge_end(task: Task, spec: JobSpec, end: Mapping[str, Any]) -> Outcome:
     if end.get("lost"):
         return _start_again(spec, str(end["lost"]))
     if stopped == TIME:
-        return _fail(task, spec, f"ran longer than its limit of {write_duration(spec.time_s)}")
+        return _judge_failure(task, spec, f"ran longer than its limit of {write_duration(spec.time_s)}")
     if end.get("refused"):
         return Outcome(TaskState.FAILED, str(end["refused"]), failed=True)
     if end.get("status") == 0:
         return Outcome(TaskState.DONE)
     if end.get("oom"):
-        return _fail(task, spec, f"ran out of its {write_bytes(spec.memory)} of memory")
-    return _fail(task, spec, describe_status(end.get("status")))
+        return _judge_failure(task, spec, f"ran out of its {write_bytes(spec.memory)} of memory")
+    return _judge_failure(task, spec, describe_status(end.get("status")))
 
 
 def describe_status(status: int | None) -> str:
@@ -74,7 +74,7 @@ def _start_again(spec: JobSpec, reason: str, *, preempted: bool = False) -> Outc
     return Outcome(TaskState.FAILED, f"{reason}, and may not be started again", preempted=preempted)
 
 
-def _fail(task: Task, spec: JobSpec, reason: str) -> Outcome:
+def _judge_failure(task: Task, spec: JobSpec, reason: str) -> Outcome:
     if task.failures < spec.retries:
         return Outcome(TaskState.QUEUED, f"{reason}; tried again", failed=True)
     return Outcome(TaskState.FAILED, reason, failed=True)

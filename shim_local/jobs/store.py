@@ -46,11 +46,11 @@ class JobStore:
         self.path: Final = path
         try:
             self._database = sqlite3.connect(path, isolation_level=None)
-            self._prepare()
+            self._prepare_file()
         except sqlite3.Error as error:
             raise StoreUnusable(f"{path}: cannot be used as a store of jobs: {error}") from None
 
-    def _prepare(self) -> None:
+    def _prepare_file(self) -> None:
         self._database.execute("PRAGMA journal_mode = WAL")
         # A start must not be forgotten by a machine that loses its power: the job would run a second time.
         self._database.execute("PRAGMA synchronous = FULL")

@@ -95,7 +95,7 @@ class Agent:
         # Its lock is free once every attempt that was asked for has begun or never will.
         await self._launcher.start()
         for path in sorted(self._live.iterdir()):
-            self._adopt(AttemptFolder(path))
+            self._adopt_attempt(AttemptFolder(path))
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on under its supervisors."""
@@ -106,7 +106,7 @@ class Agent:
             remove_group(str(self.cgroups.folder))
         os.close(self._lock)
 
-    def describe(self) -> dict[str, Any]:
+    def describe_machine(self) -> dict[str, Any]:
         """Returns what the server has to know first: the machine, and every attempt whose end it has not confirmed."""
         return {
             "do": "hello",
@@ -153,7 +153,7 @@ class Agent:
             attempt.gpus = self._choose_gpus(int(spec["gpu"]))
             attempt.group = self.cgroups.find_group(key)
             folder.create(self._complete_spec(attempt, spec))
-            self._launcher.launch(folder.path)
+            self._launcher.launch_attempt(folder.path)
         except OSError as error:
             shutil.rmtree(folder.path, ignore_errors=True)
             reason = error.strerror or str(error)
@@ -234,7 +234,7 @@ class Agent:
             "controllers": sorted(self.cgroups.controllers),
         }
 
-    def _adopt(self, folder: AttemptFolder) -> None:
+    def _adopt_attempt(self, folder: AttemptFolder) -> None:
         """Takes over an attempt as its folder shows it."""
         begin, end = folder.read_slot(Slot.BEGIN), folder.read_slot(Slot.END)
         try:
@@ -324,7 +324,7 @@ class Agent:
             begin = attempt.folder.read_slot(Slot.BEGIN)
             if begin is None:
                 try:
-                    self._launcher.launch(attempt.folder.path)
+                    self._launcher.launch_attempt(attempt.folder.path)
                 except OSError as error:
                     self._receive_notice({"failed": key, "reason": str(error)})
             elif not self._watch(attempt, begin["pid"], begin["ticks"]):

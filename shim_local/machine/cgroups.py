@@ -121,7 +121,9 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
     jobs = own / name
     try:
         jobs.mkdir(exist_ok=True)
-        usable = _enable(own, [each for each in WANTED if each in offered], os.getpid() if pid is None else pid)
+        usable = _enable_controllers(
+            own, [each for each in WANTED if each in offered], os.getpid() if pid is None else pid
+        )
         if usable:
             (jobs / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in usable))
     except OSError as error:
@@ -131,7 +133,7 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
     return Cgroups(jobs, frozenset(usable), reason)
 
 
-def _enable(own: Path, controllers: list[str], pid: int) -> list[str]:
+def _enable_controllers(own: Path, controllers: list[str], pid: int) -> list[str]:
     """Returns those of *controllers* that groups below *own* have now."""
     control = own / "cgroup.subtree_control"
     wanted = [each for each in controllers if each not in _read_words(control)]

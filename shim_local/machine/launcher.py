@@ -42,27 +42,27 @@ class Launcher:
     async def start(self) -> None:
         """Start the process, once that of an earlier agent has gone."""
         process = await self._start_process()
-        self._keeper = asyncio.create_task(self._keep(process), name="launcher")
+        self._keeper = asyncio.create_task(self._keep_running(process), name="launcher")
 
     async def close(self) -> None:
         """Have the process end, which has begun by then what it was asked for."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-        self._disconnect()
+        self._close_socket()
         if self._process is not None:
             await self._process.wait()
 
-    def launch(self, folder: Path) -> None:
+    def launch_attempt(self, folder: Path) -> None:
         """Have a supervisor started for the attempt in *folder*. Raises OSError when that is not possible now."""
         if self._socket is None:
             raise OSError("the launching process is being started again")
         self._socket.send(json.dumps({"launch": str(folder)}).encode())
 
-    async def _keep(self, process: asyncio.subprocess.Process) -> None:
+    async def _keep_running(self, process: asyncio.subprocess.Process) -> None:
         while True:
             await process.wait()
-            self._disconnect()
+            self._close_socket()
             process = await self._start_process()
             self._restarted()
 
@@ -100,11 +100,11 @@ class Launcher:
             except OSError:
                 data = b""
             if not data:
-                self._disconnect()
+                self._close_socket()
                 return
             self._receive(json.loads(data))
 
-    def _disconnect(self) -> None:
+    def _close_socket(self) -> None:
         if self._socket is not None:
             with suppress(ValueError):
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())

@@ -80,7 +80,7 @@ def find_marked(mark: str) -> list[int]:
     return found
 
 
-def catches(pid: int, number: int) -> bool:
+def handles_signal(pid: int, number: int) -> bool:
     """Tells whether a process has a handler for a signal; without one most signals end it."""
     try:
         text = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")

@@ -23,8 +23,8 @@ from typing import Any, Final, NoReturn
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.cgroups import Cgroups, count_oom_kills, join_group, kill_group, remove_group
 from kornel.shim_local.machine.processes import (
-    catches,
     find_descendants,
+    handles_signal,
     read_boot_id,
     send_signal,
     start_ticks,
@@ -96,13 +96,13 @@ class Supervisor:
         self._deadlines: dict[str, float] = {}
         self._wake, self._woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
-    def announce(self) -> None:
+    def write_begin(self) -> None:
         """Write who supervises the attempt: from now on it can be found, whatever becomes of the agent."""
         self._folder.write_slot(
             Slot.BEGIN, {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": read_boot_id()}
         )
 
-    def supervise(self) -> None:
+    def supervise_command(self) -> None:
         """Start the command, and stay until nothing of it is left."""
         self._spec = self._folder.read_spec()
         self._group = self._create_group()
@@ -119,7 +119,7 @@ class Supervisor:
             self._deadlines["limit"] = time.monotonic() + self._spec["time_s"]
         log = BoundedLog(self._folder, self._spec["log_bytes"])
         control = os.open(self._folder.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._follow(output, control, log)
+        self._follow_command(output, control, log)
         log.close()
         self._write_end(lost_bytes=log.lost)
 
@@ -180,7 +180,7 @@ class Supervisor:
             os.write(failing, f"cannot {doing}: {error}".encode())
         os._exit(127)
 
-    def _follow(self, output: int, control: int, log: BoundedLog) -> None:
+    def _follow_command(self, output: int, control: int, log: BoundedLog) -> None:
         """Keeps the log, obeys commands and deadlines, until every process has gone."""
         os.set_blocking(output, False)
         poll = select.poll()
@@ -195,10 +195,10 @@ class Supervisor:
                     elif data is not None:
                         log.write(data)
                 elif file == control:
-                    self._obey((_read_some(control) or b"").decode())
+                    self._obey_commands((_read_some(control) or b"").decode())
                 else:
                     _read_some(self._wake)
-            none_left = self._reap()
+            none_left = self._reap_children()
             if none_left:
                 break
             self._keep_deadlines()
@@ -210,7 +210,7 @@ class Supervisor:
             return None
         return max(0.0, min(self._deadlines.values()) - time.monotonic()) * 1000 + 1
 
-    def _reap(self) -> bool:
+    def _reap_children(self) -> bool:
         """Takes note of processes that have ended. Returns whether none is left."""
         while True:
             try:
@@ -228,7 +228,7 @@ class Supervisor:
             self._deadlines["kill"] = time.monotonic() + min(LEFTOVER_S, self._spec["kill_s"])
         return False
 
-    def _obey(self, text: str) -> None:
+    def _obey_commands(self, text: str) -> None:
         for line in text.splitlines():
             try:
                 command = json.loads(line)
@@ -244,20 +244,20 @@ class Supervisor:
             self._stopped = reason
         if not grace_s:
             if "kill" not in self._deadlines:
-                self._terminate()
+                self._send_term()
             return
         if self._deadlines.keys() & {"notice", "kill"}:
             return
-        listening = [pid for pid in self._members() if catches(pid, signal.SIGUSR1)]
+        listening = [pid for pid in self._find_members() if handles_signal(pid, signal.SIGUSR1)]
         if not listening:
-            self._terminate()
+            self._send_term()
             return
         with suppress(OSError):
             self._folder.preempt_at.write_text(f"{time.time() + grace_s:.3f}\n", encoding="ascii")
         self._deadlines["notice"] = time.monotonic() + grace_s
         send_signal(listening, signal.SIGUSR1)
 
-    def _terminate(self) -> None:
+    def _send_term(self) -> None:
         self._deadlines.pop("notice", None)
         self._deadlines["kill"] = time.monotonic() + self._spec["kill_s"]
         self._send_to_all(signal.SIGTERM)
@@ -267,15 +267,15 @@ class Supervisor:
         if self._deadlines.get("limit", now + 1) <= now:
             del self._deadlines["limit"]
             self._stopped = self._stopped or TIME
-            self._terminate()
+            self._send_term()
         if self._deadlines.get("notice", now + 1) <= now:
-            self._terminate()
+            self._send_term()
         if self._deadlines.get("kill", now + 1) <= now:
             self._kill_all()
             # What forks while it is killed is found the next time.
             self._deadlines["kill"] = now + KILL_AGAIN_S
 
-    def _members(self) -> list[int]:
+    def _find_members(self) -> list[int]:
         return find_descendants(os.getpid())
 
     def _send_to_all(self, number: int) -> None:
@@ -284,7 +284,7 @@ class Supervisor:
             if self._status is None:
                 os.killpg(self._main, number)
         send_signal(
-            (pid for pid in self._members() if self._status is not None or _group_of(pid) != self._main), number
+            (pid for pid in self._find_members() if self._status is not None or _group_of(pid) != self._main), number
         )
 
     def _kill_all(self) -> None:
@@ -334,9 +334,9 @@ def supervise_attempt(path: AttemptFolder, notices: socket.socket, lock: int) ->
         os.setsid()
         _LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         supervisor = Supervisor(path, notices)
-        supervisor.announce()
+        supervisor.write_begin()
         os.close(lock)
-        supervisor.supervise()
+        supervisor.supervise_command()
     except BaseException:  # noqa: BLE001 - a fork must not return into what its parent does
         traceback.print_exc()
         os._exit(1)

@@ -36,8 +36,8 @@ class Commands:
     async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the answer to *request*."""
         handlers = {
-            "submit": self._submit, "ps": self._list_jobs, "show": self._show, "cancel": self._cancel,
-            "wait": self._wait, "logs": self._read_log, "status": self._show_status, "forget": self._forget,
+            "submit": self._submit, "ps": self._list_jobs, "show": self._show, "cancel": self._cancel_tasks,
+            "wait": self._wait, "logs": self._read_log, "status": self._show_status, "forget": self._forget_node,
             "down": self._take_down,
         }  # fmt: skip
         handler = handlers.get(str(request.get("do")))
@@ -67,29 +67,29 @@ class Commands:
         jobs = dict(self._dispatcher.jobs)
         if most := min(int(request.get("recent", 0)), MOST_JOBS):
             jobs = self._dispatcher.store.load_recent(most) | jobs
-        return {"jobs": [_summarize(jobs[number], tasks=bool(request.get("tasks"))) for number in sorted(jobs)]}
+        return {"jobs": [_summarize_job(jobs[number], tasks=bool(request.get("tasks"))) for number in sorted(jobs)]}
 
     async def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        job, tasks = self._find(str(request["name"]))
-        shown = _summarize(job, tasks=False)
+        job, tasks = self._find_tasks(str(request["name"]))
+        shown = _summarize_job(job, tasks=False)
         spec = job.spec.to_json()
         del spec["environment"]
         return {"job": shown | spec, "tasks": [task.to_json() | {"key": task.key} for task in tasks]}
 
-    async def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _cancel_tasks(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
-        found = [self._find(name) for name in names]
+        found = [self._find_tasks(name) for name in names]
         return {"cancelled": sum(self._dispatcher.cancel(job, tasks) for job, tasks in found)}
 
     async def _wait(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
-        numbers = {self._find(name)[0].id for name in names}
+        numbers = {self._find_tasks(name)[0].id for name in names}
         await asyncio.gather(*map(self._dispatcher.wait_for_job, sorted(numbers)))
-        tasks = [(job, task) for name in names for job, tasks in [self._find(name)] for task in tasks]
+        tasks = [(job, task) for name in names for job, tasks in [self._find_tasks(name)] for task in tasks]
         return {"tasks": [task.to_json() | {"text": describe_task(task)} for _, task in tasks]}
 
     async def _read_log(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        job, tasks = self._find(str(request["name"]))
+        job, tasks = self._find_tasks(str(request["name"]))
         if len(tasks) != 1:
             first = tasks[0].name
             raise Refused(f"job {job.id} is an array of {len(tasks)}; name one of its tasks, such as {first}")
@@ -126,7 +126,7 @@ class Commands:
             "jobs": len(self._dispatcher.jobs),
         }
 
-    async def _forget(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _forget_node(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"lost": self._dispatcher.forget_node(str(request["node"]))}
 
     async def _take_down(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Commands:
         self._stop(bool(request.get("core", True)))
         return {"running": running}
 
-    def _find(self, name: str) -> tuple[Job, list[Task]]:
+    def _find_tasks(self, name: str) -> tuple[Job, list[Task]]:
         """Returns the job that *name* names, and the tasks of it that are meant: ``17``, or one task as ``17.3``."""
         number, dot, index = name.partition(".")
         if not (number.isascii() and number.isdigit() and len(number) <= 15 and (not dot or index.isdigit())):
@@ -157,7 +157,7 @@ def describe_task(task: Task) -> str:
     return f"{task.state}: {task.reason}" if task.reason else str(task.state)
 
 
-def _summarize(job: Job, *, tasks: bool) -> dict[str, Any]:
+def _summarize_job(job: Job, *, tasks: bool) -> dict[str, Any]:
     spec = job.spec
     counts = Counter(str(task.state) for task in job.tasks.values())
     shown = [job.tasks[index] for index in sorted(job.tasks)] if tasks or len(job.tasks) == 1 else []

@@ -75,9 +75,9 @@ class CoreLink:
         self._credentials = credentials
         self._dispatcher: Dispatcher | None = None
         self._sent_queues = ""
-        self._reset()
+        self._reset_state()
 
-    def _reset(self) -> None:
+    def _reset_state(self) -> None:
         self._entries: deque[Entry] = deque()
         self._filled = asyncio.Event()
         self._applications: dict[str, bool] = {}
@@ -106,7 +106,7 @@ class CoreLink:
 
     # What the dispatcher asks for.
 
-    def request(self, job: Job, task: Task) -> None:
+    def request_room(self, job: Job, task: Task) -> None:
         """Ask for room for the current attempt of *task*."""
         application = job.application_id
         if self._applications.get(application):
@@ -187,7 +187,7 @@ class CoreLink:
 
     async def _serve(self, client: ShimClient) -> None:
         """Reports everything, and then follows the core until the registration is lost."""
-        self._reset()
+        self._reset_state()
         self.dispatcher.reset_terminations()
         nodes = list(self.dispatcher.nodes.values())
         running = list(self.dispatcher.live_tasks(TaskState.RUNNING))
@@ -227,7 +227,7 @@ class CoreLink:
         for waiting in unasked.values():
             for job, task, key in waiting:
                 if task.key == key and task.state is TaskState.QUEUED:
-                    self.request(job, task)
+                    self.request_room(job, task)
         for node in nodes:
             if node.online:
                 self._send(_make_node(node, si.NodeInfo.DRAIN_TO_SCHEDULABLE))
@@ -246,14 +246,14 @@ class CoreLink:
         dispatcher = self.dispatcher
         match update:
             case Allocated(key=key, application_id=application, node_id=node):
-                self._confirm(key)
+                self._confirm_report(key)
                 dispatcher.place_task(key, application, node)
             case Released(key=key, application_id=application, termination=termination, message=message):
                 if key in self._releases and not update.wants_confirmation:
                     del self._releases[key]
                 dispatcher.release_task(key, application, termination, message, wanted=update.wants_confirmation)
             case AskRejected(key=key, application_id=application, reason=reason):
-                self._confirm(key)
+                self._confirm_report(key)
                 if reason.startswith("application-not-found") and self._applications.pop(application, False):
                     # It was idle for so long that the core has completed it.
                     self._ask_again(application)
@@ -282,7 +282,7 @@ class CoreLink:
             case NodeAccepted() | NodeRejected() | _:
                 pass
 
-    def _confirm(self, key: str) -> None:
+    def _confirm_report(self, key: str) -> None:
         self._unconfirmed.discard(key)
         if not self._unconfirmed:
             self._confirmed.set()
@@ -296,7 +296,7 @@ class CoreLink:
     def _ask_again(self, application: str) -> None:
         for job, task in list(self.dispatcher.live_tasks(TaskState.QUEUED)):
             if job.application_id == application:
-                self.request(job, task)
+                self.request_room(job, task)
 
     def _report_again(self, name: str) -> None:
         node = self.dispatcher.nodes.get(name)
@@ -360,7 +360,7 @@ def _make_application(job: Job) -> si.AddApplicationRequest:
     )
 
 
-def _amounts(job: Job) -> dict[str, int]:
+def _list_amounts(job: Job) -> dict[str, int]:
     spec = job.spec
     wanted = Capacity(spec.vcore, spec.memory, spec.gpu).to_resources()
     return {name: amount for name, amount in wanted.items() if amount}
@@ -370,7 +370,7 @@ def _make_ask(job: Job, task: Task) -> Ask:
     return Ask(
         task.key,
         job.application_id,
-        _amounts(job),
+        _list_amounts(job),
         priority=job.spec.priority,
         allow_preempt_self=job.spec.preemptible,
         allow_preempt_other=True,

@@ -41,7 +41,7 @@ class JoinedAgent:
             settings.name,
             settings.capacity,
             find_cgroups(f"kornel-local-{os.getuid()}-{settings.folder.stat().st_ino}"),
-            self._report,
+            self._send_report,
         )
         self._state = "not connected yet"
         self._writer: asyncio.StreamWriter | None = None
@@ -86,41 +86,41 @@ class JoinedAgent:
             try:
                 reader, writer = await self._connect("agent")
             except (OSError, TimeoutError, WireError) as error:
-                self._notice(f"cannot connect to {self._settings.join}: {str(error) or 'it does not answer'}")
+                self._note_state(f"cannot connect to {self._settings.join}: {str(error) or 'it does not answer'}")
             else:
                 pinging = asyncio.create_task(send_pings(writer))
                 try:
-                    await self._follow(reader, writer)
+                    await self._follow_server(reader, writer)
                 except (OSError, WireError) as error:
-                    self._notice(f"the connection to {self._settings.join} broke: {error}")
+                    self._note_state(f"the connection to {self._settings.join} broke: {error}")
                 finally:
                     self._writer = None
                     pinging.cancel()
                     writer.close()
             await asyncio.sleep(AGAIN_S)
 
-    async def _follow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        write_message(writer, self._agent.describe())
+    async def _follow_server(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        write_message(writer, self._agent.describe_machine())
         self._writer = writer
         while (message := await read_timely(reader)) is not None:
             match message["do"]:
                 case "welcome":
-                    self._notice("")
+                    self._note_state("")
                 case "refused":
-                    self._notice(f"{self._settings.join} does not take us: {message['reason']}")
+                    self._note_state(f"{self._settings.join} does not take us: {message['reason']}")
                     return
                 case "ping":
                     pass
                 case _:
                     self._agent.handle(message)
-        self._notice(f"the server at {self._settings.join} is away")
+        self._note_state(f"the server at {self._settings.join} is away")
 
-    def _report(self, message: dict[str, Any]) -> None:
+    def _send_report(self, message: dict[str, Any]) -> None:
         # What is lost while nobody is connected stands in the next introduction.
         if self._writer is not None:
             write_message(self._writer, message)
 
-    def _notice(self, state: str) -> None:
+    def _note_state(self, state: str) -> None:
         if state != self._state:
             _LOGGER.log(logging.WARNING if state else logging.INFO, "%s", state or "connected to the server")
         self._state = state
@@ -131,7 +131,7 @@ class JoinedAgent:
         try:
             while (request := await read_message(reader)) is not None:
                 if request.get("do") == "down":
-                    write_message(writer, {"running": len(self._agent.describe()["attempts"])})
+                    write_message(writer, {"running": len(self._agent.describe_machine()["attempts"])})
                     await writer.drain()
                     self._stopping.set()
                     return

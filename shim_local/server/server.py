@@ -61,8 +61,8 @@ class LocalServer:
         self._core_link.attach(dispatcher)
         self._links.attach(dispatcher)
         default_queue = DEFAULT if self._settings.queues is not None else BUILT_IN_DEFAULT
-        commands = Commands(dispatcher, self._links, self._describe, self._stop, default_queue)
-        self._links.connect(self._agent.describe(), self._send_local)
+        commands = Commands(dispatcher, self._links, self._describe_server, self._stop, default_queue)
+        self._links.connect(self._agent.describe_machine(), self._send_local)
         dispatcher.flush()
         servers = [await self._serve_commands(commands)]
         if self._settings.listen:
@@ -70,7 +70,7 @@ class LocalServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop, True)
         link = asyncio.create_task(self._core_link.run(), name="core link")
-        helpers = [asyncio.create_task(self._clean(store), name="cleaner")]
+        helpers = [asyncio.create_task(self._clean_regularly(store), name="cleaner")]
         if self._own_core is not None:
             helpers.append(asyncio.create_task(self._own_core.keep_running(), name="core keeper"))
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stopping.wait(), name="stop")
@@ -124,7 +124,7 @@ class LocalServer:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await answer_commands(commands, reader, writer)
 
-        server = await asyncio.start_unix_server(self._follow(serve), path, limit=MOST_BYTES)
+        server = await asyncio.start_unix_server(self._follow_connections(serve), path, limit=MOST_BYTES)
         path.chmod(0o600)
         return server
 
@@ -145,14 +145,14 @@ class LocalServer:
         host, port = split_address(self._settings.listen)
         try:
             server = await asyncio.start_server(
-                self._follow(serve), host, port, limit=MOST_BYTES, ssl=self._settings.server_tls()
+                self._follow_connections(serve), host, port, limit=MOST_BYTES, ssl=self._settings.server_tls()
             )
         except OSError as error:
             raise SettingsError(f"cannot listen on {self._settings.listen}: {error.strerror}") from None
         self._listening = "{}:{}".format(*server.sockets[0].getsockname()[:2])
         return server
 
-    def _follow(
+    def _follow_connections(
         self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
         """Returns *serve* so that its connections are closed however they end, and end with the server."""
@@ -175,7 +175,7 @@ class LocalServer:
 
     # The server itself.
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe_server(self) -> dict[str, Any]:
         own = self._own_core
         return {
             "pid": os.getpid(),
@@ -193,7 +193,7 @@ class LocalServer:
         # Later, so that whoever asked for it is answered.
         asyncio.get_running_loop().call_later(ANSWER_S, self._stopping.set)
 
-    async def _clean(self, store: JobStore) -> None:
+    async def _clean_regularly(self, store: JobStore) -> None:
         """Removes what has ended long ago, every hour."""
         while True:
             before_s = time.time() - self._settings.keep_s

@@ -115,7 +115,7 @@ async def test_a_new_agent_adopts_what_runs(machine: Machine) -> None:
     assert begin is not None
     await asyncio.to_thread(wait_until, lambda: not is_alive(begin["pid"], begin["ticks"]), "the supervisor to end")
     await machine.open()
-    attempts = machine.agent.describe()["attempts"]
+    attempts = machine.agent.describe_machine()["attempts"]
     assert attempts["1-1"]["end"]["status"] == 7
     assert attempts["2-1"]["end"] is None
     assert attempts["2-1"]["start"]["pid"]
@@ -146,7 +146,7 @@ async def test_a_restart_of_the_machine_loses_what_ran(machine: Machine) -> None
     folder.create({"gpus": [], "group": ""})
     folder.write_slot(Slot.BEGIN, {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": "another"})
     await machine.open()
-    assert machine.agent.describe()["attempts"]["1-1"]["end"]["lost"] == "the machine was restarted"
+    assert machine.agent.describe_machine()["attempts"]["1-1"]["end"]["lost"] == "the machine was restarted"
 
 
 async def test_an_attempt_that_never_began_is_not_known(machine: Machine) -> None:
@@ -155,7 +155,7 @@ async def test_an_attempt_that_never_began_is_not_known(machine: Machine) -> Non
     await machine.agent.close()
     folder.create({"gpus": [], "group": ""})
     await machine.open()
-    assert not machine.agent.describe()["attempts"]
+    assert not machine.agent.describe_machine()["attempts"]
     machine.start("1-1", "true")
     assert (await machine.reports.wait_for("ended", "1-1"))["end"]["status"] == 0
 

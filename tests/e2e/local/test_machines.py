@@ -58,12 +58,10 @@ async def read_guarantee(address: str) -> int:
         return next(queue.guaranteed["vcore"] for queue in partition.queues if queue.path == "root.urgent")
 
 
-async def test_the_guarantee_follows_the_machines(pair: Pair) -> None:
+def test_the_guarantee_follows_the_machines(pair: Pair) -> None:
     """Everything that both have together."""
     address = pair.server.request("status")["core"]
-    async with asyncio.timeout(30):
-        while await read_guarantee(address) != 3000:
-            await asyncio.sleep(0.05)
+    wait_until(lambda: asyncio.run(read_guarantee(address)) == 3000, "the guarantee to be that of both")
 
 
 def test_an_agent_that_dies_finds_its_jobs_again(pair: Pair, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class World:
         self.store = JobStore(folder / "jobs.db")
         self.dispatcher = Dispatcher(self.store, self, self, lambda: 100.0)
 
-    def request(self, job: Job, task: Task) -> None:
+    def request_room(self, job: Job, task: Task) -> None:
         self.said.append(f"ask {task.key}")
 
     def release(self, job: Job, key: str, termination: int) -> None:
