@@ -32,6 +32,8 @@ type Core struct {
 	RefuseNode, RefuseApplication, RefuseAllocation func(id string) string
 	// HoldAsks keeps asks from being placed but by [Core.Place].
 	HoldAsks bool
+	// ServerOptions are those of gRPC.
+	ServerOptions []grpc.ServerOption
 	// WithoutCallbacks has the core know nothing of callbacks.
 	WithoutCallbacks bool
 
@@ -85,7 +87,7 @@ func (c *Core) Serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listener = bufconn.Listen(1 << 20)
-	c.server = grpc.NewServer()
+	c.server = grpc.NewServer(c.ServerOptions...)
 	si.RegisterSchedulerServer(c.server, &scheduler{core: c})
 	if !c.WithoutCallbacks {
 		kornelv1.RegisterCallbackServiceServer(c.server, &callbacks{core: c})
@@ -123,17 +125,17 @@ func (c *Core) Dialer() grpc.DialOption {
 	})
 }
 
-// EndStreams ends the three streams with a status; the core keeps what it knows unless the status is FAILED_PRECONDITION.
-func (c *Core) EndStreams(code codes.Code, text string) {
+// EndStreams ends the three streams with a status error; the core keeps what it knows unless that is FAILED_PRECONDITION.
+func (c *Core) EndStreams(end error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if code == codes.FailedPrecondition {
+	if status.Code(end) == codes.FailedPrecondition {
 		c.forget()
 		c.registered = false
 	}
 	for kind, each := range c.lines {
 		delete(c.lines, kind)
-		each.messages <- status.Error(code, text)
+		each.messages <- end
 	}
 }
 
@@ -403,4 +405,13 @@ func (c *Core) takeAllocations(request *si.AllocationRequest) {
 		}
 	}
 	c.placeAll()
+}
+
+// EndCallbacks ends the stream of callbacks with a status error.
+func (c *Core) EndCallbacks(end error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.peer != nil {
+		c.peer.line.messages <- end
+	}
 }
