@@ -75,15 +75,18 @@ func (s *shim) ReceiveApplications(response *si.ApplicationResponse) {
 // ReceiveAllocations starts what was placed and stops what has to go.
 func (s *shim) ReceiveAllocations(response *si.AllocationResponse) {
 	for _, update := range kornel.AllocationUpdates(response) {
-		log.Printf("%+v", update)
 		switch update := update.(type) {
 		case kornel.Allocated:
+			log.Printf("%s runs on %s", update.Key, update.NodeID)
 			s.start(update.Key, update.Message.GetPlaceholder())
 		case kornel.Released:
+			log.Printf("%s ends: %s", update.Key, update.Termination)
 			s.stop(update.Key)
 			if kornel.WantsConfirmation(update.Termination) {
 				s.release(update.Key, update.Termination)
 			}
+		case kornel.AskRejected:
+			log.Printf("%s is refused: %s", update.Key, update.Reason)
 		}
 	}
 }

@@ -1486,7 +1486,9 @@ type GetConfigurationResponse struct {
 	// What is known about it.
 	Version *ConfigurationVersion `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Queue configuration as YAML text. Empty: the built-in default.
-	Config        string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Something in config is hidden: [hidden] stands where a secret is. No core takes such a text back.
+	HasHidden     bool `protobuf:"varint,3,opt,name=has_hidden,json=hasHidden,proto3" json:"has_hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1533,6 +1535,13 @@ func (x *GetConfigurationResponse) GetConfig() string {
 		return x.Config
 	}
 	return ""
+}
+
+func (x *GetConfigurationResponse) GetHasHidden() bool {
+	if x != nil {
+		return x.HasHidden
+	}
+	return false
 }
 
 // One configuration that this core was given.
@@ -1920,10 +1929,12 @@ const file_kornel_v1_configuration_proto_rawDesc = "" +
 	"\x1fGetConfigurationHistoryResponse\x12;\n" +
 	"\bversions\x18\x01 \x03(\v2\x1f.kornel.v1.ConfigurationVersionR\bversions\"3\n" +
 	"\x17GetConfigurationRequest\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"m\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"\x8c\x01\n" +
 	"\x18GetConfigurationResponse\x129\n" +
 	"\aversion\x18\x01 \x01(\v2\x1f.kornel.v1.ConfigurationVersionR\aversion\x12\x16\n" +
-	"\x06config\x18\x02 \x01(\tR\x06config\"\xfc\x03\n" +
+	"\x06config\x18\x02 \x01(\tR\x06config\x12\x1d\n" +
+	"\n" +
+	"has_hidden\x18\x03 \x01(\bR\thasHidden\"\xfc\x03\n" +
 	"\x14ConfigurationVersion\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x13\n" +
 	"\x05at_ns\x18\x02 \x01(\x03R\x04atNs\x12>\n" +

@@ -1469,7 +1469,9 @@ type ConfigurationRecord struct {
 	// As it was then; in_force is never set, and the number counts within its run.
 	Version *ConfigurationVersion `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// Queue configuration as YAML text, if it was asked for. Empty: the built-in default.
-	Config        string `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
+	Config string `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
+	// Something in config is hidden: [hidden] stands where a secret is. No core takes such a text back.
+	HasHidden     bool `protobuf:"varint,4,opt,name=has_hidden,json=hasHidden,proto3" json:"has_hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1523,6 +1525,13 @@ func (x *ConfigurationRecord) GetConfig() string {
 		return x.Config
 	}
 	return ""
+}
+
+func (x *ConfigurationRecord) GetHasHidden() bool {
+	if x != nil {
+		return x.HasHidden
+	}
+	return false
 }
 
 // Whose use to tell about, and when.
@@ -2082,11 +2091,13 @@ const file_kornel_v1_history_proto_rawDesc = "" +
 	"\bchecksum\x18\x04 \x01(\tR\bchecksum\"\x8c\x01\n" +
 	"\x1aListConfigurationsResponse\x12F\n" +
 	"\x0econfigurations\x18\x01 \x03(\v2\x1e.kornel.v1.ConfigurationRecordR\x0econfigurations\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x94\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb3\x01\n" +
 	"\x13ConfigurationRecord\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.kornel.v1.HistoryRecordIdR\x02id\x129\n" +
 	"\aversion\x18\x02 \x01(\v2\x1f.kornel.v1.ConfigurationVersionR\aversion\x12\x16\n" +
-	"\x06config\x18\x03 \x01(\tR\x06config\"\x9d\x01\n" +
+	"\x06config\x18\x03 \x01(\tR\x06config\x12\x1d\n" +
+	"\n" +
+	"has_hidden\x18\x04 \x01(\bR\thasHidden\"\x9d\x01\n" +
 	"\x10ListUsageRequest\x12\x19\n" +
 	"\bsince_ns\x18\x01 \x01(\x03R\asinceNs\x12\x19\n" +
 	"\buntil_ns\x18\x02 \x01(\x03R\auntilNs\x12\x1c\n" +

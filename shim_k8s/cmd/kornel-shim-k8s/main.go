@@ -19,6 +19,7 @@ import (
 
 	kornel "kornel/clients/go"
 	"kornel/shim_k8s/scheduler"
+	"kornel/shim_k8s/tasks"
 )
 
 // defaultListen is where metrics and health are served.
@@ -93,14 +94,7 @@ func schedule(ctx context.Context, remote *scheduler.Remote, logger *slog.Logger
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	k8shim := shim.NewShimScheduler(remote, conf.GetSchedulerConf(), configMaps)
-	remote.DependsOnPlacements(func(applicationID, key string) bool {
-		application := k8shim.GetContext().GetApplication(applicationID)
-		if application == nil {
-			return false
-		}
-		task := application.GetTask(key)
-		return task != nil && task.GetTaskPod() != nil && scheduler.DependsOnPlacements(task.GetTaskPod())
-	})
+	remote.DependsOnPlacements(tasks.DependOnPlacements(k8shim.GetContext))
 	started := make(chan error, 1)
 	go func() { started <- k8shim.Run() }()
 	select {
