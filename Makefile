@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test long hostile test-go siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rat
 soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
 
+# It needs Go, whose tests say so and are skipped where it is missing.
+test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; two minutes cold
+	$(BIN)/python -m pytest $(OPTIONS) tests/go
+
 rules: venv ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
 	$(BIN)/python -m tests.properties.preemption_rules --trees $(TREES) --seed $(SEED)
 
@@ -98,6 +102,9 @@ types: venv ## check types, strictly
 
 proto: venv ## generate the committed stubs from the .proto files
 	$(BIN)/python proto/generate.py
+
+proto-go: venv ## generate the committed Go stubs from the .proto files; needs Go
+	$(BIN)/python clients/go/generate.py
 
 proto-check: venv ## stubs are up to date, .proto files are clean and break no client
 	$(BIN)/python proto/generate.py --check
