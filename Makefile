@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test long hostile test-go siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test long hostile test-go test-shim-k8s siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures
 # It needs Go, whose tests say so and are skipped where it is missing.
 test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; two minutes cold
 	$(BIN)/python -m pytest $(OPTIONS) tests/go
+
+test-shim-k8s: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
+	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
 
 rules: venv ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
 	$(BIN)/python -m tests.properties.preemption_rules --trees $(TREES) --seed $(SEED)

@@ -1,16 +1,20 @@
 // Package integration runs the Kubernetes shim itself, with informers of a clientset that has no API server behind it: pods
-// are placed, and never bound.
+// are placed, and never bound. The shim keeps state in variables of its packages, so there is one of it for all tests.
 package integration
 
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/yunikorn-k8shim/pkg/conf"
+	"github.com/apache/yunikorn-k8shim/pkg/plugin/predicates"
 	"github.com/apache/yunikorn-k8shim/pkg/shim"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
@@ -27,18 +31,38 @@ import (
 )
 
 const (
-	deadline  = 60 * time.Second
-	namespace = "team"
-	queues    = "partitions: [{name: default, placementrules: [{name: tag, value: namespace, create: true}], queues: [{name: root, submitacl: '*'}]}]"
-	// Nothing listens there: a test that binds fails.
+	deadline   = 60 * time.Second
+	namespace  = "team"
+	queues     = "partitions: [{name: default, placementrules: [{name: tag, value: namespace, create: true}], queues: [{name: root, submitacl: '*'}]}]"
 	kubeconfig = `apiVersion: v1
 kind: Config
-clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+clusters: [{name: none, cluster: {server: "%s"}}]
 contexts: [{name: none, context: {cluster: none, user: none}}]
 users: [{name: none}]
 current-context: none
 `
 )
+
+// serveConfigMaps serves an API server that has no ConfigMaps, and nothing else: those alone the shim reads past its informers.
+func serveConfigMaps(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if !strings.HasSuffix(request.URL.Path, "/configmaps") {
+			http.NotFound(response, request)
+			return
+		}
+		response.Header().Set("Content-Type", "application/json")
+		if request.URL.Query().Get("watch") != "" {
+			response.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(response).Flush()
+			<-request.Context().Done()
+			return
+		}
+		_, _ = fmt.Fprint(response, `{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}`)
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL
+}
 
 func makeNode(name string, cpus string) *v1.Node {
 	room := v1.ResourceList{
@@ -88,11 +112,12 @@ type cluster struct {
 func run(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	c := &cluster{t: t, clients: fake.NewClientset()}
+	c.create(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	for n := range nodes {
 		c.create(makeNode(fmt.Sprintf("node-%d", n), "4"))
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(fmt.Sprintf(kubeconfig, serveConfigMaps(t))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	options := scheduler.Options{Address: os.Getenv("KORNEL_ADDRESS"), Credentials: kornel.CredentialsFromEnvironment()}
@@ -103,6 +128,7 @@ func run(t *testing.T, nodes int) *cluster {
 		options.Address, options.DialOptions = fakecore.Address, []grpc.DialOption{c.core.Dialer()}
 	}
 	t.Setenv(conf.EnvKubeConfig, file)
+	predicates.EnableOptionalKubernetesFeatureGates()
 	maps := []*v1.ConfigMap{nil, {Data: map[string]string{"queues.yaml": queues}}}
 	if err := conf.UpdateConfigMaps(maps, true); err != nil {
 		t.Fatal(err)
@@ -133,6 +159,8 @@ func (c *cluster) create(object any) {
 	c.t.Helper()
 	var err error
 	switch object := object.(type) {
+	case *v1.Namespace:
+		_, err = c.clients.CoreV1().Namespaces().Create(context.Background(), object, metav1.CreateOptions{})
 	case *v1.Node:
 		_, err = c.clients.CoreV1().Nodes().Create(context.Background(), object, metav1.CreateOptions{})
 	case *v1.Pod:
@@ -144,8 +172,8 @@ func (c *cluster) create(object any) {
 }
 
 // nodesOf returns where the pods of an application were placed, once all of them are.
-func (c *cluster) nodesOf(application string, pods int) map[string]int {
-	c.t.Helper()
+func (c *cluster) nodesOf(t *testing.T, application string, pods int) map[string]int {
+	t.Helper()
 	var found map[string]int
 	for limit := time.Now().Add(deadline); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
 		known := c.shim.GetContext().GetApplication(application)
@@ -164,46 +192,46 @@ func (c *cluster) nodesOf(application string, pods int) map[string]int {
 			return found
 		}
 	}
-	c.t.Fatalf("%s: of %d pods, placed are %v", application, pods, found)
+	t.Fatalf("%s: of %d pods, placed are %v", application, pods, found)
 	return nil
 }
 
-func TestPodsArePlaced(t *testing.T) {
-	c := run(t, 3)
-	for n := range 6 {
-		c.create(makePod(fmt.Sprintf("plain-%d", n), "plain"))
-	}
-	c.nodesOf("plain", 6)
-	if c.core == nil {
-		return
-	}
-	// The shim cannot report again what a core has forgotten.
-	c.core.Restart()
-	c.create(makePod("later-0", "later"))
-	c.nodesOf("later", 1)
-	log := c.core.Since("register")
-	placed := 0
-	for _, entry := range log {
-		var key, node string
-		if n, _ := fmt.Sscanf(entry, "allocation %s on %s", &key, &node); n == 2 {
-			placed++
+func TestShim(t *testing.T) {
+	const nodes = 10
+	c := run(t, nodes)
+	t.Run("places pods", func(t *testing.T) {
+		for n := range 6 {
+			c.create(makePod(fmt.Sprintf("plain-%d", n), "plain"))
 		}
-	}
-	if placed != 6 {
-		t.Fatalf("told of %d allocations: %v", placed, log)
-	}
-}
-
-func TestPodsThatMustNotShareANodeDoNot(t *testing.T) {
-	const pods = 10
-	c := run(t, pods)
-	if c.core != nil {
-		t.Skip("the scripted core asks nothing: KORNEL_ADDRESS names no real one")
-	}
-	for n := range pods {
-		c.create(apart(makePod(fmt.Sprintf("apart-%d", n), "apart")))
-	}
-	if found := c.nodesOf("apart", pods); len(found) != pods {
-		t.Fatalf("%d pods on %v", pods, found)
-	}
+		c.nodesOf(t, "plain", 6)
+	})
+	t.Run("keeps pods apart that must not share a node", func(t *testing.T) {
+		if c.core != nil {
+			t.Skip("the scripted core asks nothing, and KORNEL_ADDRESS names no other one")
+		}
+		for n := range nodes {
+			c.create(apart(makePod(fmt.Sprintf("apart-%d", n), "apart")))
+		}
+		if found := c.nodesOf(t, "apart", nodes); len(found) != nodes {
+			t.Fatalf("%d pods on %v", nodes, found)
+		}
+	})
+	t.Run("tells a core that forgot", func(t *testing.T) {
+		if c.core == nil {
+			t.Skip("a real core is not restarted from here")
+		}
+		// The shim itself cannot report again what it has reported.
+		c.core.Restart()
+		c.create(makePod("later-0", "later"))
+		c.nodesOf(t, "later", 1)
+		told := 0
+		for _, entry := range c.core.Since("register") {
+			if strings.HasPrefix(entry, "allocation plain-") {
+				told++
+			}
+		}
+		if told != 6 {
+			t.Fatalf("told of %d allocations: %v", told, c.core.Since("register"))
+		}
+	})
 }
