@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test long hostile test-go test-shim-k8s siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test long hostile test-go test-shim siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,7 +72,7 @@ soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures
 test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; two minutes cold
 	$(BIN)/python -m pytest $(OPTIONS) tests/go
 
-test-shim-k8s: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
+test-shim: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
 	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
 
 rules: venv ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
@@ -91,10 +91,10 @@ bench-features: venv ## measure single features: limits, gangs, recovery, large 
 bench-baseline: venv ## make today's instructions per ask the baseline of the gate in the tests
 	$(BIN)/python -m tests.bench.opcodes --record
 
-lint: venv ## check code style, formatting and the Dockerfile
+lint: venv ## check code style, formatting and the Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/hadolint Dockerfile
+	$(BIN)/hadolint Dockerfile shim_k8s/Dockerfile
 
 format: venv ## fix formatting and what the linter can fix safely
 	$(BIN)/ruff format .

@@ -1,6 +1,4 @@
-"""Which tests run when nobody names them: neither those marked ``long`` or ``alone`` nor the folders of the attacks and of
-what is written in Go.
-"""
+"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, the attacks, or those of Go programs."""
 
 from __future__ import annotations
 
