@@ -1,4 +1,4 @@
-"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, the attacks, or those of Go programs."""
+"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, the attacks, or those in Go."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Generates the Go stubs of ``kornel.v1`` that are committed below ``kornelv1``, or tells whether they are out of date.
 
-``python clients/go/generate.py`` writes the stubs; ``--check`` writes nothing, prints what would change and exits with 1 if
-anything would. The plugins are run by Go at the versions below, protoc is buf's, so the same .proto files give the same
-bytes everywhere. For ``si.v1`` nothing is generated: its stubs are those of the interface's own Go package, because a
-program that links upstream's shim cannot hold the same messages twice.
+``python clients/go/generate.py`` writes the stubs; ``--check`` writes nothing, prints what would change and exits with
+1 if anything would. The plugins are run by Go at the versions below, protoc is buf's, so the same .proto files give the
+same bytes everywhere. For ``si.v1`` nothing is generated: its stubs are those of the interface's own Go package,
+because a program that links upstream's shim cannot hold the same messages twice.
 """
 
 from __future__ import annotations

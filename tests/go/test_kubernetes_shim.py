@@ -1,4 +1,4 @@
-"""The Kubernetes shim: its own tests, and YuniKorn's shim at a core, with a clientset that has no API server behind it."""
+"""The Kubernetes shim: its own tests, and YuniKorn's shim at a core, with a clientset without API server."""
 
 from __future__ import annotations
 
