@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import PATIENCE_S, running_core
-from tests.go.toolchain import BUILD_S, CLIENT, ROOT, find_go, run_go
+from tests.go.toolchain import BUILD_S, CLIENT, ROOT, find_go, list_unformatted, run_go
 
 pytestmark = pytest.mark.timeout(BUILD_S)
 
@@ -25,9 +25,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sources_are_formatted_and_vetted() -> None:
-    gofmt = Path(find_go()).resolve().with_name("gofmt")
-    listed = subprocess.run([gofmt, "-l", "."], cwd=CLIENT, capture_output=True, text=True, check=True).stdout
-    assert not listed.splitlines()
+    assert not list_unformatted(CLIENT)
     run_go(CLIENT, "vet", "./...")
 
 

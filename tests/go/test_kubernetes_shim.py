@@ -7,12 +7,13 @@ import asyncio
 import pytest
 
 from tests.e2e.harness import running_core
-from tests.go.toolchain import BUILD_S, SHIM, run_go
+from tests.go.toolchain import BUILD_S, SHIM, list_unformatted, run_go
 
 pytestmark = pytest.mark.timeout(BUILD_S)
 
 
 def test_the_scheduler_that_the_shim_sees() -> None:
+    assert not list_unformatted(SHIM)
     run_go(SHIM, "vet", "./scheduler")
     run_go(SHIM, "test", "./scheduler")
 

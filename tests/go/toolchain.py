@@ -41,3 +41,10 @@ def run_go(module: Path, *arguments: str) -> None:
     )
     if done.returncode != 0:
         pytest.fail(f"go {' '.join(arguments)}:\n{done.stdout[-4000:]}", pytrace=False)
+
+
+def list_unformatted(module: Path) -> list[str]:
+    """Returns the files in *module* that ``gofmt`` would change."""
+    gofmt = Path(find_go()).resolve().with_name("gofmt")
+    done = subprocess.run([gofmt, "-l", "."], cwd=module, capture_output=True, text=True, timeout=BUILD_S, check=True)
+    return done.stdout.splitlines()
