@@ -139,8 +139,8 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             docs_url=options.docs_url or find_documentation(),
             grafana_url=options.grafana_url,
             metric_aliases=options.metric_aliases,
-            calls=CallLimits.of(options.max_calls),
-            connections=ConnectionLimits.of(options.max_connections, options.max_ahead_mib << 20),
+            calls=CallLimits.limits_for(options.max_calls),
+            connections=ConnectionLimits.limits_for(options.max_connections, options.max_ahead_mib << 20),
         )
     except LinkUnusable as error:
         print_error(error)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import positive, read_query
+from kornel.core.rest.queries import read_positive, read_query
 from kornel.core.rest.refusal_documents import REFUSALS, Refusals
 from kornel.core.service.refusals import RefusalKeeper, RefusalKind
 from kornel.core.telling.reader import Reader
@@ -36,6 +36,6 @@ class RefusalHandlers:
             (RefusalKind(wanted),) if wanted else (),
             full_partition_name(self._reader.rm_id, partition) if partition else "",
         )
-        limit = positive(query, "limit", USUAL_LIMIT)
+        limit = read_positive(query, "limit", USUAL_LIMIT)
         counts = {str(kind): self._refusals.counts[kind] for kind in RefusalKind}
         return json_answer(REFUSALS.write(Refusals(counts, found[:limit])))
