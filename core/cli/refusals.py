@@ -47,7 +47,7 @@ def refusals(
     wanted = pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}") if kind is not None else pb.REFUSAL_KIND_UNSPECIFIED
     try:
         with Reader(grpc, timeout) as reader:
-            found = reader.refusals(pb.ListRefusalsRequest(partition=partition, kind=wanted, limit=limit))
+            found = reader.list_refusals(pb.ListRefusalsRequest(partition=partition, kind=wanted, limit=limit))
     except client.CoreUnreachable as error:
         raise report_failure(error) from error
     if as_json:

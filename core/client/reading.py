@@ -60,7 +60,7 @@ class Reader(Connected):
         """Returns the checks that the core makes of itself."""
         return self._call(self._read.GetHealthReport, pb.GetHealthReportRequest())
 
-    def refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
+    def list_refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
         """Returns what the core refused lately, the newest first."""
         return self._call(self._read.ListRefusals, request)
 

@@ -74,7 +74,7 @@ export const MEANINGS = {
     "NO_NODE": "Nobody who may go makes enough room on any node.",
     "PREDICATE_REFUSED": "The shim refused every node that would have room.",
     "VICTIM_RELEASED": "A chosen victim left before its release was asked for.",
-    "NOTIFIED": "Periodic policy: these will have to go, unless their queue shrinks in time.",
+    "NOTIFIED": "The periodic policy has announced victims, which go unless their queue shrinks in time.",
     "WITHDRAWN": "The periodic policy no longer needs the release of these.",
     "OBSERVED": "Periodic policy: these would have been notified, but it only observes.",
     "LAW_BROKEN": "Our own bug: a plan was refused because it broke a law. Counted, never applied.",
@@ -98,7 +98,7 @@ export const MEANINGS = {
   "state": {
     "New": "The application was accepted and has had no ask yet.",
     "Accepted": "The application has asks, and nothing of it runs but placeholders.",
-    "Running": "Something of it runs, or has run and more is asked for.",
+    "Running": "Something of the application runs, or has run and more is asked for.",
     "Rejected": "The application was refused when it was added; the state is remembered for three days and not reported.",
     "Completing": "Nothing of it runs or waits; it completes unless something new comes within 30 s.",
     "Completed": "The application has ended well. Its ID may be used again.",
