@@ -69,7 +69,7 @@ function group(name, title, text, meanings) {
   const more = el("a", { target: "_blank", rel: "noreferrer", text: "In the documentation" });
   const rows = Object.entries(meanings).map(([word, meaning]) => {
     const shown = name === "laws" ? word : words(word);
-    return { key: `${name}.${word}`, text: `${word} ${shown} ${meaning}`.toLowerCase(), parts: [el("dt", {}, el("strong", { text: shown }), name !== "laws" && shown !== word && el("span", { class: "mono faint", text: ` ${word}` })), el("dd", { text: meaning })] };
+    return { key: `${name}.${word}`, text: `${word} ${shown} ${meaning}`.toLowerCase(), parts: [el("dt", {}, el("strong", { text: shown }), name !== "laws" && shown !== word && el("span", { class: "mono muted", text: ` ${word}` })), el("dd", { text: meaning })] };
   });
   const root = el("section", { class: "card", "aria-label": title }, el("header", {}, el("h2", { text: title }), el("span", { class: "aside" }, more)), el("div", { class: "body stack" }, text && el("p", { class: "muted", text }), el("dl", { class: "facts meanings" }, ...rows.flatMap((row) => row.parts))));
   return { name, root, rows, more };
