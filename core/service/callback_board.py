@@ -21,6 +21,7 @@ from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     NoticeEffect,
+    PlacementVoid,
     PredicatesAsked,
     PreemptionNotice,
     PreemptionNoticeWithdrawn,
@@ -58,8 +59,8 @@ class CallbackStream:
     """One open stream; attached once its subscription has been accepted."""
 
     __slots__ = (
-        "_news", "attached", "dumps", "ending", "error", "events", "notices", "questions", "scheduling_states",
-        "subscription",
+        "_news", "attached", "dumps", "ending", "error", "events", "not_placed", "notices", "questions",
+        "scheduling_states", "subscription",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class CallbackStream:
         """(when it expires, question), oldest first."""
         self.scheduling_states: deque[SchedulingFailed] = deque()
         self.notices: deque[NoticeEffect] = deque()
+        self.not_placed: deque[PlacementVoid] = deque()
         self.events: deque[EventRecorded] = deque()
         self.dumps: deque[int] = deque()
         self._news = asyncio.Event()
@@ -195,6 +197,9 @@ class CallbackBoard:
             elif isinstance(effect, (PreemptionNotice, PreemptionNoticeWithdrawn)) and wanted.preemption_notices:
                 stream.notices.append(effect)
                 news = True
+            elif isinstance(effect, PlacementVoid):
+                stream.not_placed.append(effect)
+                news = True
         if news:
             self._trim_backlog(stream)
             stream.notify()
@@ -207,8 +212,17 @@ class CallbackBoard:
             outgoing.attached = True
             return outgoing
         self._trim_backlog(stream)
-        if not (stream.questions or stream.scheduling_states or stream.notices or stream.events or stream.dumps):
+        if not (
+            stream.questions
+            or stream.scheduling_states
+            or stream.notices
+            or stream.events
+            or stream.dumps
+            or stream.not_placed
+        ):
             return None
+        # Before the questions: those that come later are to be judged without it.
+        outgoing.not_placed = _first_of(stream.not_placed, len(stream.not_placed))
         self._take_questions(stream, outgoing)
         outgoing.scheduling_states = _first_of(stream.scheduling_states, NOTICES_PER_MESSAGE)
         outgoing.notices = self._date_notices(_first_of(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE))
@@ -300,6 +314,7 @@ class CallbackBoard:
     def _drop_what_concerns_asks(self, stream: CallbackStream) -> None:
         self._metrics.questions_dropped += len(stream.questions)
         stream.questions.clear()
+        stream.not_placed.clear()
         self._metrics.scheduling_states_dropped += len(stream.scheduling_states)
         stream.scheduling_states.clear()
         self._metrics.preemption_notices_dropped += len(stream.notices)

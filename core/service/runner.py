@@ -212,6 +212,7 @@ class PartitionRunner:
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         answers = len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
+        answers += len(command.acknowledged)
         await self._put(_Turn(partial(self._link.answer, stream, command), answers))
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:

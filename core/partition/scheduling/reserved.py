@@ -77,7 +77,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
     """
     ask = reservation.ask
-    if ask.reservation is not reservation or ask.place is AskPlace.HELD:
+    if ask.reservation is not reservation or ask.place is AskPlace.HELD or reservation.parked_at is not None:
         return
     limited = finding.kept_back(state, ask)
     if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):

@@ -18,13 +18,16 @@ from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import admission, inquiries, pausing
+from kornel.core.partition.waiting import admission, dependence, inquiries, pausing
 from kornel.core.partition.waiting.failing import note
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
+from kornel.core.partition.waiting.rooms import park_for_turn
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
 """Nodes offered in one question: few at first, since the first one mostly does."""
+DEPENDENT_NODES: Final = 256
+"""Nodes offered where others wait for the answer: all at once, since every question more costs a round trip."""
 
 _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 
@@ -34,13 +37,23 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
         return
-    node_ids = _offered(state, ask, node)
+    if ask.dependent:
+        if dependence.is_line_full(state.callbacks):
+            waiter = ask.reservation or ask.group
+            assert waiter is not None, "an ask that found a node waits in line or by its reservation"
+            park_for_turn(state, waiter)
+            return
+        moves.hold_ask(state, ask, node)
+        admission.allocating(state, ask.application)
+        _line_up(state, ask, now_ns)
+        return
+    node_ids = _offered(state, ask, node, MORE_NODES if ask.refused else FIRST_NODES)
     moves.hold_ask(state, ask, node)
     admission.allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
-            _decide(state, ask, node_ids, refused, at_ns)
+            _decide(state, ask, refused, at_ns)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
@@ -48,6 +61,26 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
 
     ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
     number = ask.inquiry.number
+
+
+def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """Has the shim asked about *ask*, which is held, in its turn: its yes depends on other placements."""
+    number = state.callbacks.next_number()
+
+    def offer() -> tuple[str, ...]:
+        node = ask.held_on
+        assert node is not None, "an ask in line is held"
+        return _offered(state, ask, node, DEPENDENT_NODES) if _still_sound(state, ask, node) else ()
+
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        if inquiries.is_open(ask, number):
+            _decide(state, ask, refused, at_ns)
+
+    def drop() -> None:
+        if inquiries.is_open(ask, number):
+            questions.cancel_question(state, ask)
+
+    inquiries.line_up(state, ask, offer, decide, drop, now_ns, number=number, allocate=True)
 
 
 def forgive_all(state: PartitionState) -> None:
@@ -75,39 +108,55 @@ def forget_node(state: PartitionState, node: Node) -> None:
                     pausing.forgive(state, ask)
 
 
-def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
-    """The chosen node, and the next ones that would do."""
+def _offered(state: PartitionState, ask: Allocation, node: Node, most: int) -> tuple[str, ...]:
+    """The chosen node, and the next ones that would do, *most* in all."""
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
-    most = MORE_NODES if ask.refused else FIRST_NODES
     others = (other.node_id for other in finding.acceptable_nodes(state, ask) if other is not node)
     return (node.node_id, *islice(others, most - 1))
 
 
-def _decide(
-    state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str], now_ns: int
-) -> None:
-    """The shim has spoken about *node_ids*, the first of which *ask* is held on."""
-    ask.inquiry = None
-    node = ask.held_on
+def _decide(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
+    """The shim has spoken about the nodes of the open question, the first of which *ask* is held on."""
+    inquiry, node = ask.inquiry, ask.held_on
+    assert inquiry is not None, "the caller has looked"
     assert node is not None, "a question about a placement is open only while the ask is held"
+    ask.inquiry = None
+    node_ids = inquiry.node_ids
     for node_id in node_ids:
         if node_id in refused:
             ask.refused = ask.refused or {}
             ask.refused[node_id] = refused[node_id]
     for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
         note(ask, reason, now_ns)
+    if ask.dependent:
+        node_ids = tuple([node_id for node_id in node_ids if node_id not in refused][:1])
+        if node_ids and not dependence.may_act(state.callbacks, inquiry):
+            _line_up(state, ask, now_ns)
+            return
+        if node_ids != (node.node_id,):
+            # What counts is the first node that passed, for that is where the shim has put it in its mind.
+            refused = {**refused, node.node_id: ""}
     if node.node_id not in refused and _still_sound(state, ask, node):
         _settle(state, ask, now_ns)
+        _note_placement(state, ask, now_ns)
         return
     moves.end_hold(state, ask)
     if ask.application.state in _SERVED:
-        for other in _passed(state, ask, node_ids[1:], refused):
+        for other in _passed(state, ask, node_ids, refused):
+            if other is node:
+                continue
             if ask.reservation is None:
                 wait_in_line(state, ask)
             placement.bind(state, ask, other, now_ns)
+            _note_placement(state, ask, now_ns)
             return
     questions.wait_again(state, ask)
+
+
+def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    if ask.dependent:
+        dependence.note_placement(state, ask, now_ns)
 
 
 def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:

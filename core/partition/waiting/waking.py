@@ -96,6 +96,12 @@ def wake_for_account(state: PartitionState, account: Account) -> None:
         _wake(state, account.parked.pop(shape))
 
 
+def wake_for_turn(state: PartitionState) -> None:
+    """Wakes those who wait for their turn to be asked about, in the order of scheduling."""
+    _wake(state, state.waiting_for_turn)
+    state.waiting_for_turn.clear()
+
+
 def _wake(state: PartitionState, room: Room) -> None:
     for waiter in list(room):
         if isinstance(waiter, AskGroup):

@@ -155,7 +155,7 @@ class Sandbox:
         self._keep_application(application)
         journal.keep(ask)
         journal.keep(ask.shape)
-        group = application.groups.get((ask.shape, ask.spec.required_node))
+        group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent))
         if group is not None:
             journal.keep(group)
         if ask.reservation is not None:
