@@ -20,6 +20,7 @@ from kornel.shim_client.asks import Ask, Generation, resource
 from kornel.shim_client.callbacks import (
     CallbackAttachment,
     CallbackHandler,
+    Judgement,
     NoticeReply,
     PredicatesQuestion,
     PreemptionNotice,
@@ -71,6 +72,7 @@ __all__ = [
     "Credentials",
     "CredentialsUnusable",
     "Generation",
+    "Judgement",
     "NodeAccepted",
     "NodeRejected",
     "NotSupported",

@@ -63,7 +63,7 @@ class Callbacks:
     """The shim that is attached, if one is; shared by all partitions, so that numbers of questions are unique."""
 
     __slots__ = (
-        "_number", "deadlines", "dependent_asked", "dependent_placements", "events", "line", "now_ns", "open",
+        "_number", "deadlines", "dependent_asked", "dependent_depth", "dependent_placements", "events", "line", "now_ns", "open",
         "predicates", "preemption_notices", "preemption_predicates", "recording", "scheduling_states",
         "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
     )  # fmt: skip
@@ -90,6 +90,8 @@ class Callbacks:
         """The number of such asks that were placed."""
         self.unsettled: Allocation | None = None
         """The last one of them, if the shim may not have it in place yet."""
+        self.dependent_depth = 0
+        """The place, among the nodes that were asked about, of the one that the last of them was placed on."""
         self.unsettled_in = ""
         """Its partition."""
         self.settled_by_ns = 0

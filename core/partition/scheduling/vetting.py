@@ -27,7 +27,7 @@ FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
 """Nodes offered in one question: few at first, since the first one mostly does."""
 DEPENDENT_NODES: Final = 256
-"""Nodes offered where others wait for the answer: all at once, since every question more costs a round trip."""
+"""The most nodes offered where others wait for the answer, since every question more costs them a round trip."""
 
 _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 
@@ -70,7 +70,11 @@ def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     def offer() -> tuple[str, ...]:
         node = ask.held_on
         assert node is not None, "an ask in line is held"
-        return _offered(state, ask, node, DEPENDENT_NODES) if _still_sound(state, ask, node) else ()
+        if not _still_sound(state, ask, node):
+            return ()
+        # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
+        likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
+        return _offered(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
@@ -134,6 +138,7 @@ def _decide(state: PartitionState, ask: Allocation, refused: Mapping[str, str], 
         if node_ids and not dependence.may_act(state.callbacks, inquiry):
             _line_up(state, ask, now_ns)
             return
+        state.callbacks.dependent_depth = inquiry.node_ids.index(node_ids[0]) if node_ids else len(inquiry.node_ids)
         if node_ids != (node.node_id,):
             # What counts is the first node that passed, for that is where the shim has put it in its mind.
             refused = {**refused, node.node_id: ""}
