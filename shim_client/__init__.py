@@ -35,10 +35,12 @@ from kornel.shim_client.errors import (
     ConnectionLost,
     CoreUnreachable,
     NotSupported,
+    RegistrationHeld,
     RegistrationRefused,
     ResyncRequired,
     ShimClientError,
     StreamRefused,
+    Superseded,
 )
 from kornel.shim_client.updates import (
     Allocated,
@@ -81,6 +83,7 @@ __all__ = [
     "PreemptionNotice",
     "PreemptionQuestion",
     "PreemptionWithdrawal",
+    "RegistrationHeld",
     "RegistrationRefused",
     "Released",
     "ResyncRequired",
@@ -90,6 +93,7 @@ __all__ = [
     "StreamKind",
     "StreamRefused",
     "StreamReopened",
+    "Superseded",
     "Update",
     "UpdateHandler",
     "resource",

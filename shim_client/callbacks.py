@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import grpc
 import grpc.aio
 
-from kornel.shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused
+from kornel.shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused, Superseded
 from kornel.shim_client.stream import DuplexStream
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
@@ -48,8 +48,8 @@ class PredicatesQuestion(NamedTuple):
     """A question on which of these nodes the ask *key* may run. The core prefers the first one, and has room on all of
     them.
 
-    *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there. *dependent*: other
-    placements decide; those made so far were acknowledged, and a yes is for the first node that is not refused.
+    *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there. *dependent*:
+    other placements decide; those made so far were acknowledged, and a yes is for the first node that is not refused.
     """
 
     partition: str
@@ -64,8 +64,8 @@ class Judgement(NamedTuple):
     """An answer to a predicates question that says more than which nodes are refused.
 
     depends_on_placements  the answer could be another one if other tasks were placed elsewhere
-    in_place               the handler counts the task as running on the first node that it does not refuse, from now on;
-                           :meth:`CallbackHandler.not_placed` is called if that does not come true
+    in_place               the handler counts the task as running on the first node that it does not refuse, from now
+                           on; :meth:`CallbackHandler.not_placed` is called if that does not come true
     """
 
     refused: Mapping[str, str]
@@ -277,6 +277,9 @@ class CallbackAttachment:
             if not self._settled.is_set():
                 raise
             self._give_up_questions()
+            if isinstance(error, Superseded):
+                self._answers.close()
+                return
             _LOGGER.warning("callbacks of %s are detached until it registers again: %s", self._rm_id, error)
             await self._registered_again.wait()
 

@@ -63,9 +63,9 @@ class Callbacks:
     """The shim that is attached, if one is; shared by all partitions, so that numbers of questions are unique."""
 
     __slots__ = (
-        "_number", "deadlines", "dependent_asked", "dependent_depth", "dependent_placements", "events", "line", "now_ns", "open",
-        "predicates", "preemption_notices", "preemption_predicates", "recording", "scheduling_states",
-        "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
+        "_number", "deadlines", "dependent_asked", "dependent_depth", "dependent_placements", "events", "line",
+        "now_ns", "open", "predicates", "preemption_notices", "preemption_predicates", "recording",
+        "scheduling_states", "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -34,6 +34,7 @@ from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.event_feed import EventFeed
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
+from kornel.core.service.sessions import SESSION, Session
 
 QUESTIONS_PER_MESSAGE: Final = 1_000
 NAMES_PER_MESSAGE: Final = 20_000
@@ -60,11 +61,13 @@ class CallbackStream:
 
     __slots__ = (
         "_news", "attached", "dumps", "ending", "error", "events", "not_placed", "notices", "questions",
-        "scheduling_states", "subscription",
+        "scheduling_states", "session", "subscription",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.subscription: Subscription | None = None
+        self.session = SESSION.get()
+        """The program that opened it."""
         self.attached = False
         """Set until the stream was notified of its subscription."""
         self.ending = False
@@ -158,6 +161,16 @@ class CallbackBoard:
         """End every open stream with *error*."""
         for stream in list(self._open):
             self.finish(stream, error)
+
+    def sessions(self) -> set[Session]:
+        """Returns the sessions of all attached streams."""
+        return {stream.session for stream in self._attached}
+
+    def supersede(self, sessions: Container[Session], error: Exception) -> None:
+        """End every stream of *sessions* with *error*."""
+        for stream in list(self._open):
+            if stream.session in sessions:
+                self.finish(stream, error)
 
     def settled(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
         """Note, after a registration or update, that *rm_id*, if any, holds the core with these settings."""

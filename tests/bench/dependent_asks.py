@@ -1,7 +1,7 @@
 """Asks that depend on other placements, one answer each: ``python -m tests.bench.dependent_asks``. Target: 616/s.
 
-200 nodes and as many pods at a time as the rule of the run allows, asked about over gRPC by a shim that judges as little
-as it can, so that what is measured is the protocol: a core in a process of its own, two streams, and the shim's client.
+200 nodes and as many pods as the rule of the run allows, asked about over gRPC by a shim that judges as little as it
+can, so that what is measured is the protocol: a core in a process of its own, two streams, and the shim's client.
 """
 
 from __future__ import annotations
