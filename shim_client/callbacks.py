@@ -398,9 +398,7 @@ class CallbackAttachment:
             _LOGGER.exception("callback handler failed in predicates")
             reason = _describe_error(error)
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id in question.node_ids]
-        self._answers.put(
-            pb.PredicatesAnswer(question_id=number, refusals=refusals, depends_on_placements=depends)
-        )
+        self._answers.put(pb.PredicatesAnswer(question_id=number, refusals=refusals, depends_on_placements=depends))
         if in_place:
             self.acknowledge([question.key], partition=question.partition)
 

@@ -200,9 +200,7 @@ class ShimClient:
         scheduler = si_pb2_grpc.SchedulerStub(self._open_channel())
         try:
             lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s)}"),)
-            await scheduler.RegisterResourceManager(
-                request, timeout=CALL_TIMEOUT_S, metadata=(*self._metadata, *lease)
-            )
+            await scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=(*self._metadata, *lease))
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise CoreUnreachable(self.address, self._connect_s) from error

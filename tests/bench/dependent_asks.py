@@ -75,9 +75,7 @@ async def measured(nodes: int, pods: int, *, in_place: bool, policy: str) -> Run
         await client.add_applications([si.AddApplicationRequest(
             applicationID="app", queueName="root.q0", ugi=si.UserGroupInformation(user="bench"),
         )])  # fmt: skip
-        asks = [
-            Ask(f"p{n}", "app", {"vcore": 100, "memory": 1 << 20}, depends_on_placements=True) for n in range(pods)
-        ]
+        asks = [Ask(f"p{n}", "app", {"vcore": 100, "memory": 1 << 20}, depends_on_placements=True) for n in range(pods)]
         began, core_s, own_s = time.perf_counter(), processor_s(pid), time.process_time()
         await client.submit_asks(asks)
         placed = 0
