@@ -1,9 +1,8 @@
 """A shim of pods in a database that stands for an API server.
 
-``python -m tests.e2e.rolling_shim ADDRESS DATABASE COUNT`` begins when that many pods have been bound.
-
-It lists the pods, reports those that are bound, asks for the others, and binds what the core places. A pod is bound once
-only, as by an API server: whoever comes second learns where it runs. Told that another program has its place, it ends.
+``python -m tests.e2e.rolling_shim ADDRESS DATABASE COUNT`` begins when that many pods have been bound. It lists the pods,
+reports those that are bound, asks for the others, and binds what the core places. A pod is bound once only, as by an API
+server: whoever comes second learns where it runs. Told that another program has its place, it ends.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ async def main(address: str, database: str, begin_at: str) -> int:
     """Returns the exit status."""
     with closing(sqlite3.connect(database, timeout=60)) as cluster:
         async with ShimClient(address, "rm-1") as client:
-            while cluster.execute("SELECT count(*) FROM starts").fetchone()[0] < int(begin_at):
+            while cluster.execute("SELECT count(*) FROM starts").fetchone()[0] < int(begin_at):  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(BIND_S)
             try:
                 await RollingShim(client, cluster).run()

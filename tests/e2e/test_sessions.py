@@ -243,7 +243,7 @@ async def _start_shim(address: str, database: Path, begin_at: int) -> asyncio.su
 async def _until_started(database: Path, count: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         with closing(sqlite3.connect(database, timeout=PATIENCE_S)) as cluster:
-            while cluster.execute("SELECT count(*) FROM pods WHERE node IS NOT NULL").fetchone()[0] < count:
+            while cluster.execute("SELECT count(*) FROM pods WHERE node IS NOT NULL").fetchone()[0] < count:  # noqa: ASYNC110 - of other processes
                 await asyncio.sleep(0.02)
 
 

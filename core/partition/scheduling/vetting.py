@@ -19,7 +19,7 @@ from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, dependence, inquiries, pausing
-from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
 from kornel.core.partition.waiting.rooms import park_for_turn
 
@@ -32,7 +32,7 @@ DEPENDENT_NODES: Final = 256
 _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 
 
-def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Put *ask* on *node*, at once or when the shim agrees."""
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
@@ -44,16 +44,16 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
             park_for_turn(state, waiter)
             return
         moves.hold_ask(state, ask, node)
-        admission.allocating(state, ask.application)
+        admission.note_allocating(state, ask.application)
         _line_up(state, ask, now_ns)
         return
-    node_ids = _offered(state, ask, node, MORE_NODES if ask.refused else FIRST_NODES)
+    node_ids = _offered_nodes(state, ask, node, MORE_NODES if ask.refused else FIRST_NODES)
     moves.hold_ask(state, ask, node)
-    admission.allocating(state, ask.application)
+    admission.note_allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
-            _decide(state, ask, refused, at_ns)
+            _apply_answer(state, ask, refused, at_ns)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
@@ -74,11 +74,11 @@ def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
             return ()
         # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
         likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
-        return _offered(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
+        return _offered_nodes(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
-            _decide(state, ask, refused, at_ns)
+            _apply_answer(state, ask, refused, at_ns)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
@@ -88,40 +88,40 @@ def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def forgive_all(state: PartitionState) -> None:
-    """Somebody else answers from now on, or nobody: what was refused may be asked again."""
+    """Forgets what was refused, since somebody else answers from now on, or nobody: all of it may be asked again."""
     for ask in state.requests.values():
         if ask.refused is not None and ask.pending:
-            pausing.forgive(state, ask)
+            pausing.forgive_refusals(state, ask)
 
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
+    """Has *ask*, which the shim refused on every node with room, wait for another node or for its pause to end."""
     if state.recording:
         state.events.refused_everywhere(ask)
     move_ask(state, ask, AskMove.REFUSE)
-    pausing.pause(state, ask, now_ns)
+    pausing.pause_ask(state, ask, now_ns)
 
 
 def forget_node(state: PartitionState, node: Node) -> None:
-    """*node* is gone: what was refused there says nothing about one that may come under its name."""
+    """Forgets what was refused on *node*, which is gone: it says nothing about one that may come under its name."""
     if state.callbacks.predicates:
         for ask in state.requests.values():
             if ask.refused is not None:
                 ask.refused.pop(node.node_id, None)
                 if ask.place is AskPlace.REFUSED:
-                    pausing.forgive(state, ask)
+                    pausing.forgive_refusals(state, ask)
 
 
-def _offered(state: PartitionState, ask: Allocation, node: Node, most: int) -> tuple[str, ...]:
-    """The chosen node, and the next ones that would do, *most* in all."""
+def _offered_nodes(state: PartitionState, ask: Allocation, node: Node, most: int) -> tuple[str, ...]:
+    """Returns the IDs of the chosen node and of the next ones that would do, *most* in all."""
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
     others = (other.node_id for other in finding.acceptable_nodes(state, ask) if other is not node)
     return (node.node_id, *islice(others, most - 1))
 
 
-def _decide(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
-    """The shim has spoken about the nodes of the open question, the first of which *ask* is held on."""
+def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
+    """Applies the shim's answer about the nodes of its question, the first of which *ask* is held on."""
     inquiry, node = ask.inquiry, ask.held_on
     assert inquiry is not None, "the caller has looked"
     assert node is not None, "a question about a placement is open only while the ask is held"
@@ -132,10 +132,10 @@ def _decide(state: PartitionState, ask: Allocation, refused: Mapping[str, str], 
             ask.refused = ask.refused or {}
             ask.refused[node_id] = refused[node_id]
     for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
-        note(ask, reason, now_ns)
+        note_failure(ask, reason, now_ns)
     if ask.dependent:
         node_ids = tuple([node_id for node_id in node_ids if node_id not in refused][:1])
-        if node_ids and not dependence.may_act(state.callbacks, inquiry):
+        if node_ids and not dependence.may_act_upon(state.callbacks, inquiry):
             _line_up(state, ask, now_ns)
             return
         state.callbacks.dependent_depth = inquiry.node_ids.index(node_ids[0]) if node_ids else len(inquiry.node_ids)
@@ -143,12 +143,12 @@ def _decide(state: PartitionState, ask: Allocation, refused: Mapping[str, str], 
             # What counts is the first node that passed, for that is where the shim has put it in its mind.
             refused = {**refused, node.node_id: ""}
     if node.node_id not in refused and _still_sound(state, ask, node):
-        _settle(state, ask, now_ns)
+        _settle_hold(state, ask, now_ns)
         _note_placement(state, ask, now_ns)
         return
     moves.end_hold(state, ask)
     if ask.application.state in _SERVED:
-        for other in _passed(state, ask, node_ids, refused):
+        for other in _passed_nodes(state, ask, node_ids, refused):
             if other is node:
                 continue
             if ask.reservation is None:
@@ -164,15 +164,15 @@ def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None
         dependence.note_placement(state, ask, now_ns)
 
 
-def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+def _settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
     moves.end_claim(state, ask)
-    placement.announce(state, ask, moves.confirm_hold(state, ask, now_ns), now_ns)
+    placement.announce_placement(state, ask, moves.confirm_hold(state, ask, now_ns), now_ns)
 
 
 def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
-    """Whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
+    """Tells whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
     if state.nodes.get(node.node_id) is not node or ask.application.state not in _SERVED:
         return False
     if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
@@ -188,7 +188,7 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     return all(account.used[t] <= account.limit.max.get(t, account.used[t]) for account in accounts for t, _ in pairs)
 
 
-def _passed(
+def _passed_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
 ) -> list[Node]:
     """Of the other nodes asked about, those that the shim let pass and that still have room."""
@@ -196,7 +196,7 @@ def _passed(
     if finding.kept_back(state, ask) is not None:
         return []
     nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
-    return [node for node in nodes if node is not None and node in state.node_order and node.fits(pairs)]
+    return [node for node in nodes if node is not None and node in state.node_order and node.has_room(pairs)]
 
 
 def _reserved_node(ask: Allocation) -> Node | None:

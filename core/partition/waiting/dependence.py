@@ -43,10 +43,10 @@ def line_up(callbacks: Callbacks, inquiry: Inquiry, put: Callable[[int], None], 
     """Has *inquiry* wait for its turn, in which *put* asks it; that may be at once."""
     inquiry.ask.inquiry = inquiry
     callbacks.line.append(LinedUp(inquiry, put))
-    advance(callbacks, now_ns)
+    ask_next(callbacks, now_ns)
 
 
-def advance(callbacks: Callbacks, now_ns: int) -> None:
+def ask_next(callbacks: Callbacks, now_ns: int) -> None:
     """Asks the next question of the line, if it is its turn."""
     line = callbacks.line
     while line and callbacks.dependent_asked not in callbacks.open and is_settled(callbacks, now_ns):
@@ -75,13 +75,13 @@ def count_judged(callbacks: Callbacks, now_ns: int) -> int:
     return callbacks.dependent_placements if is_settled(callbacks, now_ns) else UNSETTLED
 
 
-def may_act(callbacks: Callbacks, inquiry: Inquiry) -> bool:
+def may_act_upon(callbacks: Callbacks, inquiry: Inquiry) -> bool:
     """Tells whether the yes to *inquiry* was judged with every dependent placement in place."""
     return inquiry.judged_after == callbacks.dependent_placements
 
 
 def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """A yes for *ask* was acted upon: nothing else that depends on placements is asked until the shim has it."""
+    """Has every other question of the line wait until the shim has *ask* in place, for which a yes was acted upon."""
     callbacks = state.callbacks
     callbacks.dependent_placements += 1
     callbacks.unsettled, callbacks.unsettled_in = ask, state.name
@@ -89,16 +89,16 @@ def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     callbacks.settled_by_ns = now_ns + wait_ns
 
 
-def learn(state: PartitionState, ask: Allocation) -> None:
-    """The shim said of *ask* that it depends on other placements."""
+def learn_dependence(state: PartitionState, ask: Allocation) -> None:
+    """Has *ask* take turns from now on, since the shim said that it depends on other placements."""
     if not ask.dependent:
         ask.dependent = True
         if ask.group is not None:
             moves.regroup_ask(state, ask)
 
 
-def acknowledge(callbacks: Callbacks, state: PartitionState, key: str) -> None:
-    """The shim has the placement of *key* in place. If there is none, it is told so, since it judges others by it."""
+def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str) -> None:
+    """Notes that the shim has *key* in place. If it runs nowhere the shim is told so, since it judges others by that."""
     ask = callbacks.unsettled
     if ask is not None and ask.spec.key == key and callbacks.unsettled_in == state.name:
         callbacks.unsettled = None
@@ -108,8 +108,8 @@ def acknowledge(callbacks: Callbacks, state: PartitionState, key: str) -> None:
         state.effects.append(PlacementVoid(state.name, key))
 
 
-def disband(callbacks: Callbacks) -> None:
-    """Nobody answers any more what is in line: every question counts as not asked."""
+def drop_line(callbacks: Callbacks) -> None:
+    """Drops the questions of the line as if they had been asked of nobody, since nobody will answer them."""
     line = list(callbacks.line)
     forget_all(callbacks)
     for inquiry, _ in line:
@@ -118,14 +118,14 @@ def disband(callbacks: Callbacks) -> None:
 
 
 def forget_all(callbacks: Callbacks) -> None:
-    """The asks are gone, with all that was asked about them."""
+    """Empties the line, since the asks are gone."""
     callbacks.line.clear()
     callbacks.unsettled = None
     callbacks.dependent_asked = 0
 
 
 def forget_partition(callbacks: Callbacks, partition: str) -> None:
-    """*partition* is gone with everything that was asked about."""
+    """Drops the questions of the line about *partition*, which is gone."""
     kept = [lined for lined in callbacks.line if lined.inquiry.partition != partition]
     callbacks.line.clear()
     callbacks.line.extend(kept)

@@ -29,9 +29,9 @@ def ask_predicates(
     *,
     allocate: bool,
 ) -> Inquiry:
-    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget` or *drop* comes first."""
+    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget_inquiry` or *drop* comes first."""
     inquiry = Inquiry(state.callbacks.next_number(), state.name, ask, node_ids, drop, decide=decide)
-    return _put(state, inquiry, now_ns, allocate=allocate, dependent=False)
+    return _put_question(state, inquiry, now_ns, allocate=allocate, dependent=False)
 
 
 def line_up(
@@ -54,14 +54,14 @@ def line_up(
     def put(at_ns: int) -> None:
         inquiry.node_ids = offer()
         if inquiry.node_ids:
-            _put(state, inquiry, at_ns, allocate=allocate, dependent=True)
+            _put_question(state, inquiry, at_ns, allocate=allocate, dependent=True)
         else:
             drop()
 
     dependence.line_up(state.callbacks, inquiry, put, now_ns)
 
 
-def _put(state: PartitionState, inquiry: Inquiry, now_ns: int, *, allocate: bool, dependent: bool) -> Inquiry:
+def _put_question(state: PartitionState, inquiry: Inquiry, now_ns: int, *, allocate: bool, dependent: bool) -> Inquiry:
     ask = inquiry.ask
     application_id = ask.application.application_id
     state.effects.append(
@@ -106,13 +106,13 @@ def is_open(ask: Allocation, number: int) -> bool:
     return ask.inquiry is not None and ask.inquiry.number == number
 
 
-def forget(state: PartitionState, inquiry: Inquiry) -> None:
-    """The answer does not matter any more."""
+def forget_inquiry(state: PartitionState, inquiry: Inquiry) -> None:
+    """Drops *inquiry*, whose answer does not matter any more."""
     state.callbacks.open.pop(inquiry.number, None)
 
 
 def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str, str], now_ns: int) -> None:
-    """The shim said no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
+    """Passes on the shim's answer, no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide is not None:
         del callbacks.open[number]
@@ -120,7 +120,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
 
 
 def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now_ns: int) -> None:
-    """The ask would run once the victim with index *last* is gone, ``None``: never."""
+    """Passes on the shim's answer that the ask would run once the victim with index *last* is gone; ``None``: never."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide_victims is not None:
         del callbacks.open[number]
@@ -128,21 +128,21 @@ def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now
 
 
 def forget_partition(callbacks: Callbacks, partition: str) -> None:
-    """*partition* is gone with everything that was asked about."""
+    """Drops all questions about *partition*, which is gone."""
     dependence.forget_partition(callbacks, partition)
     for number in [number for number, inquiry in callbacks.open.items() if inquiry.partition == partition]:
         del callbacks.open[number]
 
 
 def drop_all(callbacks: Callbacks) -> None:
-    """Nobody will answer what is open: every question counts as not asked."""
-    dependence.disband(callbacks)
+    """Drops all open questions as if they had never been asked, since nobody will answer them."""
+    dependence.drop_line(callbacks)
     while callbacks.open:
         _, inquiry = callbacks.open.popitem()
         inquiry.drop()
 
 
-def expire(callbacks: Callbacks, now_ns: int) -> None:
+def expire_inquiries(callbacks: Callbacks, now_ns: int) -> None:
     """Stop waiting for answers that are overdue."""
     deadlines = callbacks.deadlines
     while deadlines and deadlines[0][0] <= now_ns:
@@ -156,7 +156,7 @@ def expire(callbacks: Callbacks, now_ns: int) -> None:
 
 
 def next_deadline_ns(callbacks: Callbacks) -> int | None:
-    """When the oldest open question is overdue; ``None``: nothing is open."""
+    """Returns when the oldest open question is overdue; ``None``: nothing is open."""
     deadlines = callbacks.deadlines
     while deadlines and deadlines[0][1] not in callbacks.open:
         heappop(deadlines)

@@ -19,21 +19,21 @@ LATE = 1 << 62
 """Arrival numbers of supposed asks: after everything there is."""
 
 
-def refused(message: str) -> CommandRefused:
-    """The question makes no sense for the partition as it is; to be raised."""
+def refuse_question(message: str) -> CommandRefused:
+    """Returns the error for a question that makes no sense for the partition as it is; to be raised."""
     return CommandRefused(Fault.INVALID_ARGUMENT, message)
 
 
-def applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Application:
-    """Whose asks are supposed: a live application, or one that would be new in its leaf."""
+def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Application:
+    """Returns the application whose asks are supposed: a live one, or one that would be new in its leaf."""
     if question.application_id:
         application = state.applications.get(question.application_id)
         if application is None or application.state in UNSERVED:
-            raise refused(f"no live application {question.application_id!r}")
+            raise refuse_question(f"no live application {question.application_id!r}")
         return application
     leaf = state.queues.get(question.queue.lower())
     if leaf is None or not leaf.leaf or leaf.draining:
-        raise refused(f"no leaf queue {question.queue!r} that takes applications")
+        raise refuse_question(f"no leaf queue {question.queue!r} that takes applications")
     width = len(state.types.names)
     spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
     application = Application(spec, leaf, question.user or "nobody", now_ns, width)
@@ -46,17 +46,18 @@ def applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Appli
 
 
 def shape_of(state: PartitionState, resources: Resources) -> Shape:
-    """*resources* as a demand that the partition does not remember. Refused if no node ever had one of its types."""
+    """Returns *resources* as a demand that the partition does not remember. Refused if no node ever had one of its
+    types."""
     if resources.has_negative() or resources.is_zero():
-        raise refused("an ask needs amounts above 0 and none below")
-    known = state.types.shapes().get(resources)
+        raise refuse_question("an ask needs amounts above 0 and none below")
+    known = state.types.known_shapes().get(resources)
     if known is not None:
         return known
     pairs: list[tuple[int, int]] = []
     for name, amount in resources.items():
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         if t is None and amount:
-            raise refused(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
+            raise refuse_question(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
         if t is not None and amount:
             pairs.append((t, amount))
     return Shape(resources, tuple(sorted(pairs)))
@@ -65,7 +66,7 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
 def supposed_asks(
     application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
 ) -> list[Allocation]:
-    """The first *count* of the equal asks of *application*."""
+    """Returns the first *count* of the equal asks of *application*."""
     return [
         Allocation(
             AllocationSpec(
@@ -86,7 +87,7 @@ def supposed_asks(
     ]
 
 
-def again(lost: Allocation, number: int, now_ns: int) -> Allocation:
-    """*lost* asked for once more, under its own key."""
+def ask_again(lost: Allocation, number: int, now_ns: int) -> Allocation:
+    """Returns an ask for what *lost* held, under its own key."""
     spec = lost.spec._replace(node_id="")
     return Allocation(spec, lost.application, lost.shape, now_ns, LATE + number)
