@@ -89,7 +89,7 @@ class Superseded(ServiceError):
 class RegistrationHeld(ServiceError):
     """The caller wants to wait until the session before it is gone, and it is not. ``retry_ms``: when it may be."""
 
-    def __init__(self, message: str, *, retry_ms: int) -> None:
+    def __init__(self, message: str, *, retry_ms: int = 0) -> None:
         super().__init__(message)
         self.retry_ms = retry_ms
 

@@ -1,8 +1,8 @@
 """A shim of pods in a database that stands for an API server.
 
-``python -m tests.e2e.rolling_shim ADDRESS DATABASE COUNT`` begins when that many pods have been bound. It lists the pods,
-reports those that are bound, asks for the others, and binds what the core places. A pod is bound once only, as by an API
-server: whoever comes second learns where it runs. Told that another program has its place, it ends.
+``python -m tests.e2e.rolling_shim ADDRESS DATABASE COUNT`` begins when that many pods have been bound. It lists the
+pods, reports those that are bound, asks for the others, and binds what the core places. A pod is bound once only, as by
+an API server: whoever comes second learns where it runs. Told that another program has its place, it ends.
 """
 
 from __future__ import annotations

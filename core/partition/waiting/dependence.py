@@ -81,7 +81,7 @@ def may_act_upon(callbacks: Callbacks, inquiry: Inquiry) -> bool:
 
 
 def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Has every other question of the line wait until the shim has *ask* in place, for which a yes was acted upon."""
+    """Has all questions of the line wait until the shim has *ask* in place, for which a yes was acted upon."""
     callbacks = state.callbacks
     callbacks.dependent_placements += 1
     callbacks.unsettled, callbacks.unsettled_in = ask, state.name
@@ -98,7 +98,7 @@ def learn_dependence(state: PartitionState, ask: Allocation) -> None:
 
 
 def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str) -> None:
-    """Notes that the shim has *key* in place. If it runs nowhere the shim is told so, since it judges others by that."""
+    """Notes that the shim has *key* in place, or tells it that this runs nowhere, since it judges others by that."""
     ask = callbacks.unsettled
     if ask is not None and ask.spec.key == key and callbacks.unsettled_in == state.name:
         callbacks.unsettled = None

@@ -93,7 +93,7 @@ class FakeEngine:
                 return []
         raise AssertionError(f"nobody told the fake engine what to do with {command}")
 
-    def prepare(self, text: str, configuration: Configuration) -> None:
+    def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
 
     def record_events(self) -> None:
@@ -169,7 +169,7 @@ class AskingEngine(FakeEngine):
 
     def _answered(self, command: AnswerCallbacks) -> list[Effect]:
         effects: list[Effect] = []
-        for number, refused in command.predicates:
+        for number, refused, _ in command.predicates:
             spec = self.asked.pop(number, None)
             if spec is not None and not refused:
                 effects.append(Allocated(spec, "n1", spec.resources or NOTHING))
