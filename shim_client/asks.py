@@ -67,7 +67,7 @@ class Ask:
             tags["kornel.dependsOnPlacements"] = "true"
         return tags
 
-    def _policy(self) -> si.PreemptionPolicy:
+    def _encode_policy(self) -> si.PreemptionPolicy:
         return si.PreemptionPolicy(allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other)
 
     def to_g3(self) -> si.Allocation:
@@ -81,7 +81,7 @@ class Ask:
             taskGroupName=self.task_group,
             placeholder=self.placeholder,
             originator=self.originator,
-            preemptionPolicy=self._policy(),
+            preemptionPolicy=self._encode_policy(),
             allocationTags=self._all_tags(),
         )
 
@@ -97,6 +97,6 @@ class Ask:
             taskGroupName=self.task_group,
             placeholder=self.placeholder,
             Originator=self.originator,
-            preemptionPolicy=self._policy(),
+            preemptionPolicy=self._encode_policy(),
             tags=self._all_tags(),
         )

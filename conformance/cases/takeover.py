@@ -17,7 +17,7 @@ from kornel.conformance.outcome import check
 async def same_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
-    async with bench.another() as successor:
+    async with bench.another_program() as successor:
         await successor.reg()
         await successor.expect_counts(nodes=0, asks=0, allocations=0)
         # The same names are new names, and what was there takes no room.
@@ -27,7 +27,7 @@ async def same_rm(bench: Bench) -> None:
         await successor.start("k1", node="n1")
         await successor.release("k1")
         await successor.expect(updated("app", "Completing"))
-        await successor.quiet()
+        await successor.read_until_quiet()
         await bench.hears_nothing()
 
 
@@ -35,13 +35,13 @@ async def same_rm(bench: Bench) -> None:
 async def another_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
-    async with bench.another(OTHER_RM) as successor:
-        await bench.refused(successor.register(), grpc.StatusCode.FAILED_PRECONDITION)
+    async with bench.another_program(OTHER_RM) as successor:
+        await bench.expect_refusal(successor.register(), grpc.StatusCode.FAILED_PRECONDITION)
         await bench.unregister()
         for stream in (bench.nodes, bench.applications, bench.allocations):
-            await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
+            await bench.expect_end(stream, grpc.StatusCode.FAILED_PRECONDITION)
         await bench.hears_nothing()
-        await bench.refused(bench.unregister(), grpc.StatusCode.FAILED_PRECONDITION)
+        await bench.expect_refusal(bench.unregister(), grpc.StatusCode.FAILED_PRECONDITION)
         await successor.reg()
         try:
             await successor.expect_counts(nodes=0, asks=0, allocations=0)
@@ -49,7 +49,7 @@ async def another_rm(bench: Bench) -> None:
             await successor.app()
             await successor.expect_free({"n1": NODE_VCORE})
             await successor.start("k1", node="n1")
-            await bench.refused(bench.register(), grpc.StatusCode.FAILED_PRECONDITION)
+            await bench.expect_refusal(bench.register(), grpc.StatusCode.FAILED_PRECONDITION)
             await successor.ask_and_place("k2")
         finally:
             await successor.unregister()
@@ -61,10 +61,10 @@ async def another_rm(bench: Bench) -> None:
 async def superseded(bench: Bench) -> None:
     await bench.world()
     peer = await bench.attach(Answers(predicates=lambda _: {}))
-    async with bench.another() as successor:
+    async with bench.another_program() as successor:
         await successor.reg()
         for stream in (bench.nodes, bench.applications, bench.allocations):
-            await bench.ends(stream, grpc.StatusCode.ABORTED)
+            await bench.expect_end(stream, grpc.StatusCode.ABORTED)
         code, details = await peer.ended()
         check(code is grpc.StatusCode.ABORTED, f"expected the callbacks to end with ABORTED, got {code.name}")
         check(details.startswith("superseded"), f"expected the details to begin with superseded, got {details!r}")
@@ -76,13 +76,13 @@ async def superseded(bench: Bench) -> None:
 @case(165, "what the older session sends late is refused, and takes no name from the younger", rule="protocol.md 5.1")
 async def sent_late(bench: Bench) -> None:
     await bench.world()
-    async with bench.another() as successor:
+    async with bench.another_program() as successor:
         await successor.reg()
-        await bench.ends(bench.applications, grpc.StatusCode.ABORTED)
+        await bench.expect_end(bench.applications, grpc.StatusCode.ABORTED)
         late = bench.open_applications()
         await bench.send_applications(messages.application("late"))
-        await bench.ends(late, grpc.StatusCode.ABORTED)
-        await bench.refused(bench.unregister(), grpc.StatusCode.ABORTED)
+        await bench.expect_end(late, grpc.StatusCode.ABORTED)
+        await bench.expect_refusal(bench.unregister(), grpc.StatusCode.ABORTED)
         await successor.send_applications(messages.application("late"))
         await successor.expect(app_accepted("late"))
 
@@ -91,9 +91,9 @@ async def sent_late(bench: Bench) -> None:
       rule="protocol.md 5.1", waits_s=3)  # fmt: skip
 async def lease(bench: Bench) -> None:
     await bench.world()
-    async with bench.another() as successor:
+    async with bench.another_program() as successor:
         waiting = (("kornel-lease", "wait=2"),)
-        refused = await bench.refused(successor.register(metadata=waiting), grpc.StatusCode.FAILED_PRECONDITION)
+        refused = await bench.expect_refusal(successor.register(metadata=waiting), grpc.StatusCode.FAILED_PRECONDITION)
         trailing = dict(refused.trailing_metadata() or ())
         check(
             "kornel-retry-after-ms" in trailing, f"expected when to try again in the trailing metadata, got {trailing}"

@@ -29,7 +29,8 @@ def ask_predicates(
     *,
     allocate: bool,
 ) -> Inquiry:
-    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget_inquiry` or *drop* comes first."""
+    """Asks the shim whether *ask* may run on these nodes. *decide* hears of it, once, unless :func:`forget_inquiry` or
+    *drop* comes first."""
     inquiry = Inquiry(state.callbacks.next_number(), state.name, ask, node_ids, drop, decide=decide)
     return _put_question(state, inquiry, now_ns, allocate=allocate, dependent=False)
 
@@ -81,7 +82,7 @@ def ask_preemption(
     drop: Callable[[], None],
     now_ns: int,
 ) -> Inquiry:
-    """Would *ask* run on the node if victims left?"""
+    """Asks the shim whether *ask* would run on the node if victims left."""
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(
@@ -115,6 +116,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
     """Passes on the shim's answer, no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide is not None:
+        # Closed before it is acted upon: that may ask the next question, which must find a place among those open.
         del callbacks.open[number]
         inquiry.decide(refused, now_ns)
 
