@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kornel.core.config.loader import checksum_of
@@ -95,6 +95,9 @@ class FakeEngine:
 
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
+
+    def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
+        return iter(())
 
     def record_events(self) -> None:
         """Records none, whoever wants them."""
