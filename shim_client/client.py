@@ -31,6 +31,7 @@ from kornel.shim_client.errors import (
     RegistrationHeld,
     RegistrationRefused,
     ShimClientError,
+    Superseded,
 )
 from kornel.shim_client.outbox import Outbox, OutboxClosed
 from kornel.shim_client.stream import DuplexStream, wait_until_ready
@@ -283,10 +284,13 @@ class ShimClient:
         """Yields the core's messages as typed values, in the order of each stream, until the client is closed. For one
         consumer at a time.
 
-        Raises what ended the streams: ResyncRequired, Superseded, StreamRefused or ConnectionLost.
+        Raises what ended the streams: ResyncRequired, Superseded, StreamRefused or ConnectionLost. What was decided
+        before another program took over, and is unread, is not yielded any more: it is that program's to carry out.
         """
         async for batch in self.update_batches():
             for update in batch:
+                if isinstance(self._failure, Superseded):
+                    raise self._failure
                 yield update
 
     async def update_batches(self) -> AsyncIterator[tuple[Update, ...]]:
@@ -505,6 +509,8 @@ class ShimClient:
             failure = self._failure or ConnectionLost("the client is closed")
             _give_up(self._node_answers, failure)
             _give_up(self._application_answers, failure)
+            while isinstance(failure, Superseded) and not self._inbox.empty():
+                self._inbox.get_nowait()
             await self._inbox.put(None)
 
     def _make_streams(self) -> tuple[Coroutine[None, None, None], ...]:

@@ -1,8 +1,9 @@
 """A shim of pods in a database that stands for an API server.
 
-``python -m tests.e2e.rolling_shim ADDRESS DATABASE COUNT`` begins when that many pods have been bound. It lists the
-pods, reports those that are bound, asks for the others, and binds what the core places. A pod is bound once only, as by
-an API server: whoever comes second learns where it runs. Told that another program has its place, it ends.
+``python -m tests.e2e.rolling_shim ADDRESS DATABASE COUNT`` begins when that many pods have been bound, and goes on
+beyond :data:`ALONE` only when there is a second program. It lists the pods, reports those that are bound, asks for the
+others, and binds what the core places. A pod is bound once only, as by an API server: whoever comes second learns where
+it runs. Told that another program has its place, it ends.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ SUPERSEDED: Final = 7
 APPLICATIONS: Final = 20
 NODES: Final = 10
 BIND_S: Final = 0.01
+ALONE: Final = 40
+"""As many pods are bound before there is a second program."""
 SIZE: Final = {"vcore": 100}
 
 
@@ -32,6 +35,7 @@ def make_cluster(database: Path, pods: int) -> None:
     with closing(sqlite3.connect(database)) as cluster, cluster:
         cluster.execute("PRAGMA journal_mode=WAL")
         cluster.execute("CREATE TABLE pods (key TEXT PRIMARY KEY, app TEXT, node TEXT)")
+        cluster.execute("CREATE TABLE programs (shim INTEGER)")
         cluster.execute("CREATE TABLE starts (key TEXT, node TEXT, shim INTEGER)")
         rows = [(f"pod-{number}", f"app-{number % APPLICATIONS}") for number in range(pods)]
         cluster.executemany("INSERT INTO pods (key, app) VALUES (?, ?)", rows)
@@ -70,6 +74,8 @@ class RollingShim:
                 await self._bind(update)
 
     async def _bind(self, placed: Allocated) -> None:
+        while self._count("starts") >= ALONE and self._count("programs") < 2:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(BIND_S)
         await asyncio.sleep(BIND_S)  # An API server takes its time, so that some pods are on their way at any moment.
         with self._cluster:
             bound = self._cluster.execute(
@@ -84,6 +90,10 @@ class RollingShim:
             await self._client.release([self._client.release_of(app, placed.key, si.STOPPED_BY_RM)])
             await self._client.report_allocations([self._running(placed.key, app, node)])
 
+    def _count(self, table: str) -> int:
+        count: int = self._cluster.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - two names
+        return count
+
     def _running(self, key: str, app: str, node: str) -> si.Allocation:
         return si.Allocation(allocationKey=key, applicationID=app, nodeID=node, resourcePerAlloc=resource(SIZE))
 
@@ -92,6 +102,8 @@ async def main(address: str, database: str, begin_at: str) -> int:
     """Returns the exit status."""
     with closing(sqlite3.connect(database, timeout=60)) as cluster:
         async with ShimClient(address, "rm-1") as client:
+            with cluster:
+                cluster.execute("INSERT INTO programs VALUES (?)", (os.getpid(),))
             while cluster.execute("SELECT count(*) FROM starts").fetchone()[0] < int(begin_at):  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(BIND_S)
             try:

@@ -32,7 +32,7 @@ from tests.e2e import rolling_shim
 from tests.e2e.harness import CONFIG, PATIENCE_S, Core, running_core, until
 
 RM = "rm-1"
-STARTED_FIRST, PODS = 40, 400
+PODS = 200
 
 
 class Yes(CallbackHandler):
@@ -213,7 +213,7 @@ async def test_a_rolling_update_loses_no_pod_and_runs_none_twice(tmp_path: Path)
     async with core_process(history=False) as (address, _), ShimClient(address, RM) as reader:
         first = await _start_shim(address, database, 0)
         try:
-            second = await _start_shim(address, database, STARTED_FIRST)
+            second = await _start_shim(address, database, rolling_shim.ALONE)
             try:
                 assert await asyncio.wait_for(first.wait(), PATIENCE_S) == rolling_shim.SUPERSEDED
                 await _until_started(database, PODS)
