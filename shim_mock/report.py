@@ -43,6 +43,7 @@ class LiveLine:
         self._name = name
         self._every_s = REFRESH_S if console.is_terminal else LOG_EVERY_S
         self._shown_s = 0.0
+        self._registrations = 0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -55,6 +56,9 @@ class LiveLine:
 
     def update(self, cluster: SimulatedCluster, clock: SimulatedClock) -> None:
         """Show the state of *cluster*, not more often than a reader can follow."""
+        if cluster.registration.count > self._registrations:
+            self._registrations = cluster.registration.count
+            self._console.print("the core was started again: everything is reported again", highlight=False)
         now_s = clock.real_s
         if now_s - self._shown_s < self._every_s:
             return
