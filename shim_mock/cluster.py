@@ -503,7 +503,7 @@ class SimulatedCluster:
         self.registration.mark_in_sync()
 
     def _end_what_was_ending(self) -> None:
-        """End the tasks of which the core was to be told that they end, and those whose node has gone."""
+        """End the tasks whose end the core was to hear of, and those whose node has gone."""
         for task in list(self.tasks.values()):
             if task.state is TaskState.STOPPING:
                 self._remove_ended(task.key)

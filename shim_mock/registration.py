@@ -52,7 +52,7 @@ class Registration:
         """Note that everything the core must know has been sent after the last registration."""
         self._in_sync.set()
 
-    async def renew(self) -> None:
+    async def register_again(self) -> None:
         """Register again. Raises CoreUnreachable when the core goes away again and stays away, RegistrationRefused."""
         self._in_sync.clear()
         self.count += 1

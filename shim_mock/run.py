@@ -136,7 +136,7 @@ class _Run:
                 if reporting is not None:
                     reporting.cancel()
                     await asyncio.wait([reporting])
-                await self._registration.renew()
+                await self._registration.register_again()
                 reporting = group.create_task(self._report_again())
         finally:
             if reporting is not None:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
+from kornel.core.archive.places import find_own_place
 
 SECOND_NS: Final = 10**9
 DAY_S: Final = 86_400
@@ -82,12 +83,17 @@ class HistorySettings:
 
 
 def history_settings(
-    where: str, keep: Sequence[str] = (), spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
+    where: str,
+    keep: Sequence[str] = (),
+    spool: Path | None = None,
+    spool_bytes: int = DEFAULT_SPOOL_BYTES,
+    *,
+    address: str = "",
 ) -> HistorySettings | None:
     """Settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
 
-    *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else in the state directory.
-    Raises :class:`HistorySettingsError`.
+    *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else that of the core at *address* in the
+    state directory. Raises :class:`HistorySettingsError`.
     """
     if where == OFF:
         return None
@@ -95,7 +101,8 @@ def history_settings(
     if spool_bytes < LEAST_SPOOL_BYTES:
         raise HistorySettingsError(f"a spool of {spool_bytes} bytes is too small, at least {LEAST_SPOOL_BYTES}")
     if spool is None:
-        spool = Path(f"{url.database}.spool") if url.drivername.startswith("sqlite") else state_directory() / "spool"
+        in_file = url.drivername.startswith("sqlite")
+        spool = Path(f"{url.database}.spool") if in_file else find_own_place(state_directory(), "spool", "", address)
     return HistorySettings(url, spool, parse_retention(keep), spool_bytes)
 
 
@@ -111,9 +118,9 @@ def state_directory() -> Path:
         return Path("/var/lib/kornel")
 
 
-def default_history() -> str:
-    """Returns the SQLite file that is used if nothing else is said."""
-    return str(state_directory() / "history.db")
+def default_history(address: str) -> str:
+    """Returns the SQLite file that the core at *address* uses if nothing else is said."""
+    return str(find_own_place(state_directory(), "history", ".db", address))
 
 
 def parse_retention(keep: Sequence[str]) -> Mapping[str, Retention]:

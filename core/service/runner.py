@@ -358,6 +358,9 @@ class PartitionRunner:
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
+                if isinstance(call.command, RegisterManager):
+                    # What a registration brings about is observed as the new manager wants it.
+                    self._on_settings(self._engine.extra_config)
                 self._callbacks.deliver(effects)
                 for observer in self._observers:
                     observer.observe(effects)
