@@ -42,6 +42,7 @@ applications:
 releases: {delay: 100ms}
 duration: DURATION
 timeout: 3h
+expectations: [nothing lost]
 """
 
 

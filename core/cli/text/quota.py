@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
 from kornel.core.cli.text.tables import format_table
 from kornel.core.cli.text.times import format_moment
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import indent_further, join_lines
 from kornel.core.cli.text.quantities import format_quantities
 from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_moment
 from kornel.core.cli.text.users import user_rows
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
 
 QUEUES_LISTED: Final = 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
@@ -63,7 +64,7 @@ def _course(state: PartitionState, queue: Queue, standing: Standing, rest: Amoun
         return "it is being enforced"
     if not rest:
         stuck = sum(victim.preempted and queue in victim.queue.lineage() for victim in state.stuck)
-        return f"{stuck} victims do not leave" if stuck else "victims are leaving"
+        return f"{format_count(stuck, 'victim does', 'victims do')} not leave" if stuck else "victims are leaving"
     if not state.preemption.quota_enabled:
         return "nobody is told to leave: quotapreemptionenabled is off"
     if not queue.properties.quota_preemption_delay_ns:
