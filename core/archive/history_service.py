@@ -322,5 +322,8 @@ def _configuration_record(row: Any, *, with_config: bool) -> pb.ConfigurationRec
         note=row.note,
     )
     return pb.ConfigurationRecord(
-        id=_read_id(row), version=version_message(version, in_force=0), config=version.text if with_config else ""
+        id=_read_id(row),
+        version=version_message(version, in_force=0),
+        config=version.text if with_config else "",
+        has_hidden=with_config and version.text != row.config,
     )

@@ -24,6 +24,11 @@ config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help
 
 PREVIEW_TIMEOUT_S: Final = 60.0
 
+HAS_HIDDEN: Final = (
+    "secrets are shown as [hidden]; no core takes such a text back, `kornel config rollback` brings the real one"
+)
+HAS_HIDDEN_BOTH: Final = "secrets are shown as [hidden]: whether they differ cannot be seen"
+
 ROLLBACK_HOLDS: Final = (
     "It holds until the shim or the file brings a text that it has not brought before; registering again does not end"
     " it. `kornel config rollback --undo` does, and a restart of the core."
@@ -138,6 +143,8 @@ def show(
         echo_json(found)
     else:
         echo_document(found.config or DEFAULT_CONFIGURATION)
+        if found.has_hidden:
+            print_error(HAS_HIDDEN)
 
 
 @config_app.command("diff")
@@ -172,6 +179,8 @@ def diff(
         return
     for line in lines:
         echo_line(line)
+    if before.has_hidden or after.has_hidden:
+        print_error(HAS_HIDDEN_BOTH)
 
 
 @config_app.command("rollback")

@@ -58,7 +58,7 @@ def find_version(address: str, timeout_s: float, name: str) -> pb.GetConfigurati
         request = history_pb2.ListConfigurationsRequest(with_config=True)
         for each in core.configurations(request, MOST_READ):
             if _name_run(each.id.run) == run.lower() and each.version.number == int(number):
-                return pb.GetConfigurationResponse(version=each.version, config=each.config)
+                return pb.GetConfigurationResponse(version=each.version, config=each.config, has_hidden=each.has_hidden)
     raise CoreUnreachable(f"no version {name} is stored", unknown=True)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from kornel.core.config.problems import ConfigError, Problem, ProblemLog, Severity
+from kornel.core.domain.secrets import HIDDEN, names_secret
 
 MOST_BYTES: Final = 4 * 2**20
 MOST_NODES: Final = 500_000
@@ -141,7 +142,8 @@ def read(text: str, log: ProblemLog, folds: Folds = MappingProxyType({})) -> Doc
         message = f"character U+{ord(unprintable.group()):04X} is not allowed"
         _raise_error(log, before.count("\n") + 1, len(before) - before.rfind("\n"), message, "printable text")
     try:
-        return _Composer(log, folds).compose(yaml.parse(text, Loader=_LOADER))
+        composer = _Composer(log, folds, may_have_marks=HIDDEN in text)
+        return composer.compose(yaml.parse(text, Loader=_LOADER))
     except ConfigError:
         # A ValueError itself, and already complete.
         raise
@@ -179,9 +181,11 @@ class _Open:
 class _Composer:
     """Events into nodes, with a stack of its own: nesting costs no recursion, and bounds hold while reading."""
 
-    def __init__(self, log: ProblemLog, folds: Folds) -> None:
+    def __init__(self, log: ProblemLog, folds: Folds, *, may_have_marks: bool) -> None:
+        """*may_have_marks*: somewhere in the text stands what hides secrets from readers."""
         self._log = log
         self._folds = folds
+        self._may_have_marks = may_have_marks
         self._folds_found = 0
         self._anchors: dict[str, Node | None] = {}
         """``None`` while the anchored collection is still open."""
@@ -273,6 +277,8 @@ class _Composer:
             else:
                 self._refuse_tag(event)
         self._count_nodes(event, 1)
+        if self._may_have_marks and HIDDEN in event.value:
+            self._refuse_mark(event)
         node = ScalarNode(line, column, event.value, plain)
         if event.anchor is not None:
             self._self_contained = False
@@ -299,6 +305,8 @@ class _Composer:
             if not isinstance(key, ScalarNode):
                 self._report_error(key, "a key cannot be a list or a mapping", "text")
                 continue
+            if self._may_have_marks and names_secret(key.text) and _is_mark(value):
+                self._refuse_mark(value)
             is_merge = key.plain and key.text == "<<"
             name = "" if key.is_null else key.text
             if name in entries or (is_merge and saw_merge):
@@ -336,12 +344,25 @@ class _Composer:
     def _refuse_tag(self, event: Any) -> None:
         self._report_error(event, f"tag {shorten_text(event.tag)} is not supported here", "no tag")
 
+    def _refuse_mark(self, where: Any) -> None:
+        """Report a mark that would come into force instead of the secret it hides."""
+        message = f"{HIDDEN} stands where a secret was when this text was shown"
+        self._report_error(where, message, "the secret itself")
+
     def _report_error(self, where: Any, message: str, expected: str = "") -> None:
         line, column = _place_of(where)
         self._log.add(Problem(Severity.ERROR, line, column, "", message, expected))
 
     def _fail(self, where: Any, message: str, expected: str = "") -> NoReturn:
         _raise_error(self._log, *_place_of(where), message, expected)
+
+
+def _is_mark(node: Node) -> bool:
+    """Tells whether *node* is what YAML makes of the mark that hides a secret, where no quotes are around it."""
+    if not isinstance(node, SequenceNode) or len(node.items) != 1:
+        return False
+    item = node.items[0]
+    return isinstance(item, ScalarNode) and f"[{item.text}]" == HIDDEN
 
 
 def _extent_of(node: Node) -> tuple[int, int]:

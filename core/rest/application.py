@@ -112,7 +112,7 @@ class RestApplication:
                 metrics=MetricsHandlers(services.metrics),
                 documentation=documentation,
                 findings=FindingHandlers(reader),
-                calls=CallHandlers(services.calls, services.configurator, local=services.local),
+                calls=CallHandlers(services.calls, services.configurator, long_answers, local=services.local),
             )
         )
         documentation.describe(routes)

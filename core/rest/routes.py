@@ -524,7 +524,6 @@ def _call_routes(to: Handlers) -> list[Route]:
                 ),
                 method="POST",
                 access=call.access,
-                long=call.long,
             )
             for call in CALLS
         ),

@@ -35,14 +35,16 @@ class ConfigurationService:
         }
 
     async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
-        outcome = await self._configurator.update(
-            UpdateConfiguration(
-                rm_id=request.rm_id,
-                config=request.config,
-                policy_group=request.policy_group,
-                extra_config=sorted_items(request.extra_config),
+        with self._configurator.changes.room() as room:
+            room.add(len(request.config))
+            outcome = await self._configurator.update(
+                UpdateConfiguration(
+                    rm_id=request.rm_id,
+                    config=request.config,
+                    policy_group=request.policy_group,
+                    extra_config=sorted_items(request.extra_config),
+                )
             )
-        )
         return pb.UpdateConfigurationResponse(
             changed=outcome.changed,
             checksum=outcome.checksum,
@@ -76,9 +78,11 @@ class ConfigurationService:
 
     async def _get(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
         version = self._configurator.version(request.version)
+        shown = text_without_secrets(version.text)
         return pb.GetConfigurationResponse(
             version=version_message(version, self._configurator.in_force),
-            config=text_without_secrets(version.text),
+            config=shown,
+            has_hidden=shown != version.text,
         )
 
     async def _rollback(self, request: pb.RollbackConfigurationRequest) -> pb.RollbackConfigurationResponse:

@@ -28,18 +28,26 @@ from kornel.core.config.problems import ConfigError, Problem, Severity
 from kornel.core.config.rereading import ConfigurationReader
 from kornel.core.config.sharing import share_equal_parts
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
+from kornel.core.domain.secrets import HIDDEN
 from kornel.core.service import preview_process
 from kornel.core.service.callers import caller, principal
 from kornel.core.service.clock import Clock
 from kornel.core.service.configuration_history import ConfigurationHistory, Origin, Version
 from kornel.core.service.configuration_wire import impact_message
 from kornel.core.service.garbage import GarbageKeeper
-from kornel.core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement
+from kornel.core.service.judging import MOST_PREVIEWS, SMALL, Judge, Judgement, TextRooms
 from kornel.core.service.preview_process import read_answer, request_frames
 from kornel.core.service.reading_process import ReadingProcess
 from kornel.core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import NoRollback, NothingRegistered, TooMany, UnknownVersion, VersionNotApplied
+from kornel.core.service.status_codes import (
+    InvalidRequest,
+    NoRollback,
+    NothingRegistered,
+    TooMany,
+    UnknownVersion,
+    VersionNotApplied,
+)
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 
 MOST_LOGGED: Final = 20
@@ -105,6 +113,10 @@ class Configurator:
         )
         self.judge = Judge(unavailable_resolvers, logger=logger)
         """Reads what is only to be judged."""
+        self.changes = TextRooms()
+        """Room for texts that are to come into force."""
+        self.bodies = TextRooms()
+        """Room for requests over HTTP with texts that are to be judged or tried, until they are parsed."""
         self._one_reads = threading.Lock()
         """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
         self._one_at_a_time = asyncio.Lock()
@@ -171,6 +183,9 @@ class Configurator:
         return outcome
 
     async def _update(self, command: UpdateConfiguration) -> Outcome:
+        marked = [name for name, value in command.extra_config if HIDDEN in value]
+        if marked:
+            raise InvalidRequest(f"extra setting {marked[0]!r} has {HIDDEN} where a secret was when it was shown")
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             outcome = await self._apply(replace(command, config=verdict.text), Origin.UPDATE, verdict.note)
@@ -410,12 +425,19 @@ class Configurator:
         """Returns the configuration in *text*, equal parts shared with the one in force. Raises ConfigError."""
         in_force = self._runner.configuration
 
-        def read() -> Configuration:
+        def read() -> Configuration | tuple[Problem, ...]:
             with self._one_reads:
-                return share_equal_parts(self._reader.load(text), in_force)
+                try:
+                    return share_equal_parts(self._reader.load(text), in_force)
+                except ConfigError as error:
+                    # The error itself would keep all that was read, for as long as whoever brought the text waits.
+                    return error.problems
 
         with self._garbage.building():
-            return await asyncio.to_thread(read)
+            found = await asyncio.to_thread(read)
+        if isinstance(found, Configuration):
+            return found
+        raise ConfigError(found)
 
     async def _works_elsewhere(self, text: str) -> bool:
         """Tells whether the engine, which knows nothing of what works here, would take the refused *text*."""

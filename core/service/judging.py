@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,26 +44,22 @@ class Judgement:
 class TextRoom:
     """Room for one text. :meth:`add` raises :class:`TooMany` when there is none for so much."""
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+    def __init__(self, rooms: TextRooms) -> None:
+        self._rooms = rooms
         self.size = 0
 
     def add(self, size: int) -> None:
         """Count *size* bytes more of the text."""
         self.size += size
-        self._judge.take(size)
+        self._rooms.take(size)
 
 
-class Judge:
-    """*unavailable_resolvers*: types of resolver that do not work here, with the reason."""
+class TextRooms:
+    """Room for as many texts as may be received, wait and be read at once."""
 
-    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
-        self._unavailable_resolvers = dict(unavailable_resolvers)
+    def __init__(self) -> None:
         self._texts = 0
         self._bytes = 0
-        self._small = asyncio.Lock()
-        greeting = json.dumps(self._unavailable_resolvers).encode()
-        self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
 
     @contextmanager
     def room(self) -> Iterator[TextRoom]:
@@ -83,6 +79,21 @@ class Judge:
         self._bytes += size
         if self._bytes > MOST_BYTES:
             raise TooMany("too many configurations wait to be read")
+
+
+class Judge:
+    """*unavailable_resolvers*: types of resolver that do not work here, with the reason."""
+
+    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
+        self._unavailable_resolvers = dict(unavailable_resolvers)
+        self._rooms = TextRooms()
+        self._small = asyncio.Lock()
+        greeting = json.dumps(self._unavailable_resolvers).encode()
+        self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
+
+    def room(self) -> AbstractContextManager[TextRoom]:
+        """Returns room for a text that is to be judged, as :meth:`TextRooms.room` does."""
+        return self._rooms.room()
 
     async def judge(self, text: str) -> Judgement:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` where the process was lost."""

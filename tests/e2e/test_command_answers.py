@@ -63,6 +63,25 @@ async def test_work_that_has_ended_is_explained_by_the_history(tmp_path: Path) -
         assert nobody.exit_code == 1
 
 
+async def test_a_text_with_hidden_secrets_is_shown_with_a_word_about_them(tmp_path: Path) -> None:
+    """On standard error, so that what is piped away is the text and nothing else. Also for a text of an earlier run."""
+    database = str(tmp_path / "history.db")
+    secret = CONFIG.replace("name: a\n", "name: a\n            properties: {ldap.bindPassword: hunter2}\n")
+    async with core_with(database, tmp_path) as core:
+        await core.register(config=secret)
+        await written(core)
+    async with core_with(database, tmp_path) as core:
+        await core.register(config=CONFIG)
+        await written(core)
+        listed = (await kornel(core, "config", "history")).output.splitlines()
+        earlier = listed[2].split()[0]
+        shown = await kornel(core, "config", "show", earlier)
+        assert shown.stdout == secret.replace("hunter2", "[hidden]")
+        assert "secrets are shown as [hidden]; no core takes such a text back" in shown.stderr
+        assert "whether they differ cannot be seen" in (await kornel(core, "config", "diff", earlier)).stderr
+        assert not (await kornel(core, "config", "show")).stderr
+
+
 async def test_configurations_of_earlier_runs(tmp_path: Path) -> None:
     """Listed behind those of this run, compared and shown under RUN/NUMBER; who registers again makes no version."""
     database = str(tmp_path / "history.db")

@@ -104,6 +104,28 @@ async def test_history_and_rollback(reg: Core) -> None:
     assert (text.version.number, text.config) == (4, CONFIG)
 
 
+async def test_a_text_with_hidden_secrets_says_so_and_is_not_taken_back(reg: Core) -> None:
+    """Whoever read it without the right to see its secrets would replace them by the marks."""
+    secret = CONFIG.replace("name: a\n", "name: a\n            properties: {ldap.bindPassword: hunter2}\n")
+    get = configurations(reg).GetConfiguration
+    assert not (await get(pb.GetConfigurationRequest(), timeout=PATIENCE_S)).has_hidden
+    await update(reg, secret)
+    shown = await get(pb.GetConfigurationRequest(), timeout=PATIENCE_S)
+    assert shown.has_hidden
+    assert "hunter2" not in shown.config
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await update(reg, shown.config)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    line = shown.config[: shown.config.index("[hidden]")].count("\n") + 1
+    assert f"line {line}, column" in str(caught.value.details())
+    assert "[hidden] stands where a secret was" in str(caught.value.details())
+    request = pb.UpdateConfigurationRequest(rm_id="rm-1", config=secret, extra_config={"db.password": "[hidden]"})
+    assert await refused(configurations(reg).UpdateConfiguration(request, timeout=PATIENCE_S)) is (
+        grpc.StatusCode.INVALID_ARGUMENT
+    )
+    assert (await get(pb.GetConfigurationRequest(), timeout=PATIENCE_S)).version.number == 2
+
+
 @pytest.mark.parametrize(
     ("version", "code"), [(2, grpc.StatusCode.FAILED_PRECONDITION), (9, grpc.StatusCode.NOT_FOUND)]
 )

@@ -253,6 +253,7 @@ async def test_texts_of_configurations_are_shown_without_secrets(tmp_path: Path)
         request = pb.ListConfigurationsRequest(with_config=True)
         answer = await stub(core).ListConfigurations(request, timeout=PATIENCE_S)
         assert [record.config for record in answer.configurations] == [text.replace("hunter2", "[hidden]")]
+        assert [record.has_hidden for record in answer.configurations] == [True]
 
 
 @pytest.mark.parametrize(

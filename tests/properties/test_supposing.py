@@ -353,6 +353,11 @@ def test_what_is_foretold_of_an_application_comes_true(seed: int) -> None:
 
 @settings(max_examples=scale_examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32), waiting=st.booleans())
+# What one has leave makes its queue wait for another one's ask.
+@example(221, False)
+# Those that hold room by age are served before all others.
+@example(3305, False)
+@example(20000285, False)
 def test_what_is_foretold_of_a_lost_node_comes_true(seed: int, waiting: bool) -> None:
     """What ran there is lost and asked for again: that and what waits already goes where the forecast says."""
     cluster = Cluster(seed, waiting=waiting)

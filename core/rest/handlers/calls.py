@@ -7,7 +7,9 @@ alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
@@ -20,24 +22,31 @@ from starlette.types import ASGIApp
 
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused
-from kornel.core.domain.secrets import HIDDEN
 from kornel.core.rest.access import ADMITTED, Access
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.configuration import limited_body
-from kornel.core.rest.message_documents import message_document, read_message
+from kornel.core.rest.long_answers import LongAnswers
+from kornel.core.rest.message_documents import check_structure, message_document, read_message
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
 from kornel.core.security.methods import METHODS
 from kornel.core.service.callers import CALLER, PEER, Permission, principal
-from kornel.core.service.configuring import Configurator
+from kornel.core.service.configuring import Configurator, Outcome
+from kornel.core.service.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
 from kornel.core.service.rpc import Handler
-from kornel.core.service.status_codes import ServiceError, status_of
+from kornel.core.service.status_codes import ServiceError, TooMany, status_of
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024
-"""The most bytes of a request: a configuration of the size that is read, and what is around it."""
+"""The most bytes of a request with a configuration, of the size that is read, and what is around it."""
+
+PARSED_ALONE: Final = 1_024
+"""Bytes from which on a body is parsed in a turn of the event loop of its own."""
 
 _JSON_TYPE: Final = "application/json"
+_CHANGE_TYPES: Final = (_JSON_TYPE, "application/x-yaml")
+_OTHER_ORIGIN: Final = "a page of another origin may change nothing"
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 
 _STATUSES: Final = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
@@ -66,6 +75,12 @@ class RemoteCall:
     def name(self) -> str:
         """The service and the method, as they stand in the path."""
         return f"{self.service}/{self.method}"
+
+    @property
+    def most_body(self) -> int:
+        """The most bytes of a request: as over gRPC, with more for the JSON around a configuration."""
+        limit = request_limit(f"/kornel.v1.{self.name}")
+        return MOST_BODY if limit == CONFIGURATION_LIMIT else limit
 
 
 CALLS: Final = (
@@ -120,12 +135,15 @@ class CallHandlers:
         self,
         handlers: Callable[[], Mapping[str, Handler]],
         configurator: Configurator,
+        long_answers: LongAnswers,
         *,
         local: bool,
     ) -> None:
         self._handlers = handlers
         self._configurator = configurator
+        self._long_answers = long_answers
         self._local = local
+        self._one_is_parsed = asyncio.Lock()
         described = {service.name: service for file in _FILES for service in file.DESCRIPTOR.services_by_name.values()}
         self._types = {
             call.name: tuple(
@@ -160,27 +178,53 @@ class CallHandlers:
     async def apply_text(self, request: Request) -> ASGIApp:
         """Puts the text of the body into force for the registered manager; its other settings stay as they are."""
         self._check_change(request)
-        body = await limited_body(request, MOST_BODY, lambda _: None)
         try:
-            text = body.decode()
-        except UnicodeDecodeError as error:
-            raise RestError(400, f"the text is not UTF-8: {error}") from error
-        if HIDDEN in text:
-            raise RestError(400, f"the text has {HIDDEN} where a secret was: put the secret in its place")
-        with _Calling(request):
-            try:
-                outcome = await self._configurator.update_text(text)
-            except (ServiceError, ConfigError, CommandRefused) as error:
-                status = status_of(error)
-                raise _refusal_of(status.code, status.details) from error
+            with self._configurator.changes.room() as room:
+                body = await limited_body(request, MOST_BODY, room.add)
+                outcome = await self._apply(request, body)
+        except TooMany as error:
+            raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
         answer = configuration_pb2.UpdateConfigurationResponse(
             changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
         )
         return json_answer({**message_document(answer), "warnings": [str(warning) for warning in outcome.warnings]})
 
+    async def _apply(self, request: Request, body: bytes) -> Outcome:
+        try:
+            text = body.decode()
+        except UnicodeDecodeError as error:
+            raise RestError(400, f"the text is not UTF-8: {error}") from error
+        if not text.strip():
+            # To gRPC an empty text means the file of the core, or its default. Here it is more likely a lost one.
+            raise RestError(400, "the text is empty")
+        with _Calling(request):
+            try:
+                return await self._configurator.update_text(text)
+            except (ServiceError, ConfigError, CommandRefused) as error:
+                status = status_of(error)
+                raise _refusal_of(status.code, status.details) from error
+
     async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
-        request_type, response_type = self._types[call.name]
-        raw = read_message(request_type, await limited_body(request, MOST_BODY, lambda _: None)).SerializeToString()
+        raw = await self._read_request(request, call)
+        # Who sends a request slowly keeps nobody from a long answer.
+        async with self._long_answers.making() if call.long else nullcontext():
+            return await self._answer(request, call, raw)
+
+    async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
+        """Returns the message that the body describes, encoded."""
+        try:
+            with self._configurator.bodies.room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
+                body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
+                check_structure(body)
+                if len(body) < PARSED_ALONE:
+                    return read_message(self._types[call.name][0], body).SerializeToString()
+                async with self._one_is_parsed:
+                    await asyncio.sleep(0)  # Many that were sent at once are parsed one by one, others in between.
+                    return read_message(self._types[call.name][0], body).SerializeToString()
+        except TooMany as error:
+            raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
+
+    async def _answer(self, request: Request, call: RemoteCall, raw: bytes) -> ASGIApp:
         admitted = request.scope.get(ADMITTED)
         handler = self._handlers()[call.name]
         assert handler.unary_unary is not None
@@ -192,30 +236,47 @@ class CallHandlers:
                     status = status_of(error)
                     raise _refusal_of(status.code, status.details) from error
             answer: bytes = await handler.unary_unary(raw, _HttpContext(_host_of(request)))  # type: ignore[arg-type]  # all of it that handlers use
-        message: Message = response_type.FromString(answer)
+        message: Message = self._types[call.name][1].FromString(answer)
         return json_answer(message_document(message))
 
     def _check_change(self, request: Request) -> None:
         """Raises 403 or 415 for a change that a page of another origin might have sent, or that comes from afar."""
-        if not request.headers.get("content-type", "").lower().startswith((_JSON_TYPE, "application/x-yaml")):
+        types = [value.partition(";")[0].strip().lower() for value in request.headers.getlist("content-type")]
+        if len(types) != 1 or types[0] not in _CHANGE_TYPES:
             raise RestError(415, "a request that changes something is application/json, or application/x-yaml")
         refusal = self._find_refusal(request)
         if refusal:
             raise RestError(403, refusal)
 
     def _find_refusal(self, request: Request) -> str:
+        """Returns why *request* may change nothing; empty: it may."""
         headers = request.headers
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return "a page of another origin may change nothing"
-        origin = headers.get("origin", "")
-        if origin and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
-            return "a page of another origin may change nothing"
+        if any(site not in ("same-origin", "none") for site in headers.getlist("sec-fetch-site")):
+            return _OTHER_ORIGIN
+        if not all(_is_own_origin(origin, request) for origin in headers.getlist("origin")):
+            return _OTHER_ORIGIN
         if ADMITTED in request.scope:
             return ""
-        forwarded = [name for name in ("forwarded", "x-forwarded-for", "via") if name in headers]
-        if not self._local or forwarded:
+        if not self._local or any(name in headers for name in _FORWARDED):
             return "this core asks nobody who they are, so only this machine may change something; see security"
         return ""
+
+
+def _is_own_origin(origin: str, request: Request) -> bool:
+    """Tells whether a page of *origin* is one of the core that *request* is addressed to.
+
+    Over HTTPS it must have come that way. Over HTTP a proxy may have taken that off.
+    """
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    schemes = ("https",) if request.url.scheme == "https" else ("http", "https")
+    return (
+        parts.scheme in schemes
+        and bool(parts.netloc)
+        and parts.netloc.lower() == request.headers.get("host", "").lower()
+    )
 
 
 class _Calling:

@@ -6,7 +6,8 @@ victims. What is supposed to have left is gone, victims are still leaving. The s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kornel.core.domain.effects import VictimRecord
@@ -206,10 +207,18 @@ def _have_victims_leave(sandbox: Sandbox, placed: list[Placed], left: Unplaced, 
             sandbox.reserve_by_age(equals)
     preempts: list[Preempts] = []
     waits: list[Waits] = []
-    # Who is old enough first tries first, and in turn where that is the same.
-    left.sort(key=lambda entry: sandbox.due_ns(entry[0][0]))
-    for equals, reason in left:
-        _preempt(sandbox, equals, reason, preempts, waits)
+    seeking = _in_turn(sandbox, [_Seekers(asks, why) for equals, why in left for asks in _holders_apart(equals)])
+    while seeking:
+        first, searches = seeking[0], sandbox.searches
+        found = first.find_victims(sandbox)
+        if found is not None:
+            preempts.append(found)
+        if not first.asks:
+            waits.extend(first.waits)
+            seeking.popleft()
+        if found is not None and sandbox.searches != searches:
+            # Its queue has more than before, so others may come before its next ask.
+            seeking = _in_turn(sandbox, seeking)
     if sandbox.searches >= MOST_SEARCHES:
         notes.append(f"no more than {MOST_SEARCHES} searches for victims are made")
     if sandbox.shim_has_a_say:
@@ -223,41 +232,68 @@ def _cut(notes: list[str]) -> bool:
     return any(not note.startswith("the shim") for note in notes)
 
 
-def _preempt(
-    sandbox: Sandbox, equals: list[Allocation], reason: NotPlaced, preempts: list[Preempts], waits: list[Waits]
-) -> None:
-    """Victims for one after the other of *equals*, until one finds none for a reason that holds for all."""
-    for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
-    own: list[Waits] = []
-    same = 0
-    for ask in equals:
-        if not for_all and sandbox.searches >= MOST_SEARCHES:
-            for_all = "not examined"
-        why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else for_all
-        if not why:
-            result, due_ns = sandbox.attempt(ask, sandbox.due_ns(ask))
-            if isinstance(result, PreemptionPlan):
-                preempts.append(
-                    Preempts(*_identity(ask), result.node.node_id, due_ns, result.kind, records(result))
-                )  # fmt: skip
-                continue
-            why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
-            if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT and result is not ENOUGH_LEAVES:
-                for_all = why
-        if own and own[-1].preemption == why:
-            same += 1
-            continue
-        _count(own, same)
-        same = 0
-        own.append(Waits(*_identity(ask), 1, _named(reason), why))
-    _count(own, same)
-    waits.extend(own)
+class _Seekers:
+    """Equal asks of one application that found no place, and so look for victims one after the other."""
+
+    def __init__(self, equals: list[Allocation], reason: NotPlaced) -> None:
+        self.asks = deque(equals)
+        """Those that have not tried yet; the first is the next."""
+        self.turn: tuple[object, ...] | None = None
+        """The turn of one that holds room: it stays, whatever those before it take, since all that hold room have their
+        turn before anybody without."""
+        self.waits: list[Waits] = []
+        """Those that tried in vain, so many alike in a row as one entry."""
+        self._reason = reason
+        self._for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
+
+    def find_victims(self, sandbox: Sandbox) -> Preempts | None:
+        """Returns the victims for the next ask that has some leave, or ``None`` when no other of its equals has.
+
+        One that finds none for a reason that holds for all speaks for the rest.
+        """
+        while self.asks:
+            ask = self.asks.popleft()
+            if not self._for_all and sandbox.searches >= MOST_SEARCHES:
+                self._for_all = "not examined"
+            why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else self._for_all
+            if not why:
+                result, due_ns = sandbox.attempt(ask, sandbox.due_ns(ask))
+                if isinstance(result, PreemptionPlan):
+                    return Preempts(*_identity(ask), result.node.node_id, due_ns, result.kind, records(result))
+                why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
+                if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT and result is not ENOUGH_LEAVES:
+                    self._for_all = why
+            self._note_waiting(ask, why)
+        return None
+
+    def _note_waiting(self, ask: Allocation, why: str) -> None:
+        if self.waits and self.waits[-1].preemption == why:
+            self.waits[-1] = self.waits[-1]._replace(asks=self.waits[-1].asks + 1)
+        else:
+            self.waits.append(Waits(*_identity(ask), 1, _named(self._reason), why))
 
 
-def _count(waits: list[Waits], same: int) -> None:
-    """The last of *waits* stands for *same* others as well."""
-    if same:
-        waits[-1] = waits[-1]._replace(asks=waits[-1].asks + same)
+def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
+    """Yields each of *equals* that holds room by itself, and the others together."""
+    for holder in [ask for ask in equals if ask.reservation is not None]:
+        yield [holder]
+    if others := [ask for ask in equals if ask.reservation is None]:
+        yield others
+
+
+def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
+    """Returns *seeking* in the order in which they try: who is old enough first, then who holds room, then in turn."""
+    turns = Turns()
+
+    def order(seekers: _Seekers) -> tuple[object, ...]:
+        ask = seekers.asks[0]
+        holds = ask.reservation is not None
+        turn = seekers.turn or turns.of(ask)
+        if holds:
+            seekers.turn = turn
+        return sandbox.due_ns(ask), not holds, turn
+
+    return deque(sorted(seeking, key=order))
 
 
 def _named(reason: NotPlaced) -> str:

@@ -758,8 +758,11 @@ class GetConfigurationResponse(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
+    HAS_HIDDEN_FIELD_NUMBER: _builtins.int
     config: _builtins.str
     """Queue configuration as YAML text. Empty: the built-in default."""
+    has_hidden: _builtins.bool
+    """Something in config is hidden: [hidden] stands where a secret is. No core takes such a text back."""
     @_builtins.property
     def version(self) -> Global___ConfigurationVersion:
         """What is known about it."""
@@ -769,10 +772,11 @@ class GetConfigurationResponse(_message.Message):
         *,
         version: Global___ConfigurationVersion | None = ...,
         config: _builtins.str = ...,
+        has_hidden: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "has_hidden", b"has_hidden", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -791,8 +791,11 @@ class ConfigurationRecord(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
+    HAS_HIDDEN_FIELD_NUMBER: _builtins.int
     config: _builtins.str
     """Queue configuration as YAML text, if it was asked for. Empty: the built-in default."""
+    has_hidden: _builtins.bool
+    """Something in config is hidden: [hidden] stands where a secret is. No core takes such a text back."""
     @_builtins.property
     def id(self) -> Global___HistoryRecordId:
         """Names this record."""
@@ -807,10 +810,11 @@ class ConfigurationRecord(_message.Message):
         id: Global___HistoryRecordId | None = ...,
         version: _configuration_pb2.ConfigurationVersion | None = ...,
         config: _builtins.str = ...,
+        has_hidden: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "id", b"id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "has_hidden", b"has_hidden", "id", b"id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from kornel.core.security.static_tokens import digest_of, new_token
+from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
-from tests.e2e.security.site import Authority, secured
+from tests.e2e.security.site import Authority, bearer, secured
 
 CALLS = f"{PREFIX}/calls"
 OTHER = CONFIG + "          - name: b\n"
@@ -65,7 +66,32 @@ async def test_a_text_with_a_hidden_secret_is_refused(fresh: Cluster) -> None:
         f"{PREFIX}/configuration", content=text, headers={"Content-Type": "application/x-yaml"}
     )
     assert answer.status_code == 400
-    assert "[hidden]" in answer.json()["message"]
+    assert "line 10, column 39" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("text", ["", " \n\t\n"])
+async def test_a_lost_text_does_not_bring_the_default_into_force(fresh: Cluster, text: str) -> None:
+    await fresh.register()
+    answer = await fresh.http.post(
+        f"{PREFIX}/configuration", content=text, headers={"Content-Type": "application/x-yaml"}
+    )
+    assert (answer.status_code, answer.json()["message"]) == (400, "the text is empty")
+    assert (await fresh.get(f"{P}/queues"))["children"][0]["queuename"] == "root.a"
+
+
+@pytest.mark.parametrize("body", ["[]", "null", '"nodeId"', "1", "[{}]", "\ufeff{}"])
+async def test_a_request_is_an_object(fresh: Cluster, body: str) -> None:
+    await fresh.register()
+    answer = await fresh.http.post(DRAIN, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert "begins with no {" in answer.json()["message"]
+
+
+async def test_a_long_text_may_hold_whatever_signs_it_likes(fresh: Cluster) -> None:
+    """Only what stands around texts is counted."""
+    text = '# \\" \\\\ [{,: \n' * 20_000
+    judged = await call(fresh, "ConfigurationService/ValidateConfiguration", config=CONFIG + text)
+    assert judged["valid"]
 
 
 async def test_a_node_is_drained_in_the_name_of_who_asks(fresh: Cluster) -> None:
@@ -93,6 +119,8 @@ async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
         ("ConfigurationService/RollbackConfiguration", {"undo": True}, 409, "no rollback holds"),
         ("HistoryService/ListPreemptions", {}, 409, "keeps no history"),
         ("ExplainService/WhatIf", {}, 400, "nothing is supposed"),
+        ("AdminService/DrainNode", {"nodeId": "x" * 70_000}, 413, "longer than 65536 bytes"),
+        ("ConfigurationService/ValidateConfiguration", {"config": "", "x": [0] * 9_000}, 400, "too many values"),
     ],
 )
 async def test_errors_are_those_of_the_calls(
@@ -112,11 +140,34 @@ async def test_errors_are_those_of_the_calls(
         ({"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site"}, 403),
         ({"Content-Type": "application/json", "Sec-Fetch-Site": "same-site"}, 403),
         ({"Content-Type": "application/json", "X-Forwarded-For": "10.0.0.1"}, 403),
+        ({"Content-Type": "application/json", "X-Real-IP": "10.0.0.1"}, 403),
+        ({"Content-Type": "multipart/form-data; boundary=application/json"}, 415),
+        ({"Content-Type": "text/plain;application/json"}, 415),
+        ({"Content-Type": "application/json, text/plain"}, 415),
+        ({"Content-Type": "application/jsonish"}, 415),
+        ([("Content-Type", "application/json"), ("Content-Type", "text/plain")], 415),
+        ({"Content-Type": "application/json", "Origin": "http://["}, 403),
+        ({"Content-Type": "application/json", "Origin": "ftp://OWN"}, 403),
+        ({"Content-Type": "application/json", "Origin": "http://evil@OWN"}, 403),
+        ([("Content-Type", "application/json"), ("Origin", "http://OWN"), ("Origin", "http://evil.example")], 403),
+        (
+            [
+                ("Content-Type", "application/json"),
+                ("Sec-Fetch-Site", "same-origin"),
+                ("Sec-Fetch-Site", "cross-site"),
+            ],
+            403,
+        ),
     ],
 )
-async def test_no_page_of_another_origin_changes_anything(headers: dict[str, str], status: int) -> None:
+async def test_no_page_of_another_origin_changes_anything(
+    headers: dict[str, str] | list[tuple[str, str]], status: int
+) -> None:
     """Neither a form that a browser sends without asking, nor a page that may read all answers."""
     async with rest_cluster(rest_origins=("*",)) as cluster:
+        own = cluster.core.server.rest_address
+        pairs = headers.items() if isinstance(headers, dict) else headers
+        headers = [(name, value.replace("OWN", own)) for name, value in pairs]
         await cluster.register()
         await cluster.node("n1", vcore=4)
         answer = await cluster.http.post(DRAIN, content=b'{"nodeId": "n1"}', headers=headers)
@@ -168,6 +219,61 @@ async def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
             "guarded": True,
             "refusal": "",
         }
+
+
+async def test_who_may_change_the_configuration_of_a_manager(tmp_path: Path) -> None:
+    """Its own, and operators; not another manager, and nobody without the right to configure. Each is recorded."""
+    who = {
+        "reader": "permissions: [read]",
+        "admin": "permissions: [administer]",
+        "other": "managers: [rm-2], permissions: [configure]",
+        "shim": "managers: [rm-1]",
+        "own": "managers: [rm-1], permissions: [configure]",
+        "operator": "permissions: [configure, read]",
+    }
+    tokens = {name: new_token() for name in who}
+    stored = [{"name": name, "sha256": digest_of(known)} for name, known in tokens.items()]
+    (tmp_path / "tokens.yaml").write_text(json.dumps({"tokens": stored}))
+    rules = ", ".join(f'{{who: ["token:{name}"], {grant}}}' for name, grant in who.items())
+    authority = Authority(tmp_path)
+    server = authority.issue("core", file="server")
+    async with (
+        secured(
+            tmp_path,
+            ca=authority.file,
+            server=server,
+            policy=f"tokens: tokens.yaml\nrules: [{rules}]\n",
+            rest_address="127.0.0.1:0",
+        ) as site,
+        httpx.AsyncClient(base_url=f"https://{site.server.rest_address}", verify=False) as http,  # noqa: S501
+        site.channel() as channel,
+    ):
+        await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(
+            si_pb2.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG),
+            metadata=bearer(tokens["own"]),
+        )
+        statuses = {}
+        for name in who:
+            headers = {"Authorization": f"Bearer {tokens[name]}", "Content-Type": "application/x-yaml"}
+            applied = await http.post(f"{PREFIX}/configuration", content=f"{OTHER}# {name}\n", headers=headers)
+            headers["Content-Type"] = "application/json"
+            path = f"{CALLS}/ConfigurationService/RollbackConfiguration"
+            rolled_back = await http.post(path, json={"version": 1}, headers=headers)
+            statuses[name] = applied.status_code, rolled_back.status_code
+        assert statuses == {
+            "reader": (403, 403),
+            "admin": (403, 403),
+            "other": (403, 403),
+            "shim": (403, 403),
+            "own": (200, 200),
+            "operator": (200, 200),
+        }
+        headers = {"Authorization": f"Bearer {tokens['operator']}"}
+        found = await http.post(f"{CALLS}/ConfigurationService/GetConfigurationHistory", json={}, headers=headers)
+        assert [one["principal"] for one in found.json()["versions"]] == [
+            *("token:own", "token:own", "token:own"),
+            *("token:operator", "token:operator"),
+        ]
 
 
 async def test_names_are_found_by_any_part_in_any_case(fresh: Cluster) -> None:

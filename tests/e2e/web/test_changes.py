@@ -60,6 +60,20 @@ async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(playw
         shown.check()
 
 
+async def test_hidden_secrets_are_told_of_and_not_applied(playwright: Playwright) -> None:
+    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+        await cluster.register(CONFIG.replace("name: a\n", "name: a\n            properties: {my.password: hunter2}\n"))
+        page = shown.page
+        await shown.view("configuration")
+        await expect(page.get_by_text("version 1 is in force. Its secrets are shown as [hidden]")).to_be_visible()
+        await expect(page.get_by_role("list", name="Problems")).to_contain_text("[hidden] stands where a secret was")
+        await page.get_by_role("button", name="Preview").click()
+        await expect(page.get_by_text("It cannot be used: see the marks beside the text.")).to_be_visible()
+        await expect(page.get_by_role("button", name="Apply")).to_have_count(0)
+        await page.get_by_role("grid", name="Versions").get_by_role("row").first.click()
+        await expect(page.get_by_text("whether they differ cannot be seen")).to_be_visible()
+
+
 async def test_a_node_is_drained_and_undrained(playwright: Playwright) -> None:
     async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()

@@ -69,6 +69,31 @@ def test_refused(text: str, line: int, said: str) -> None:
     assert line in (0, *[problem.line for problem in found])
 
 
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [
+        ("properties: {my.password: '[hidden]'}", 35),
+        ("properties: {my.password: [hidden]}", 35),
+        ("properties: {url: 'ldap://[hidden]@host'}", 27),
+        ("properties: {a: 'password=[hidden]'}", 25),
+        ("properties: {'krn [hidden]': x}", 22),
+        ("properties: {my.password: |-\n          [hidden]\n        }", 0),
+    ],
+)
+def test_marks_of_hidden_secrets_do_not_come_into_force(line: str, column: int) -> None:
+    """Else they would replace the secrets. The place is told, so that the secret can be put there."""
+    found = errors(f"{BASE}        {line}\n")
+    if column:
+        marked = [problem for problem in found if "[hidden] stands where a secret was" in problem.message]
+        assert [(problem.line, problem.column) for problem in marked] == [(4, column)]
+
+
+def test_hidden_is_a_name_like_any_other() -> None:
+    """A list with a group of that name, and a mark in a comment, are no marks."""
+    text = f"{BASE}        # password: [hidden]\n        limits: [{{groups: [hidden], maxapplications: 1}}]\n"
+    assert load(text).partitions[0].root.limits[0].groups == ("hidden",)
+
+
 def test_texts_stay_as_they_are_written() -> None:
     """No text is taken for a number, a bool or a time; a null is empty text."""
     text = BASE + "        properties: {a: 010, b: 1e3, c: yes, d: 1:30, e: 1_000, f: ~, g: '~', h: null, i: }\n"

@@ -13,6 +13,7 @@ import { count, counted, moment, shortMoment, words } from "../units.js";
 
 const AROUND = 3;
 const HIDDEN = "[hidden]";
+const NO_TEXT = { config: "", hasHidden: false, version: null };
 const PAST = 200;
 
 export class ConfigurationView {
@@ -79,10 +80,11 @@ export class ConfigurationView {
   async #load() {
     const edited = this.#inForce !== null && this.text.value !== this.#inForce.config;
     const { versions } = await api.call("ConfigurationService/GetConfigurationHistory");
-    this.#inForce = versions.some((one) => one.inForce) ? await api.call("ConfigurationService/GetConfiguration") : { config: "", version: null };
+    this.#inForce = versions.some((one) => one.inForce) ? await api.call("ConfigurationService/GetConfiguration") : NO_TEXT;
     if (!edited) this.#put(this.#inForce.config);
     const { version } = this.#inForce;
-    setText(this.version, version ? `version ${version.number} is in force${this.#inForce.config ? "" : ": the built-in default, an empty text"}` : "no resource manager is registered");
+    const what = !this.#inForce.config ? ": the built-in default, an empty text" : this.#inForce.hasHidden ? `. Its secrets are shown as ${HIDDEN}` : "";
+    setText(this.version, version ? `version ${version.number} is in force${what}` : "no resource manager is registered");
     await this.#loadVersions(versions);
   }
 
@@ -211,7 +213,7 @@ export class ConfigurationView {
     let content;
     try {
       if (!version) throw new Error("This version is not known any more.");
-      const [shown, other] = await Promise.all([this.#textOf(id), against ? this.#textOf(against) : (this.#inForce?.config ?? "")]);
+      const [shown, other] = await Promise.all([this.#textOf(id), against ? this.#textOf(against) : (this.#inForce ?? NO_TEXT)]);
       content = this.#drawDiff(version, shown, other, against);
     } catch (error) {
       content = [blank("Nothing to show", error.message)];
@@ -220,15 +222,15 @@ export class ConfigurationView {
   }
 
   async #textOf(id) {
-    if (!id.includes(".")) return (await api.call("ConfigurationService/GetConfiguration", { version: Number(id) })).config;
+    if (!id.includes(".")) return api.call("ConfigurationService/GetConfiguration", { version: Number(id) });
     const { checksum, atNs } = this.known.find((one) => one.id === id) ?? {};
     const page = { pageSize: 1, sinceNs: String(BigInt(Math.floor(atNs / 1e3)) * 1000n - 1_000_000n) };
     const { configurations } = await api.call("HistoryService/ListConfigurations", { checksum, withConfig: true, page: checksum ? { pageSize: 1 } : page });
-    return configurations[0]?.config ?? "";
+    return configurations[0] ?? NO_TEXT;
   }
 
-  #drawDiff(version, text, other, against) {
-    const lines = lineDiff(text, other);
+  #drawDiff(version, shown, other, against) {
+    const lines = lineDiff(shown.config, other.config);
     const changed = lines.filter((line) => line.sign !== " ").length;
     const choice = el("select", { "aria-label": "Compare with", on: { change: () => address.set({ against: choice.value }) } }, el("option", { value: "", text: "what is in force" }), ...this.known.filter((one) => one.id !== version.id).map((one) => el("option", { value: one.id, text: `version ${one.number}, ${shortMoment(one.atNs)}` })));
     choice.value = against;
@@ -244,10 +246,11 @@ export class ConfigurationView {
         done: () => this.#load().then(() => this.follow()),
       });
     return [
-      el("div", { class: "tools" }, el("h2", { text: `Version ${version.number} and` }), choice, el("span", { class: "muted", text: changed ? `${counted(changed, "line")} differ` : "no difference" }), el("span", { class: "space" }), el("button", { type: "button", text: "Edit this text", on: { click: () => this.#edit(text) } }), el("button", { type: "button", text: "Close", on: { click: () => address.set({ version: "", against: "" }) } })),
+      el("div", { class: "tools" }, el("h2", { text: `Version ${version.number} and` }), choice, el("span", { class: "muted", text: changed ? `${counted(changed, "line")} differ` : "no difference" }), el("span", { class: "space" }), el("button", { type: "button", text: "Edit this text", on: { click: () => this.#edit(shown.config) } }), el("button", { type: "button", text: "Close", on: { click: () => address.set({ version: "", against: "" }) } })),
       version.problems?.length > 0 && el("ul", { class: "problems" }, ...version.problems.map((one) => el("li", { data: { severity: one.severity } }, el("span", { text: `Line ${one.line}: ${one.message}` })))),
       version.reason && el("p", { class: "verdict bad", text: `It was refused: ${version.reason}` }),
       version.note && el("p", { class: "muted", text: version.note }),
+      (shown.hasHidden || other.hasHidden) && el("p", { class: "muted", text: `Secrets are shown as ${HIDDEN}: whether they differ cannot be seen.` }),
       roll,
       el("pre", { class: "diff", tabindex: "0", "aria-label": "Differences" }, ...folded(lines)),
     ].filter(Boolean);
