@@ -14,7 +14,7 @@ from kornel.v1 import configuration_pb2 as pb
 
 def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> str:
     """Returns one line for each version, the newest first, behind the name by which it is asked for."""
-    heading = ("version", "when", "by", "who", "result", "for", "checksum")
+    heading = ("version", "when", "how", "by", "result", "for", "checksum")
     rows = [
         (
             f"{name}{' *' if version.in_force else ''}",

@@ -122,7 +122,7 @@ def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
     """Returns a line for each configuration: when, by whom, and with what result. A version's number counts within its
     run."""
     origin = configuration_pb2.ConfigurationVersion.Origin
-    heading = ("when", "run", "version", "by", "who", "for", "checksum", "result")
+    heading = ("when", "run", "version", "how", "by", "for", "checksum", "result")
     rows = [
         (
             _format_time(each.version.at_ns),

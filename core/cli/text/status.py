@@ -23,9 +23,8 @@ _USERS_SHOWN: Final = 10
 
 def render_status(status: GetStatusResponse, now_ns: int) -> str:
     """Returns several lines: the core, then each partition with its queues."""
-    manager = f"resource manager {status.rm_id}" if status.rm_id else "no resource manager is registered"
     lines = [
-        *wrap_text(f"core {status.core_version}, {manager}"),
+        *wrap_text(f"core {status.core_version}, {_describe_manager(status)}"),
         *wrap_text(f"configuration {_describe_configuration(status)}"),
     ]
     lines += _presence_lines(status, now_ns)
@@ -51,6 +50,15 @@ def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
         rows = [(f"{failed.count}x", format_moment(failed.last_ns, now_ns), failed.message) for failed in ask.failures]
         lines += ["", *format_table([("count", "last", "not placed because"), *rows])]
     return join_lines(lines)
+
+
+def _describe_manager(status: GetStatusResponse) -> str:
+    """Returns who is registered, and whether the core hears of it."""
+    if not status.rm_id:
+        return "no resource manager is registered"
+    streams = status.presence.open_streams
+    connected = f" is connected, {format_count(streams, 'stream')} open" if streams else ""
+    return f"resource manager {status.rm_id}{connected}"
 
 
 def _presence_lines(status: GetStatusResponse, now_ns: int) -> Iterator[str]:

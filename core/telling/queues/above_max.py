@@ -65,10 +65,8 @@ def _course(state: PartitionState, queue: Queue, standing: Standing, rest: Amoun
     if not rest:
         stuck = sum(victim.preempted and queue in victim.queue.lineage() for victim in state.stuck)
         return f"{format_count(stuck, 'victim does', 'victims do')} not leave" if stuck else "victims are leaving"
-    if not state.preemption.quota_enabled:
-        return "nobody is told to leave: quotapreemptionenabled is off"
-    if not queue.properties.quota_preemption_delay_ns:
-        return "nobody is told to leave: it has no quota.preemption.delay"
+    if switch := switched_off_by(state, queue):
+        return f"nobody is told to leave: {switch}"
     if queue in enforcement.armed:
         return "it is to be enforced"
     if standing.rest is not None:
@@ -76,6 +74,17 @@ def _course(state: PartitionState, queue: Queue, standing: Standing, rest: Amoun
     if standing.reached is Outcome.BEST_EFFORT:
         return "it was enforced; the rest is within its quota.preemption.miss"
     return "it is not to be enforced until its max or its delay changes"
+
+
+def switched_off_by(state: PartitionState, queue: Queue) -> str:
+    """Returns the setting that keeps the max of *queue* from ever being enforced; empty: none does."""
+    if not state.preemption.quota_enabled:
+        return "quotapreemptionenabled is off"
+    if not queue.properties.quota_preemption_delay_ns:
+        return "it has no quota.preemption.delay"
+    if not queue.managed:
+        return "it is not in the configuration"
+    return ""
 
 
 def _protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:

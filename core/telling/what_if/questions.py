@@ -27,6 +27,7 @@ from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import position
 from kornel.core.telling.preemption.outlook import ReadingIndex, records
+from kornel.core.telling.queues.above_max import switched_off_by
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
@@ -314,10 +315,9 @@ def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
     excess = {t: queue.used[t] - most for t, most in queue.max.items() if queue.used[t] > most}
     if not excess:
         return ()
-    delay_ns = queue.properties.quota_preemption_delay_ns
-    if not state.preemption.quota_enabled or not delay_ns or not queue.managed:
-        return (Enforced(queue.path, named(excess), None, (), NOTHING),)
-    due_ns = sandbox.now_ns + delay_ns
+    if switch := switched_off_by(state, queue):
+        return (Enforced(queue.path, named(excess), None, (), NOTHING, switch),)
+    due_ns = sandbox.now_ns + queue.properties.quota_preemption_delay_ns
     if _held_below(queue) > MOST_ENFORCED:
         return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
     plan = quota.plan_enforcement(queue, queue.properties.quota_preemption_miss)
