@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
@@ -57,25 +57,21 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
         "--history", str(folder / "history.db"),
     )  # fmt: skip
     play = ("kornel.shim_mock", "run", "two-teams", "--core", address)
-    processes = [
-        subprocess.Popen([sys.executable, "-m", *program], env=variables, stdout=log, stderr=log)
-        for program in (serve, play)
-        for log in [(folder / f"{program[0]}.log").open("wb")]
-        if program is serve or _wait_for_socket(folder / "core.sock")
-    ]
-    try:
+    with ExitStack() as running:
+        _start(running, folder, variables, serve)
+        _wait((folder / "core.sock").exists, "the core to serve")
+        _start(running, folder, variables, play)
         with grpc.insecure_channel(address) as channel:
             _bring_about(channel, variables)
         yield variables
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
 
 
-def _wait_for_socket(path: Path) -> bool:
-    _wait(path.exists, "the core to serve")
-    return True
+def _start(running: ExitStack, folder: Path, variables: dict[str, str], program: tuple[str, ...]) -> None:
+    """Start *program*, which is killed with *running*."""
+    log = running.enter_context((folder / f"{program[0]}.log").open("wb"))
+    process = subprocess.Popen([sys.executable, "-m", *program], env=variables, stdout=log, stderr=log)
+    running.callback(process.wait)
+    running.callback(process.kill)
 
 
 def _bring_about(channel: grpc.Channel, variables: dict[str, str]) -> None:

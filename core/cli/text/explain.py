@@ -78,18 +78,18 @@ def _ask_lines(ask: pb.AskReport, now_ns: int) -> Iterator[str]:
         yield from format_table([("count", "last", "not placed because"), *rows])
 
 
-def _blocker_lines(lead: str, blocker: pb.Blocker, now_ns: int) -> Iterator[str]:
+def _blocker_lines(lead: str, blocker: pb.Blocker, now_ns: int, indent: str = "") -> Iterator[str]:
     name = f" {blocker.name}" if blocker.name else ""
     if blocker.node_count > 1:
         name = f" on {format_count(blocker.node_count, 'node')}, closest {blocker.name}"
     for_ever = " (waiting does not help)" if blocker.permanent else ""
     until = f", until {format_moment(blocker.until_ns, now_ns)}" if blocker.HasField("until_ns") else ""
-    first, *further = wrap_text(f"{lead}{blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}")
-    yield first
-    yield from ("   " + line for line in further)
+    yield from wrap_text(
+        f"{lead}{blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}", indent=indent, hanging="   "
+    )
     for s in blocker.shortages:
         asked, used, limit, short = (format_quantity(s.type, each) for each in (s.asked, s.used, s.limit, s.short))
-        yield f"     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
+        yield f"{indent}     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
 
 
 def _ask_on_node_lines(found: pb.AskOnNode, now_ns: int) -> Iterator[str]:
@@ -149,9 +149,7 @@ def _node_lines(found: pb.NodeReport, now_ns: int) -> Iterator[str]:
         if not verdict.HasField("blocker"):
             yield from wrap_text(f"{asks}, such as {verdict.example}: nothing, they may be placed there", indent="  ")
             continue
-        yield from (
-            "  " + line for line in _blocker_lines(f"{asks}, such as {verdict.example}: ", verdict.blocker, now_ns)
-        )
+        yield from _blocker_lines(f"{asks}, such as {verdict.example}: ", verdict.blocker, now_ns, "  ")
 
 
 def _say_node_use(found: pb.NodeReport, now_ns: int) -> str:

@@ -125,7 +125,7 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
     summary = found.summary
     used = format_quantities(summary.used)
     lines = [
-        f"{summary.application_id}: {summary.state} in {summary.queue}",
+        *wrap_text(f"{summary.application_id}: {summary.state} in {summary.queue}"),
         *wrap_text(f"user {summary.user}, groups {', '.join(found.groups) or '-'}", indent="  "),
         f"  submitted {format_age(now_ns - summary.submitted_ns)} ago"
         + (f", ended {format_age(now_ns - summary.finished_ns)} ago" if summary.finished_ns else ""),
@@ -194,9 +194,12 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
     summary = found.summary
     lines = [
         *wrap_text(f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found, now_ns)}"),
-        f"  capacity  {format_quantities(summary.capacity)}",
-        f"  allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
-        f"  available {format_quantities(summary.available)}",
+        *wrap_text(f"capacity {format_quantities(summary.capacity)}", indent="  "),
+        *wrap_text(
+            f"allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
+            indent="  ",
+        ),
+        *wrap_text(f"available {format_quantities(summary.available)}", indent="  "),
         *wrap_text(f"room held for {', '.join(found.reservations) or 'nobody'}", indent="  "),
     ]
     if found.attributes:

@@ -45,7 +45,10 @@ def render_status(status: GetStatusResponse, now_ns: int) -> str:
 def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
     """Returns several lines: the ask, then what kept it from being placed."""
     where = f" on {ask.node_id}" if ask.node_id else ""
-    lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
+    lines = [
+        *wrap_text(f"{key}: {ask.state}{where}"),
+        *wrap_text(f"application {ask.application_id}, queue {ask.queue}"),
+    ]
     if ask.failures:
         rows = [(f"{failed.count}x", format_moment(failed.last_ns, now_ns), failed.message) for failed in ask.failures]
         lines += ["", *format_table([("count", "last", "not placed because"), *rows])]
