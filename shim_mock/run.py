@@ -57,7 +57,7 @@ async def run_scenario(
     reconnect_s: float = 0.0,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Play *scenario* against the core at *address*.
+    """Plays *scenario* against the core at *address*.
 
     *credentials* absent: those of the environment. *reconnect_s*: how long a core that went away may take to come back
     before the run ends; when it has been started again, everything is reported again. 0: a core that has forgotten the
