@@ -88,7 +88,7 @@ class Exposition(Collector):
             except Exception:  # noqa: BLE001 - a damaged partition must not hide that it is damaged
                 self._unreadable += 1
             else:
-                waits[partitions[-1].name] = views.waits
+                waits[partitions[-1].name] = views.is_waiting
         self._scrape = Scrape(partitions)
         decisions = sources.measures.decisions
         if not self._unreadable:

@@ -196,14 +196,14 @@ class Allocation:
         self.refused: dict[str, str] | None = None
         """Nodes the shim refused for it lately, with the reason."""
         self.scale_up = False
-        """The shim was told that no node has room for it."""
+        """The shim has heard that no node has room for it."""
         self.version = arrival
         """A number of the partition that stands for what is shown of it as an allocation. It gets another one when that
         changes, or when it is none any more; nothing else ever has the same."""
         self.missed = 0
         """The number of times in a row that it was a candidate and was not placed (preemption.md F8)."""
 
-    def placed(self) -> None:
+    def clear_search(self) -> None:
         """Clear what was noted on the way to its node."""
         self.missed = 0
         self.refused = None
@@ -409,7 +409,7 @@ class AskGroup:
             self._oldest_ns = min([created_ns for _, created_ns, _, ask in self._heap if ask.where is self])
         return self._oldest_ns
 
-    def head(self) -> Allocation:
+    def first_ask(self) -> Allocation:
         """Returns the ask whose turn is first; the group must not be empty."""
         heap = self._heap
         while heap[0][3].where is not self:
@@ -417,16 +417,16 @@ class AskGroup:
         return heap[0][3]
 
     def head_order(self) -> tuple[int, int, int]:
-        """Returns the ``order`` of :meth:`head`."""
-        return self.head().order
+        """Returns the ``order`` of :meth:`first_ask`."""
+        return self.first_ask().order
 
-    def members(self) -> list[Allocation]:
+    def unordered_asks(self) -> list[Allocation]:
         """Returns all asks in no particular order, one that left and came back perhaps twice: the cheapest way to see
         them."""
         return [entry[3] for entry in self._heap if entry[3].where is self]
 
     def asks(self) -> list[Allocation]:
-        """Returns all asks, in order. For reports; the hot path asks for :meth:`head` only."""
+        """Returns all asks, in order. For reports; the hot path asks for :meth:`first_ask` only."""
         return list(
             dict.fromkeys(entry[3] for entry in sorted(self._heap, key=lambda e: e[:3]) if entry[3].where is self)
         )

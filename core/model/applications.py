@@ -112,7 +112,7 @@ class Application:
         self._priorities: dict[int, int] = {}
         self._group_numbers = 0
 
-    def enter(self, state: AppState, now_ns: int) -> None:
+    def enter_state(self, state: AppState, now_ns: int) -> None:
         """Set *state*."""
         self.state = state
         self.entered.append(StateEntry(now_ns, state))
@@ -126,13 +126,13 @@ class Application:
         self._group_numbers += 1
         return self._group_numbers
 
-    def holds(self, *, placeholders: bool) -> bool:
+    def holds_any(self, *, placeholders: bool) -> bool:
         """Tells whether it holds an allocation of the given kind."""
         if placeholders:
             return self.placeholder_count > 0
         return len(self.allocations) > self.placeholder_count
 
-    def confirmed(self) -> Vector:
+    def confirmed_amounts(self) -> Vector:
         """Returns ``real`` without what is charged for asks while the shim is asked about them."""
         if not self.held_count:
             return self.real
@@ -143,7 +143,7 @@ class Application:
                     confirmed[t] -= amount
         return confirmed
 
-    def lends(self, before: int, now: int) -> None:
+    def update_lent(self, before: int, now: int) -> None:
         """Update the priority that one of its groups (or asks outside of groups) lends it from *before* to *now*.
 
         The cost is constant unless the highest goes; then it is linear in the distinct priorities lent.
@@ -164,27 +164,27 @@ class Application:
 
     def _set_priority(self, priority: int) -> None:
         before, self.priority = self.priority, priority
-        self.queue.order.mark(self)
+        self.queue.order.mark_changed(self)
         if not self.set_back:
-            self.queue.shows(before, priority)
+            self.queue.update_shown(before, priority)
 
     def step_back(self) -> None:
         """Leave the application out of its queue's rank, since nothing of it may be tried for now."""
         if not self.set_back:
             self.set_back = True
-            self.queue.shows(self.priority, NOTHING_WAITS)
+            self.queue.update_shown(self.priority, NOTHING_WAITS)
 
     def come_forward(self) -> None:
         """Rank the queue with the application again, since it may be tried."""
         if self.set_back:
             self.set_back = False
-            self.queue.shows(NOTHING_WAITS, self.priority)
+            self.queue.update_shown(NOTHING_WAITS, self.priority)
 
     def most_held(self) -> Vector:
         """Returns the most it ever held of each type: the larger of what real allocations and placeholders held."""
-        return list(map(max, self.confirmed(), self.placeholder, self.peak))
+        return list(map(max, self.confirmed_amounts(), self.placeholder, self.peak))
 
-    def widen(self, width: int) -> None:
+    def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (self.pending, self.real, self.placeholder, self.peak):
             widen_vector(vector, width)

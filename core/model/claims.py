@@ -53,7 +53,7 @@ class Claims:
         self.reservations[reservation.ask.key] = reservation
         self._begin_claim(reservation)
 
-    def drop(self, reservation: Reservation) -> None:
+    def drop_claim(self, reservation: Reservation) -> None:
         """Hold nothing for *reservation* any more. What its victims free is anybody's."""
         self._end_claim(reservation)
         del self.reservations[reservation.ask.key]
@@ -65,7 +65,7 @@ class Claims:
         if pairs:
             self._begin_claim(reservation)
 
-    def rank(self, reservation: Reservation, *, last: bool) -> None:
+    def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
         """Have *reservation* come after asks that preempt, or before them; among its equals its place stays."""
         self._end_claim(reservation)
         reservation.comes_last = last
@@ -151,13 +151,13 @@ class Claims:
             for room, leaves, taken, aged in zip(free, self.leaving, held, kept, strict=True)
         ]
 
-    def overdrawn(self, free: Vector, t: int) -> bool:
+    def is_overdrawn(self, free: Vector, t: int) -> bool:
         """Tells whether more of type *t* is claimed, age aside, than there will be: nobody may add a claim to that."""
         return self.held[t] > 0 and free[t] + self.leaving[t] < self.held[t]
 
-    def exceed(self, free: Vector) -> bool:
+    def exceeds_room(self, free: Vector) -> bool:
         """Tells whether more is claimed of some type, age aside, than there will be."""
-        return any(self.overdrawn(free, t) for t in range(len(free)))
+        return any(self.is_overdrawn(free, t) for t in range(len(free)))
 
     def in_order(self) -> list[Reservation]:
         """Returns all claims, the first to be served first."""
@@ -169,7 +169,7 @@ class Claims:
         found: list[Reservation] = []
         before = [0] * len(free)
         for reservation in self.in_order():
-            if reservation.ask.spec.required_node or self._fits(reservation, free, before):
+            if reservation.ask.spec.required_node or self._can_serve(reservation, free, before):
                 found.append(reservation)
             book_amounts(before, self._from_free(reservation))
         return found
@@ -181,7 +181,7 @@ class Claims:
             if earlier is reservation:
                 break
             book_amounts(before, self._from_free(earlier))
-        return self._fits(reservation, free, before)
+        return self._can_serve(reservation, free, before)
 
     def copy(self) -> Claims:
         """Returns the same claims in a record of their own."""
@@ -193,12 +193,12 @@ class Claims:
         claims._parts = {key: dict(part) for key, part in self._parts.items()}
         return claims
 
-    def widen(self, width: int) -> None:
+    def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (self.held, self.needed, self.by_age, self.leaving, self.unowned):
             widen_vector(vector, width)
 
-    def _fits(self, reservation: Reservation, free: Vector, before: Vector) -> bool:
+    def _can_serve(self, reservation: Reservation, free: Vector, before: Vector) -> bool:
         """Tells whether *reservation* can be served from *free*, of which claims before it need *before*."""
         for t, amount in reservation.pairs:
             room = free[t]

@@ -24,7 +24,7 @@ class FailureLog:
     def __init__(self) -> None:
         self._entries: dict[str, Failure] = {}
 
-    def note(self, message: str, now_ns: int) -> None:
+    def note_failure(self, message: str, now_ns: int) -> None:
         """Count *message* once more, or for the first time."""
         before = self._entries.pop(message, None)
         self._entries[message] = Failure(message, 1 if before is None else before.times + 1, now_ns)

@@ -38,10 +38,10 @@ class GroupOrder:
         """Yields groups in the order they were added, not sorted."""
         return iter(self._groups)
 
-    def offer(self, group: AskGroup) -> None:
+    def offer_group(self, group: AskGroup) -> None:
         """Add *group*, or note that it may have an earlier head than before."""
         listed = self._groups.get(group)
-        head = group.head()
+        head = group.first_ask()
         if listed is not None and listed[2] == head.arrival:
             return
         entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
@@ -59,7 +59,7 @@ class GroupOrder:
             if not self._groups:
                 self._entries.clear()
 
-    def first(self) -> AskGroup | None:
+    def first_group(self) -> AskGroup | None:
         """Returns the group with the first ask, or ``None`` when there is none."""
         entries, groups = self._entries, self._groups
         while entries:
@@ -68,7 +68,7 @@ class GroupOrder:
             if groups.get(group) is not entry:
                 heappop(entries)
                 continue
-            head = group.head()
+            head = group.first_ask()
             if head.arrival == entry[2]:
                 return group
             groups[group] = entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)

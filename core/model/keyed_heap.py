@@ -17,7 +17,7 @@ T = TypeVar("T")
 class KeyedHeap(Generic[T]):
     """Members ordered by ``key_of(member)``, smallest first.
 
-    Keys are tuples of one length (until :meth:`rekey`) and total: no two members share one.
+    Keys are tuples of one length (until :meth:`renew_keys`) and total: no two members share one.
     """
 
     __slots__ = ("_entries", "_key_of", "_keys", "_marked", "_pushes")
@@ -53,7 +53,7 @@ class KeyedHeap(Generic[T]):
         self._keys.clear()
         self._marked.clear()
 
-    def mark(self, member: T) -> None:
+    def mark_changed(self, member: T) -> None:
         """Note that the key of *member* may have changed; unknown members are ignored."""
         if member in self._keys:
             self._marked[member] = None
@@ -62,7 +62,7 @@ class KeyedHeap(Generic[T]):
         """Note that any key may have changed."""
         self._marked = dict.fromkeys(self._keys)
 
-    def rekey(self) -> None:
+    def renew_keys(self) -> None:
         """Forget all keys: the rule that makes them changed, and new ones need not compare with the old."""
         self._entries.clear()
         self._keys = dict.fromkeys(self._keys)
@@ -77,7 +77,7 @@ class KeyedHeap(Generic[T]):
                 # Nobody asks an empty order for its first, so what surfaces nowhere must go now.
                 self._entries.clear()
 
-    def first(self) -> T | None:
+    def first_member(self) -> T | None:
         """Returns the member with the smallest key, or ``None`` when empty."""
         keys, entries = self._keys, self._entries
         if len(keys) <= 1:
@@ -109,6 +109,6 @@ class KeyedHeap(Generic[T]):
             heappop(entries)
         return None
 
-    def ordered(self) -> list[T]:
-        """Returns all members, sorted. For reports and reservations; the hot path asks for :meth:`first` only."""
+    def sorted_members(self) -> list[T]:
+        """Returns all members, sorted: for reports and reservations. Each cycle asks for :meth:`first_member` only."""
         return sorted(self._keys, key=self._key_of)

@@ -39,17 +39,17 @@ class NodeGroup:
         """Demands that no node here can hold."""
         self.loose = False
         """Tells whether a node left since the bound was tightened."""
-        self.tighten()
+        self.tighten_bound()
 
-    def refuse(self, pairs: Pairs) -> None:
+    def note_refused(self, pairs: Pairs) -> None:
         """Note that no node here can hold *pairs*."""
         if self.loose:
-            self.tighten()
+            self.tighten_bound()
         if len(self.refused) == REFUSED_KEPT:
             self.refused.clear()
         self.refused.add(pairs)
 
-    def tighten(self) -> None:
+    def tighten_bound(self) -> None:
         """Work out the bound again, as low as the nodes here allow."""
         self.loose = False
         if self.nodes:
@@ -107,16 +107,16 @@ class NodeOrder:
                             break
                     else:
                         return node
-                group.refuse(pairs)
+                group.note_refused(pairs)
         return None
 
-    def fitting(self, pairs: Pairs) -> Iterator[Node]:
+    def fitting_nodes(self, pairs: Pairs) -> Iterator[Node]:
         """Yields all nodes in order whose open room holds *pairs*; nothing may change while they are looked at."""
         for group in self._groups:
             bound = group.bound
             if all(bound[t] >= amount for t, amount in pairs):
                 for node in group.nodes:
-                    if node.fits(pairs):
+                    if node.has_room(pairs):
                         yield node
 
     def add(self, node: Node) -> None:
@@ -141,7 +141,7 @@ class NodeOrder:
                 bound[t] = room
         if group.refused:
             # What no node of the group could hold, this one perhaps can.
-            group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
+            group.refused = {pairs for pairs in group.refused if not node.has_room(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
             self._split_group(at)
@@ -166,7 +166,7 @@ class NodeOrder:
             del self._groups[at]
             del self._lasts[at]
 
-    def refresh(self, node: Node) -> None:
+    def refresh_node(self, node: Node) -> None:
         """Move *node*, if it is in, to where its load now puts it."""
         if node in self._home:
             self.discard(node)
@@ -183,15 +183,15 @@ class NodeOrder:
             if room > bound[t]:
                 bound[t] = room
         if group.refused:
-            group.refused = {pairs for pairs in group.refused if not node.fits(pairs)}
+            group.refused = {pairs for pairs in group.refused if not node.has_room(pairs)}
 
-    def widen(self, width: int) -> None:
+    def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         self._width = width
         for group in self._groups:
             widen_vector(group.bound, width)
 
-    def rebuild(self, score: Callable[[Node], float], nodes: Iterable[Node]) -> None:
+    def rebuild_order(self, score: Callable[[Node], float], nodes: Iterable[Node]) -> None:
         """Start again with another score and these nodes."""
         self._score = score
         placed: list[tuple[Place, Node]] = []
@@ -213,7 +213,7 @@ class NodeOrder:
         upper = NodeGroup(group.places[half:], group.nodes[half:], self._width)
         del group.places[half:]
         del group.nodes[half:]
-        group.tighten()
+        group.tighten_bound()
         upper.refused = group.refused.copy()
         self._groups.insert(at + 1, upper)
         self._lasts[at] = group.places[-1]

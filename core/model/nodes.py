@@ -82,7 +82,7 @@ class Node:
         claims = self.claims
         return self.free if claims is None else claims.room_beside(self.free)
 
-    def fits(self, pairs: Pairs) -> bool:
+    def has_room(self, pairs: Pairs) -> bool:
         """Tells whether the open room holds *pairs* now; a type the node lacks counts as 0."""
         room = self.open
         for t, amount in pairs:
@@ -98,7 +98,7 @@ class Node:
     def fits_ask(self, ask: Allocation) -> bool:
         """Tells whether there is room for *ask* now, beside what is held for others and comes before it."""
         own = ask.reservation
-        return self.fits_holder(own) if own is not None and own.node is self else self.fits(ask.shape.pairs)
+        return self.fits_holder(own) if own is not None and own.node is self else self.has_room(ask.shape.pairs)
 
     def room_without(self, own: Reservation | None) -> Vector:
         """Returns ``beside``, as if *own* held nothing here."""
@@ -107,17 +107,17 @@ class Node:
             return self.beside
         return claims.room_beside(self.free, own)
 
-    def overdrawn(self, pairs: Pairs) -> bool:
+    def is_overdrawn(self, pairs: Pairs) -> bool:
         """Tells whether claims here already exceed what there will be of a type in *pairs*."""
         claims = self.claims
-        return claims is not None and any(claims.overdrawn(self.free, t) for t, _ in pairs)
+        return claims is not None and any(claims.is_overdrawn(self.free, t) for t, _ in pairs)
 
     def could_hold(self, pairs: Pairs) -> bool:
         """Tells whether the empty node would hold *pairs*."""
         capacity = self.capacity
         return all(capacity[t] >= amount for t, amount in pairs)
 
-    def charge(self, pairs: Pairs) -> None:
+    def charge_pairs(self, pairs: Pairs) -> None:
         """Book an own allocation of *pairs*, whether it fits or not."""
         allocated, free = self.allocated, self.free
         for t, amount in pairs:
@@ -127,7 +127,7 @@ class Node:
         if self.claims is not None:
             self._settle_claims()
 
-    def refund(self, pairs: Pairs) -> None:
+    def refund_pairs(self, pairs: Pairs) -> None:
         """Take an own allocation of *pairs* off the books."""
         allocated, free = self.allocated, self.free
         for t, amount in pairs:
@@ -137,9 +137,9 @@ class Node:
         if self.claims is not None:
             self._settle_claims()
 
-    def occupy(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
+    def book_foreign(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
         """Book foreign load under *key*, replacing what stood there. *load*: what is known of it."""
-        self.vacate(key)
+        self.unbook_foreign(key)
         self.version += 1
         if load is not None:
             self.foreign_loads[key] = load
@@ -149,7 +149,7 @@ class Node:
             self.free[t] -= amount
         self._settle_claims()
 
-    def vacate(self, key: str) -> None:
+    def unbook_foreign(self, key: str) -> None:
         """Take foreign load off the books; an unknown key does nothing."""
         self.version += 1
         self.foreign_loads.pop(key, None)
@@ -167,22 +167,22 @@ class Node:
 
     def reserve(self, reservation: Reservation) -> bool:
         """Hold what the ask of *reservation* needs. Returns whether that changed the open room."""
-        self._claims().add(reservation)
+        self._make_claims().add(reservation)
         return self._claims_changed()
 
     def unreserve(self, reservation: Reservation) -> bool:
         """Hold nothing for *reservation* any more. Returns whether that changed the open room."""
-        self._claims().drop(reservation)
+        self._make_claims().drop_claim(reservation)
         return self._claims_changed()
 
     def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
         """Have *reservation* come after asks that preempt, or before them."""
-        self._claims().rank(reservation, last=last)
+        self._make_claims().rank_claim(reservation, last=last)
         self._claims_changed()
 
     def resize_claim(self, reservation: Reservation, pairs: Pairs) -> None:
         """Hold *pairs* for *reservation* from now on."""
-        self._claims().resize(reservation, pairs)
+        self._make_claims().resize(reservation, pairs)
         self._claims_changed()
 
     def expect_exits(self, victims: Iterable[Allocation]) -> bool:
@@ -190,7 +190,7 @@ class Node:
 
         Returns whether that changed the open room.
         """
-        claims = self._claims()
+        claims = self._make_claims()
         for victim in victims:
             claims.expect_exit(victim)
         return self._claims_changed()
@@ -201,15 +201,15 @@ class Node:
             self.claims.expect_no_exit(victim.key)
             self._claims_changed()
 
-    def widen(self, width: int) -> None:
+    def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (self.capacity, self.allocated, self.occupied, self.free):
             widen_vector(vector, width)
         if self.claims is not None:
-            self.claims.widen(width)
+            self.claims.widen_amounts(width)
         self._settle_claims()
 
-    def _claims(self) -> Claims:
+    def _make_claims(self) -> Claims:
         if self.claims is None:
             self.claims = Claims(len(self.free))
         return self.claims

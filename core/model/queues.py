@@ -191,7 +191,7 @@ class Queue:
         self.max = maximum
         self.ceilings = tuple(maximum.items()) if self.parent is not None else ()
 
-    def widen(self, width: int) -> None:
+    def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (
             self.used, self.pending, self.preempting, self.claimed, self.promised, self.preempted_total,
@@ -200,7 +200,7 @@ class Queue:
         for account in self.accounts.values():
             widen_vector(account.used, width)
 
-    def shows(self, before: int, now: int) -> None:
+    def update_shown(self, before: int, now: int) -> None:
         """Update the priority that a child (or application) shows from *before* to *now*, and pass on what changes
         upwards."""
         counts = self._priorities
@@ -228,5 +228,5 @@ class Queue:
         if shown != self.priority:
             before, self.priority = self.priority, shown
             if self.parent is not None:
-                self.parent.order.mark(self)
-                self.parent.shows(before, shown)
+                self.parent.order.mark_changed(self)
+                self.parent.update_shown(before, shown)

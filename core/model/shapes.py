@@ -103,18 +103,18 @@ class ResourceTypes:
         self._on_growth = on_growth
         self._is_wanted = is_wanted
 
-    def index(self, name: str) -> int:
+    def index_of(self, name: str) -> int:
         """Returns the index of *name*, which is offered from here on. Raises :class:`TooManyTypes`."""
         found = self._indexes.get(name)
         if found is None or found in self._asked:
             self.check([name])
         if found is None:
-            found = self._indexes[name] = self._grow(name)
+            found = self._indexes[name] = self._add_index(name)
         elif found in self._asked:
             del self._asked[found]
         return found
 
-    def unoffered(self, names: Iterable[str]) -> list[str]:
+    def find_unoffered(self, names: Iterable[str]) -> list[str]:
         """Returns the names, each once, that nobody offers."""
         known, asked = self._indexes, self._asked
         return [name for name in dict.fromkeys(names) if name not in known or known[name] in asked]
@@ -129,7 +129,7 @@ class ResourceTypes:
 
         *leaving*: so many others have to be possible afterwards.
         """
-        new = self.unoffered(names)
+        new = self.find_unoffered(names)
         for name in new:
             _check_length(name)
         left = max(0, MAX_TYPES - leaving - self.offered)
@@ -138,7 +138,7 @@ class ResourceTypes:
                 f"more than {MAX_TYPES} resource types in one partition: {len(new)} are new, {left} may be"
             )
 
-    def unnamed(self, names: Iterable[str]) -> list[Shape]:
+    def forget_shapes_with(self, names: Iterable[str]) -> list[Shape]:
         """Demands in which one of *names* is among those without an index of their own; they are forgotten.
 
         To be called when *names* have become offered: whoever waits for such a demand needs another one.
@@ -172,10 +172,10 @@ class ResourceTypes:
             self._asked[t] = [shape for shape in known if self._shapes.get(shape.resources) is shape]
 
     def known_now(self) -> KnownTypes:
-        """Returns the state that :meth:`follow` needs, as plain values of this moment."""
+        """Returns the state that :meth:`adopt_types` needs, as plain values of this moment."""
         return KnownTypes(tuple(self.names), dict(self._indexes), tuple(self._asked), self._other, tuple(self._free))
 
-    def follow(self, types: KnownTypes) -> None:
+    def adopt_types(self, types: KnownTypes) -> None:
         """Give every type of *types* the same index here. Nothing may be known here yet."""
         assert not self.names, "types that are known keep their indexes"
         self.names += types.names
@@ -185,7 +185,7 @@ class ResourceTypes:
         self._free = list(types.free)
         self._on_growth(len(self.names))
 
-    def _grow(self, name: str) -> int:
+    def _add_index(self, name: str) -> int:
         """Returns an index for *name*: one that was given back, or a new one."""
         if self._free:
             free = self._free.pop(0)
@@ -198,7 +198,7 @@ class ResourceTypes:
     def _asked_for(self, name: str, kept: Container[int]) -> int | None:
         """Returns an index for *name*, which nobody offers, other than those *kept*; ``None``: it has to share one."""
         if len(self._asked) < ASKED_TYPES:
-            found = self._grow(name)
+            found = self._add_index(name)
         else:
             free = next((t for t in self._asked if t not in kept and not self._is_wanted(t)), None)
             if free is None:
@@ -219,19 +219,19 @@ class ResourceTypes:
         self._on_growth = _ignore_growth
         self._is_wanted = _want_none
 
-    def known(self, name: str) -> int | None:
+    def known_index(self, name: str) -> int | None:
         """Returns the index of *name* if this partition ever met it."""
         return self._indexes.get(name)
 
-    def shape(self, resources: Resources) -> Shape:
+    def shape_of(self, resources: Resources) -> Shape:
         """Returns the shape of *resources*, amounts >= 0; types with 0 take no part in any check (scheduling.md
         S-14)."""
         found = self._shapes.get(resources)
         if found is None:
-            found = self._shapes[resources] = self._made(resources)
+            found = self._shapes[resources] = self._make_shape(resources)
         return found
 
-    def _made(self, resources: Resources) -> Shape:
+    def _make_shape(self, resources: Resources) -> Shape:
         pairs: list[tuple[int, int]] = []
         others: list[str] = []
         asked: list[int] = []
@@ -250,32 +250,32 @@ class ResourceTypes:
                 asked.append(t)
         if others:
             if self._other is None:
-                self._other = self._grow(OTHER_TYPES)
+                self._other = self._add_index(OTHER_TYPES)
             pairs.append((self._other, 1))
         shape = Shape(resources, tuple(sorted(pairs)), tuple(others))
         for t in asked:
             self._asked[t].append(shape)
         return shape
 
-    def shapes(self) -> Mapping[Resources, Shape]:
+    def known_shapes(self) -> Mapping[Resources, Shape]:
         """Returns all shapes that are known."""
         return self._shapes
 
-    def vector(self, resources: Resources | None) -> Vector:
+    def to_vector(self, resources: Resources | None) -> Vector:
         """Returns *resources* as a list over all types known so far; absent is 0."""
         if resources is not None:
             for name in resources:
-                self.index(name)
+                self.index_of(name)
         result = [0] * len(self.names)
         for name, amount in (resources or {}).items():
             result[self._indexes[name]] = amount
         return result
 
-    def sparse(self, resources: Mapping[str, int] | None) -> dict[int, int]:
+    def to_sparse(self, resources: Mapping[str, int] | None) -> dict[int, int]:
         """Returns *resources* by type index, absent types staying absent (guaranteed and max need the difference)."""
-        return {self.index(name): amount for name, amount in (resources or {}).items()}
+        return {self.index_of(name): amount for name, amount in (resources or {}).items()}
 
-    def resources(self, amounts: Vector | Mapping[int, int]) -> Resources:
+    def to_resources(self, amounts: Vector | Mapping[int, int]) -> Resources:
         """Returns amounts by name; zeros of a vector are left out, those of a sparse map are kept."""
         if isinstance(amounts, list):
             if not any(amounts):

@@ -88,7 +88,7 @@ class Account:
                 return False
         return True
 
-    def headroom(self) -> dict[int, int]:
+    def find_headroom(self) -> dict[int, int]:
         """Returns the amount left of each limited type; negative above the limit."""
         return {t: most - self.used[t] for t, most in self.limit.max.items()}
 
@@ -96,12 +96,12 @@ class Account:
         """Tells whether one more application may start to hold something."""
         return not self.max_applications or len(self.holders) < self.max_applications
 
-    def charge(self, pairs: Pairs) -> None:
+    def charge_pairs(self, pairs: Pairs) -> None:
         """Add *pairs* to the usage."""
         for t, amount in pairs:
             self.used[t] += amount
 
-    def refund(self, pairs: Pairs) -> None:
+    def refund_pairs(self, pairs: Pairs) -> None:
         """Subtract *pairs* from the usage."""
         for t, amount in pairs:
             self.used[t] -= amount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 RESERVATION_DELAY_NS: Final = 2 * 10**9
-"""How long an ask waits before room is held for it on a node."""
+"""The time for which an ask waits before room is held for it on a node."""
 
 RESERVATION_PERCENT: Final = 5
 """For how many asks room is held at once because they have waited, in percent of the nodes."""

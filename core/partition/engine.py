@@ -56,7 +56,7 @@ RECORDS_PER_DECISION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What one slice decided. ``more``: the budget ended it, call again at once."""
+    """The decisions of one slice. ``more``: the budget ended it, call again at once."""
 
     effects: list[Effect]
     more: bool
@@ -80,9 +80,9 @@ class Engine:
         self.rm_id: str = ""
         """The registered manager; empty: nobody."""
         self.manager: RegisteredManager | None = None
-        """How the registered manager described itself; ``None``: nobody."""
+        """The registered manager as it described itself; ``None``: nobody is registered."""
         self.checksum: str = ""
-        """Of the configuration in force; empty while nobody is registered."""
+        """The checksum of the configuration in force; empty while nobody is registered."""
         self.configuration: Configuration | None = None
         """The configuration in force, with its warnings; ``None`` while nobody is registered."""
         self._prepared: tuple[str, Configuration] | None = None
@@ -99,18 +99,18 @@ class Engine:
         self._keeps_events = False
         self.unrouted = 0
         """Unanswered entries that named no partition there is."""
-        self._observer: Callable[[Ignored, str], None] = _nobody
+        self._observer: Callable[[Ignored, str], None] = _observe_nothing
         self._handlers: dict[type, Callable[..., None]] = {
             RegisterManager: self._register,
             UnregisterManager: self._unregister,
-            UpdateConfiguration: self._configure,
+            UpdateConfiguration: self._update_configuration,
             UpdateNodes: self._update_nodes,
             SetOperatorDrain: self._set_operator_drain,
             UpdateApplications: self._update_applications,
             UpdateAllocations: self._update_allocations,
-            AttachCallbacks: self._attach,
-            DetachCallbacks: self._detach,
-            AnswerCallbacks: self._answer,
+            AttachCallbacks: self._attach_callbacks,
+            DetachCallbacks: self._detach_callbacks,
+            AnswerCallbacks: self._answer_callbacks,
         }
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
@@ -129,7 +129,7 @@ class Engine:
                 state.unreported.clear()
         return self._take_effects()
 
-    def prepare(self, text: str, configuration: Configuration) -> None:
+    def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         """Remembers that *configuration* is what *text* says: the next command with that text need not read it again.
 
         A hint, and no command: without it the same happens, only later.
@@ -142,13 +142,13 @@ class Engine:
         self._follow_listeners()
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
-        """Have *observer* told of every request entry without effect: cause, and the ID it named."""
+        """Calls *observer* from now on for every request entry without effect, with the cause and the ID it named."""
         self._observer = observer
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
         self._callbacks.now_ns = now_ns
-        inquiries.expire(self._callbacks, now_ns)
+        inquiries.expire_inquiries(self._callbacks, now_ns)
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
@@ -166,7 +166,7 @@ class Engine:
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """How often :meth:`preempt` wants to be called now; ``None``: not while nothing waits."""
+        """The time after which :meth:`preempt` wants to be called again; ``None``: not while nothing waits."""
         return min(
             (
                 state.preemption.cycle_interval_ns
@@ -177,7 +177,7 @@ class Engine:
         )
 
     def next_wakeup_ns(self) -> int | None:
-        """When :meth:`cycle` next has something to do by the passing of time alone; ``None``: never."""
+        """Returns when :meth:`cycle` next has something to do by the passing of time alone; ``None``: never."""
         heads = [
             heap[0][0] for state in self._partitions.values() for heap in (state.timers, state.attempts_due) if heap
         ]
@@ -206,9 +206,9 @@ class Engine:
             if isinstance(effect, PreemptionDecided) and effect.victims:
                 state = self._partitions.get(effect.partition)
                 if state is not None:
-                    state.recent_victims.note(effect)
+                    state.recent_victims.note_victims(effect)
 
-    def _require(self, rm_id: str, what: str) -> None:
+    def _require_manager(self, rm_id: str, what: str) -> None:
         if not self.rm_id or rm_id != self.rm_id:
             raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{what}: resource manager {rm_id!r} is not registered")
 
@@ -222,14 +222,14 @@ class Engine:
                 f"resource manager {self.rm_id!r} is registered, and a core serves one at a time: stop its shim and "
                 f"unregister it (`kornel unregister {self.rm_id}`), register under its name, or start another core",
             )
-        self._forget()
+        self._forget_manager()
         mine = f"[{command.rm_id}]"
         self._operator_drains = {name: kept for name, kept in self._operator_drains.items() if name.startswith(mine)}
         configuration = self._read(command.config)
         self._bring_into_force(command.extra_config)
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
-            self._build(name, partition, now_ns)
+            self._build_partition(name, partition, now_ns)
         self._in_force(configuration)
         self.rm_id = command.rm_id
         self.manager = RegisteredManager(
@@ -257,8 +257,8 @@ class Engine:
         for state in self._partitions.values():
             state.recording = self._callbacks.recording
 
-    def _build(self, name: str, config: PartitionConfig, now_ns: int) -> None:
-        state = self._partitions[name] = configure.build(name, config, now_ns, self._outbox, self._callbacks)
+    def _build_partition(self, name: str, config: PartitionConfig, now_ns: int) -> None:
+        state = self._partitions[name] = configure.build_partition(name, config, now_ns, self._outbox, self._callbacks)
         state.operator_drains = self._operator_drains.setdefault(name, {})
         state.reserving.delay_ns = self._reservation_delay_ns
         state.reserving.percent = self._reservation_percent
@@ -266,10 +266,10 @@ class Engine:
         registry.configure_kinds(state, now_ns)
 
     def _unregister(self, command: UnregisterManager, _now_ns: int) -> None:
-        self._require(command.rm_id, "UnregisterResourceManager")
-        self._forget()
+        self._require_manager(command.rm_id, "UnregisterResourceManager")
+        self._forget_manager()
 
-    def _forget(self) -> None:
+    def _forget_manager(self) -> None:
         self.rm_id = ""
         self.manager = None
         self.checksum = ""
@@ -290,9 +290,9 @@ class Engine:
                 self._remains.popleft()
         return bool(self._remains)
 
-    def _configure(self, command: UpdateConfiguration, now_ns: int) -> None:
+    def _update_configuration(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
-        self._require(command.rm_id, "UpdateConfiguration")
+        self._require_manager(command.rm_id, "UpdateConfiguration")
         configuration = self._read(command.config)
         if configuration.checksum == self.checksum:
             self._bring_into_force(command.extra_config)
@@ -303,13 +303,13 @@ class Engine:
         for name, state in list(self._partitions.items()):
             if name not in listed:
                 for application in list(state.applications.values()):
-                    lifecycle.fire(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
+                    lifecycle.fire_event(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
                 self._remains.append(dissolving.take_apart(self._partitions.pop(name)))
                 inquiries.forget_partition(self._callbacks, name)
         for name, partition in listed.items():
             running = self._partitions.get(name)
             if running is None:
-                self._build(name, partition, now_ns)
+                self._build_partition(name, partition, now_ns)
             else:
                 configure.update(running, partition, now_ns)
                 registry.configure_kinds(running, now_ns)
@@ -321,14 +321,15 @@ class Engine:
             for partition in configuration.partitions
             for state in [self._partitions.get(full_partition_name(self.rm_id, partition.name))]
             if state is not None
-            for obstacle in configure.obstacles(state, partition)
+            for obstacle in configure.find_obstacles(state, partition)
         ]
         if found:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
 
-    def _attach(self, command: AttachCallbacks, now_ns: int) -> None:
-        """Somebody answers, and goes on doing so if the manager registers again (protocol.md 13)."""
-        self._require(command.rm_id, "Attach")
+    def _attach_callbacks(self, command: AttachCallbacks, now_ns: int) -> None:
+        """Has questions asked from now on, since somebody answers; that goes on if the manager registers again
+        (protocol.md 13)."""
+        self._require_manager(command.rm_id, "Attach")
         callbacks = self._callbacks
         callbacks.predicates = command.predicates
         callbacks.preemption_predicates = command.preemption_predicates
@@ -343,11 +344,11 @@ class Engine:
             autoscaling.start(state, now_ns)
             noticing.repeat_notices(state)
 
-    def _detach(self, command: DetachCallbacks, now_ns: int) -> None:
-        self._attach(AttachCallbacks(command.rm_id), now_ns)
+    def _detach_callbacks(self, command: DetachCallbacks, now_ns: int) -> None:
+        self._attach_callbacks(AttachCallbacks(command.rm_id), now_ns)
 
-    def _answer(self, command: AnswerCallbacks, now_ns: int) -> None:
-        self._require(command.rm_id, "Attach")
+    def _answer_callbacks(self, command: AnswerCallbacks, now_ns: int) -> None:
+        self._require_manager(command.rm_id, "Attach")
         for answer in command.predicates:
             inquiries.predicates_answered(self._callbacks, answer.question, dict(answer.refused), now_ns)
         for verdict in command.preemption_predicates:
@@ -359,7 +360,7 @@ class Engine:
                     break
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
-        self._require(command.rm_id, "NodeRequest")
+        self._require_manager(command.rm_id, "NodeRequest")
         for spec in command.nodes:
             state = self._partitions.get(spec.partition)
             if state is not None:
@@ -367,11 +368,11 @@ class Engine:
             elif spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
                 self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition)))
             else:
-                self._ignore(spec.node_id)
+                self._ignore_entry(spec.node_id)
 
     def _set_operator_drain(self, command: SetOperatorDrain, now_ns: int) -> None:
         """Idempotent: the first of several operators stays the one that is named."""
-        self._require(command.rm_id, "DrainNode" if command.drained else "UndrainNode")
+        self._require_manager(command.rm_id, "DrainNode" if command.drained else "UndrainNode")
         state = self._partitions.get(command.partition)
         if state is None:
             raise CommandRefused(Fault.INVALID_ARGUMENT, _no_partition(command.partition))
@@ -388,7 +389,7 @@ class Engine:
         node_intake.set_operator_drain(state, command.node_id, drain, command.by)
 
     def _update_applications(self, command: UpdateApplications, now_ns: int) -> None:
-        self._require(command.rm_id, "ApplicationRequest")
+        self._require_manager(command.rm_id, "ApplicationRequest")
         for spec in command.add:
             state = self._partitions.get(spec.partition)
             if state is not None:
@@ -401,13 +402,13 @@ class Engine:
             if state is not None:
                 application_intake.remove(state, ref, now_ns)
             else:
-                self._ignore(ref.application_id)
+                self._ignore_entry(ref.application_id)
 
     def _update_allocations(self, command: UpdateAllocations, now_ns: int) -> None:
-        self._require(command.rm_id, "AllocationRequest")
+        self._require_manager(command.rm_id, "AllocationRequest")
         rejected: list[AllocationRejected] = []
         for spec in command.allocations:
-            refused = self._allocation(spec, now_ns)
+            refused = self._take_allocation(spec, now_ns)
             if refused is not None:
                 rejected.append(refused)
         self._outbox += rejected
@@ -416,26 +417,26 @@ class Engine:
             if state is not None:
                 allocation_intake.withdraw(state, entry, now_ns)
             else:
-                self._ignore(entry.key)
+                self._ignore_entry(entry.key)
         for entry in command.releases:
             state = self._partitions.get(entry.partition)
             if state is not None:
                 allocation_intake.release(state, entry, now_ns)
             else:
-                self._ignore(entry.key or entry.allocation_id)
+                self._ignore_entry(entry.key or entry.allocation_id)
 
-    def _ignore(self, item: str) -> None:
+    def _ignore_entry(self, item: str) -> None:
         self.unrouted += 1
         self._observer(Ignored.UNKNOWN_PARTITION, item)
 
-    def _allocation(self, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
+    def _take_allocation(self, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
         state = self._partitions.get(spec.partition)
         if state is None:
-            return allocation_intake.reject(spec, _no_partition(spec.partition))
+            return allocation_intake.reject_allocation(spec, _no_partition(spec.partition))
         return allocation_intake.handle(state, spec, now_ns)
 
 
-def _nobody(cause: Ignored, item: str) -> None:
+def _observe_nothing(cause: Ignored, item: str) -> None:
     """Hears nothing."""
 
 

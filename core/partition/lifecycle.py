@@ -1,4 +1,4 @@
-"""What moves an application from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
+"""Moves of an application from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _WAKES_WITH_ASK = frozenset({AppState.NEW, AppState.COMPLETING})
 _RUNNING: Final = AppState.RUNNING
 
 
-def fire(state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = "") -> None:
+def fire_event(
+    state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = ""
+) -> None:
     """Let *event* happen to *application*; an event that means nothing in its state is ignored."""
     target = TRANSITIONS.get((application.state, event))
     if target is None or target is application.state:
         return
     before = application.state
-    application.enter(target, now_ns)
+    application.enter_state(target, now_ns)
     admission.state_changed(application, before)
     application.timer_ns = None
     if target is not AppState.REJECTED:
@@ -55,11 +57,11 @@ def fire(state: PartitionState, application: Application, event: AppEvent, now_n
         stop_offering(application)
     elif target in _FINISHED:
         _drop_asks(state, application)
-        leave(state, application, now_ns)
+        leave_queue(state, application, now_ns)
         _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
 
 
-def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
+def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
     """Remember a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
     application_id = spec.application_id
     state.past.remember_rejected(spec, user, reason, now_ns)
@@ -71,34 +73,35 @@ def reject(state: PartitionState, spec: ApplicationSpec, user: str, reason: str,
             state.events.state_entered(application_id, AppState.EXPIRED, "")
         state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE, state.name))
 
-    state.at(now_ns + TERMINATED_TIMEOUT_NS, expire)
+    state.run_at(now_ns + TERMINATED_TIMEOUT_NS, expire)
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
     """Has *application* accepted with its first ask, and go on with the first one after it had nothing to do."""
     if application.state in _WAKES_WITH_ASK:
-        fire(state, application, AppEvent.RUN, now_ns)
+        fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_recovered(state: PartitionState, application: Application, now_ns: int) -> None:
     """Has *application* accepted, since the shim reports that something of it runs."""
     if application.state is AppState.NEW:
-        fire(state, application, AppEvent.RUN, now_ns)
+        fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_added(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
-    """A real allocation always runs the application; placeholders do once they add up to what was announced."""
+    """Follows up an allocation: a real one always runs the application; placeholders do once they add up to what was
+    announced."""
     if not placeholder:
         if application.state is not _RUNNING:
-            fire(state, application, AppEvent.RUN, now_ns)
+            fire_event(state, application, AppEvent.RUN, now_ns)
         return
     if application.state is AppState.ACCEPTED and application.placeholder_deadline_ns is None:
         placeholders.start_timer(state, application, now_ns)
     announced = application.spec.placeholder_ask
     if announced is not None and not announced.is_zero():
-        held = state.types.resources(application.placeholder)
+        held = state.types.to_resources(application.placeholder)
         if held == announced.without_zeros():
-            fire(state, application, AppEvent.RUN, now_ns)
+            fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
@@ -106,39 +109,42 @@ def asks_withdrawn(state: PartitionState, application: Application, now_ns: int)
     if application.asks or application.allocations:
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):
-        fire(state, application, AppEvent.COMPLETE, now_ns)
+        fire_event(state, application, AppEvent.COMPLETE, now_ns)
 
 
 def allocation_removed(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
-    """The last real allocation ends the work; the last placeholder ends a failing, resuming or waiting gang."""
+    """Follows up a removal: the last real allocation ends the work, the last placeholder ends a failing, resuming or
+    waiting gang."""
     if placeholder:
-        if not application.holds(placeholders=True):
+        if not application.holds_any(placeholders=True):
             _no_placeholder_left(state, application, now_ns)
     elif application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)
-    elif application.state is not AppState.COMPLETING and _idle(application):
-        fire(state, application, AppEvent.COMPLETE, now_ns)
+    elif application.state is not AppState.COMPLETING and _is_idle(application):
+        fire_event(state, application, AppEvent.COMPLETE, now_ns)
 
 
 def allocations_removed(
     state: PartitionState, application: Application, gone: Iterable[Allocation], now_ns: int
 ) -> None:
-    """Several at once are one event of each kind, or an application would be through Completing at once."""
+    """Follows up several removals as one event of each kind, or an application would be through Completing at once."""
     for placeholder in sorted({allocation.spec.placeholder for allocation in gone}, reverse=True):
         allocation_removed(state, application, placeholder=placeholder, now_ns=now_ns)
 
 
 def placeholder_replaced(state: PartitionState, application: Application, now_ns: int) -> None:
-    """A placeholder gave its place to a real allocation (S-7, DB-12). What is resuming first waits for all to go."""
+    """Follows up a replacement of a placeholder (S-7, DB-12). An application that is resuming first waits for all to
+    go."""
     if application.state is not AppState.RESUMING:
-        fire(state, application, AppEvent.RUN, now_ns)
-    if not application.holds(placeholders=True):
+        fire_event(state, application, AppEvent.RUN, now_ns)
+    if not application.holds_any(placeholders=True):
         _no_placeholder_left(state, application, now_ns)
 
 
 def placeholder_returned(application: Application) -> None:
-    """The shim could not start a placeholder: it waits again, and the timer only while another one is allocated."""
-    if not application.holds(placeholders=True):
+    """Follows up a placeholder that the shim could not start: it waits again, and the timer only while another one is
+    allocated."""
+    if not application.holds_any(placeholders=True):
         placeholders.stop_timer(application)
 
 
@@ -147,23 +153,24 @@ def _no_placeholder_left(state: PartitionState, application: Application, now_ns
     if application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)
     elif application.state is AppState.RESUMING:
-        fire(state, application, AppEvent.RUN, now_ns)
-    elif _idle(application):
-        fire(state, application, AppEvent.COMPLETE, now_ns)
-    if application.state is AppState.ACCEPTED and application.holds(placeholders=False):
+        fire_event(state, application, AppEvent.RUN, now_ns)
+    elif _is_idle(application):
+        fire_event(state, application, AppEvent.COMPLETE, now_ns)
+    if application.state is AppState.ACCEPTED and application.holds_any(placeholders=False):
         # It got real allocations while it was resuming: without its gang it is a running application like any other.
-        fire(state, application, AppEvent.RUN, now_ns)
+        fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:
-    """A real allocation that was recovered meanwhile holds up the end, or it would run without an owner."""
+    """Ends a failing application that holds nothing. A real allocation that was recovered meanwhile holds up the end,
+    or it would run without an owner."""
     if not application.allocations:
-        fire(state, application, AppEvent.FAIL, now_ns)
+        fire_event(state, application, AppEvent.FAIL, now_ns)
 
 
-def _idle(application: Application) -> bool:
-    """Nothing pending, nothing real held, and no replacement under way (S-6)."""
-    return not application.asks and not application.holds(placeholders=False)
+def _is_idle(application: Application) -> bool:
+    """Tells whether nothing is pending, nothing real held, and no replacement under way (S-6)."""
+    return not application.asks and not application.holds_any(placeholders=False)
 
 
 def _start_timer(state: PartitionState, application: Application, at_ns: int) -> None:
@@ -174,15 +181,15 @@ def _start_timer(state: PartitionState, application: Application, at_ns: int) ->
             return
         if application.state is AppState.COMPLETING:
             application.timer_ns = None
-            if application.holds(placeholders=True):
+            if application.holds_any(placeholders=True):
                 message = f"application {application.application_id} has nothing left to do"
                 placeholders.dismiss_all(state, application, message)
             else:
-                fire(state, application, AppEvent.COMPLETE, now_ns)
+                fire_event(state, application, AppEvent.COMPLETE, now_ns)
         else:
-            fire(state, application, AppEvent.EXPIRE, now_ns)
+            fire_event(state, application, AppEvent.EXPIRE, now_ns)
 
-    state.at(at_ns, expire)
+    state.run_at(at_ns, expire)
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
@@ -190,14 +197,14 @@ def _drop_asks(state: PartitionState, application: Application) -> None:
         withdraw_ask(state, ask)
 
 
-def leave(state: PartitionState, application: Application, now_ns: int) -> None:
+def leave_queue(state: PartitionState, application: Application, now_ns: int) -> None:
     """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         if application.state is not AppState.NEW:
             state.past.remember_finished(application, state.types, now_ns)
         del state.applications[application.application_id]
-        admission.forget(application)
+        admission.forget_application(application)
         user_accounting.close_accounts(application)
         if state.recording:
             state.events.application_left(application)

@@ -56,15 +56,16 @@ class PartitionState:
         callbacks: Callbacks | None = None,
     ) -> None:
         self.name: Final = name
-        self.types: Final = ResourceTypes(self._widen, self._is_wanted)
+        self.types: Final = ResourceTypes(self._widen_amounts, self._is_wanted)
         self.preemption = preemption
         self.created_ns = 0
         self.config: PartitionConfig | None = None
-        """What the queues and switches follow; ``None``: nothing yet."""
+        """The configuration that the queues and switches follow; ``None``: none yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
-        """How applications find their queue, in order."""
+        """The rules by which applications find their queue, in order."""
         self.resolver = ""
-        """Who is to be asked for the groups of users before their applications come here; empty: nobody."""
+        """The name of the resolver that is asked for the groups of users before their applications come here; empty:
+        none."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}
@@ -75,7 +76,7 @@ class PartitionState:
         self.past: Final = Past()
         """Applications that are no more, as they last were."""
         self.recent_victims: Final = RecentVictims()
-        """Who was told to leave lately."""
+        """The allocations that were asked to leave lately."""
         self.requests: Final[dict[str, Allocation]] = {}
         """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
         self.instances: Final[dict[str, dict[int, Allocation]]] = {}
@@ -83,12 +84,12 @@ class PartitionState:
         self.sharing_count = 0
         """Requests that share the key of another one: those whose instance is not 0."""
         self.foreign: Final[dict[str, Node]] = {}
-        """Where the load of other schedulers sits, by its key."""
+        """The nodes on which the load of other schedulers runs, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}
         self.effects: Final = effects
         self.callbacks: Final = callbacks or Callbacks()
         self.recording = self.callbacks.recording
-        """Whether somebody wants the event history; to be tested before anything is told to ``events``."""
+        """Tells whether somebody wants the event history; to be tested before anything is passed to ``events``."""
         self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
@@ -101,11 +102,11 @@ class PartitionState:
         self.no_room: Final[dict[Shape, Room]] = {}
         """Shapes that fit on no node as things stand, each with those who wait for one."""
         self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
-        """What the ledger has noted since somebody last woke whom it can help; empty between two events."""
+        """The gains that the ledger has noted since somebody last woke whom they can help; empty between two events."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
         self.autoscaling = False
-        """Somebody is told every second which asks wait for a node."""
+        """Tells whether every second a report leaves of the asks that wait for a node."""
         self.held_count = 0
         """Asks charged on a node while the shim is asked about it."""
         self.refused: Final[dict[Shape, dict[frozenset[str], dict[Allocation, None]]]] = {}
@@ -127,10 +128,10 @@ class PartitionState:
         self._number = 0
 
         self.guarantee: Final = GuaranteeRecord()
-        """What attempts to preempt for guarantees leave for the next."""
+        """The record that attempts to preempt for guarantees leave for the next."""
         self.victim_index: Final = VictimIndex()
         self.notices: Final = Notices()
-        """What the periodic policy told applications, and its round under way."""
+        """The notices of the periodic policy to applications, and its round under way."""
         self.changes = 0
         """Grows with everything that may let a refused attempt succeed."""
         self.rules = 0
@@ -140,15 +141,16 @@ class PartitionState:
         self.stuck: Final[dict[Allocation, Allocation | Queue]] = {}
         """Victims that have not left in time, each with the ask that waited for it, or the queue above its max."""
         self.ignored: Final[dict[Ignored, int]] = {}
-        """How many request entries had no effect, by cause."""
+        """The number of request entries that had no effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
-        """Those of the command under way, each with the ID it named."""
+        """The entries without effect of the command under way, each with the ID it named."""
         self.enforcement: Final = Enforcement()
         """Lowered maxima that are enforced by preemption, now or later."""
         self.governor: Final = GovernorBooks()
-        """What preemption took lately, which bounds what it may take next."""
+        """The record of what preemption took lately, which bounds what it may take next."""
         self.pace: Final = Pace()
-        """What preemption took within the last interval of its cycle, and who waits until it may take more."""
+        """The record of what preemption took within the last interval of its cycle, and who waits until it may take
+        more."""
         self.nodes_removed = 0
         self.law_checks = 0
         self.law_violations = 0
@@ -194,31 +196,33 @@ class PartitionState:
         return self.preemption.cost
 
     def next_number(self) -> int:
-        """A number larger than all before: breaks ties by arrival."""
+        """Returns a number larger than all before, which breaks ties by arrival."""
         self._number += 1
         return self._number
 
     def rules_changed(self) -> None:
-        """What bounds queues, or tells victims apart, is not what it was: any refused attempt may succeed now."""
+        """Doubts all refused attempts, any of which may succeed now: other rules bound queues, or tell victims
+        apart."""
         self.changes += 1
         self.rules += 1
 
-    def ignore(self, cause: Ignored, item: str) -> None:
-        """A request entry that named *item* had no effect and is not answered (protocol.md 15)."""
+    def ignore_entry(self, cause: Ignored, item: str) -> None:
+        """Counts a request entry that named *item*, had no effect and is not answered (protocol.md 15)."""
         self.ignored[cause] = self.ignored.get(cause, 0) + 1
         self.unreported.append((cause, item.replace(SEPARATOR, "-")))
 
     def note_pairs(self, application: Application, task_group: TaskGroup) -> None:
-        """An ask or a placeholder of *task_group* came or changed: the next cycle looks whether two of them match."""
+        """Has the next cycle look whether an ask and a placeholder of *task_group* match, because one came or
+        changed."""
         if task_group.asks and task_group.free:
             self.gangs.to_match[application] = None
 
-    def at(self, when_ns: int, action: Callable[[int], None]) -> None:
+    def run_at(self, when_ns: int, action: Callable[[int], None]) -> None:
         """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""
         heappush(self.timers, (when_ns, self.next_number(), action))
 
     def new_queue(self, name: str, parent: Queue | None, *, leaf: bool, properties: QueueProperties) -> Queue:
-        """A queue of this partition, hung below *parent* and known by its path."""
+        """Returns a new queue of this partition, hung below *parent* and known by its path."""
         queue = Queue(
             name,
             parent,
@@ -233,14 +237,14 @@ class PartitionState:
         return queue
 
     def _is_wanted(self, t: int) -> bool:
-        """Whether some ask names type *t*, which nothing that runs does: pending asks are booked up to the root."""
+        """Tells whether an ask or an allocation names type *t*: what is pending and used is booked up to the root."""
         return self.root.pending[t] > 0 or self.root.used[t] > 0
 
-    def _widen(self, width: int) -> None:
+    def _widen_amounts(self, width: int) -> None:
         for queue in self.queues.values():
-            queue.widen(width)
+            queue.widen_amounts(width)
         for node in self.nodes.values():
-            node.widen(width)
+            node.widen_amounts(width)
         for application in self.applications.values():
-            application.widen(width)
-        self.node_order.widen(width)
+            application.widen_amounts(width)
+        self.node_order.widen_amounts(width)

@@ -1,4 +1,4 @@
-"""How an ask leaves before it is placed, with all that was done for it. One place forgets it."""
+"""Withdrawal of asks that were not placed yet, with all that was done for them. Whoever withdraws one comes here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = Fa
         replacement.undo_replacement(state, ask)
     eviction.forget_ask(state, ask)
     moves.drop_ask(state, ask)
-    instances.forget(state, ask)
+    instances.forget_request(state, ask)
     if ask.spec.placeholder:
         pools.placeholder_gone(state, ask)
     if state.recording:

@@ -60,7 +60,7 @@ class Shortfall(NamedTuple):
 
 def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
     """Returns the numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
-    left = account.headroom()
+    left = account.find_headroom()
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
     )
@@ -70,6 +70,6 @@ def headroom_of(accounts: Iterable[Account]) -> dict[int, int]:
     """Returns what the limits leave together, by type; an absent type is not limited, a negative amount counts as 0."""
     least: dict[int, int] = {}
     for account in accounts:
-        for t, left in account.headroom().items():
+        for t, left in account.find_headroom().items():
             least[t] = min(left, least.get(t, left))
     return least

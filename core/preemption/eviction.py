@@ -56,8 +56,8 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
     )
     ask.victims = {**ask.victims, **{victim.key: victim for victim in plan.victims}}
     if state.recording:
-        state.events.preempted(plan.victims, ask)
-    ledger.claim(state, ask)
+        state.events.preempted_for_ask(plan.victims, ask)
+    ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     state.preemptions += 1
     pacing.count_taken(state, plan, now_ns)
@@ -83,7 +83,7 @@ def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> No
         elif waits and not plan.victims:
             rearm_ask(state, ask, at_ns)
 
-    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)
     if not plan.victims:
         _watch_room(state, ask, leaving, now_ns)
 
@@ -110,7 +110,7 @@ def _look_for_room(
         left = not any(victim.preempted for victim in leaving)
         _look_for_room(state, ask, leaving, rearms, at_ns, gone=left)
 
-    state.at(now_ns + RETRY_NS, look)
+    state.run_at(now_ns + RETRY_NS, look)
 
 
 def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
@@ -175,7 +175,7 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
         if ask.triggered and ask.rearm_ns == due_ns and ask.pending:
             rearm_ask(state, ask, at_ns)
 
-    state.at(due_ns, rearm_if_still_waiting)
+    state.run_at(due_ns, rearm_if_still_waiting)
 
 
 def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
@@ -200,7 +200,7 @@ def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
 
     Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
     """
-    while node.claims is not None and node.claims.exceed(node.free):
+    while node.claims is not None and node.claims.exceeds_room(node.free):
         claims = [reservation for reservation in node.claims.in_order() if reservation.rank == 1]
         if not claims:
             return

@@ -111,7 +111,7 @@ def wake_at(state: PartitionState, when_ns: int) -> None:
     pace = state.pace
     if pace.wakes_ns is None or when_ns < pace.wakes_ns:
         pace.wakes_ns = when_ns
-        state.at(when_ns, lambda at_ns: _offer_again(state, when_ns, at_ns))
+        state.run_at(when_ns, lambda at_ns: _offer_again(state, when_ns, at_ns))
 
 
 def _offer_again(state: PartitionState, meant_ns: int, now_ns: int) -> None:

@@ -109,5 +109,5 @@ class HttpFront:
 
 
 def running_applications(runner: PartitionRunner) -> int:
-    """How many run now, in all partitions."""
+    """Returns how many applications run now, in all partitions."""
     return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in runner.reader.partitions())

@@ -352,7 +352,7 @@ class KornelServer:
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
                 ),
-                door=GuardDoor(security.guard, self._runner.reader.administers)
+                door=GuardDoor(security.guard, self._runner.reader.may_administer)
                 if security and security.guard
                 else OPEN_DOOR,
                 rules=BrowserRules(

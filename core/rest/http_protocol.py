@@ -49,8 +49,9 @@ LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
-"""Who is refused may go on sending, and read why, before the connection is reset: so long, and again so long for as
-many bytes as the last number says, so many times at most. All in all it may be a whole body and what is around it."""
+"""Bounds within which a refused caller may go on sending, and read why, before its connection is reset: the first
+number of seconds, and as many again for as many bytes as the last number says, at most as often as the second says. All
+in all the third number of bytes may come, which is a whole body and what is around it."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
@@ -106,7 +107,7 @@ class PatientProtocol(HttpToolsProtocol):
         """Tells whether the last answer was given, and what still comes is thrown away."""
         self._thrown_away = 0
         self._thrown_before = 0
-        """How much that was when the connection was last looked at."""
+        """Bytes that were thrown away when the connection was last looked at."""
         self._in_headers = False
         """Tells whether a request has begun, or the first one is awaited."""
         self._header_bytes = 0

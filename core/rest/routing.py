@@ -143,7 +143,7 @@ class Router:
         )
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, str]:
-        """The answer, and the methods of its route; empty: it is no route's."""
+        """Returns the answer, and the methods of its route; empty: it is no route's."""
         hosts = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"]
         if not self._rules.names_one_host(hosts, old=scope["http_version"] < "1.1"):
             return text_answer(NO_HOST, status=400), ""

@@ -68,7 +68,8 @@ class Warmer:
         return count
 
     def _run_round(self) -> Iterator[int]:
-        """How many each step has encoded, those already encoded included; never 0."""
+        """Encodes views step by step, as many as one round may. Yields how many each step came to, those already
+        encoded included; never 0."""
         steps = chain.from_iterable(_take_steps(views) for views in self._runner.reader.partitions())
         count = 0
         while count < MOST and (size := next(steps, 0)):

@@ -59,18 +59,18 @@ class CallLimits:
 
 
 class Refusal(StrEnum):
-    """Why a call is refused: the label of the metric."""
+    """The reasons to refuse a call: the labels of the metric."""
 
     HEADERS = "headers"
-    """Its headers are longer than the settings of the server allow."""
+    """The headers of the call are longer than the settings of the server allow."""
     CALLS = "calls"
     """Too many are open."""
     SILENT = "silent"
-    """It said nothing, and gave way to another one."""
+    """The call said nothing, and gave way to another one."""
     UNAUTHENTICATED = "unauthenticated"
     NOT_PERMITTED = "not-permitted"
     TOO_MUCH = "too-much"
-    """It asked too often, or its message was too long or had too many entries."""
+    """The call asked too often, or its message was too long or had too many entries."""
     INVALID = "invalid"
 
 
@@ -109,12 +109,12 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self.open = 0
         """Calls that are open."""
         self._turned_away_bytes = 0
-        """Of headers of calls that were turned away since the collector last came."""
+        """Bytes of headers of calls that were turned away since the collector last came."""
         self.refused: Counter[Refusal] = Counter()
         """Calls that were refused, by reason."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """The handler of the call, reading late; ``None``: there is none."""
+        """Returns the handler of the call, reading late; ``None``: there is none."""
         size = _size_of(handler_call_details.invocation_metadata or ())
         if size > LONGEST_HEADERS:
             return grpc.stream_stream_rpc_method_handler(partial(self._turn_away, size))

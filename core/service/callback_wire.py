@@ -1,4 +1,4 @@
-"""Between messages of ``kornel.v1.CallbackService`` and the engine's values.
+"""Translation between messages of ``kornel.v1.CallbackService`` and the engine's values.
 
 At full speed a question and its answer pass here for every single allocation, so questions are written field by field,
 each touched once, and what is absent is not looked for. Everything else goes through tables.
@@ -92,7 +92,7 @@ _encode_withdrawal: Final = ENCODERS.add(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one stream is asked and told. ``attachment``: the engine's part of it."""
+    """The questions and messages that one stream gets. ``attachment``: the engine's part of it."""
 
     attachment: AttachCallbacks
     state_dump: bool = False
@@ -100,7 +100,7 @@ class Subscription:
 
 @dataclass(slots=True)
 class Outgoing:
-    """What goes into one response."""
+    """The content of one response."""
 
     attached: bool = False
     predicates: list[PredicatesAsked] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Outgoing:
 
 
 def subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscription:
-    """What *message* wants. A timeout that makes no sense is replaced by the nearest one that does."""
+    """Returns what *message* asks for. A timeout that makes no sense is replaced by the nearest one that does."""
     timeout_ms = message.timeout_ms or default_timeout_ms
     timeout_ms = min(max(timeout_ms, SHORTEST_TIMEOUT_MS), LONGEST_TIMEOUT_MS)
     return Subscription(
@@ -167,7 +167,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) ->
 
 
 def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
-    """*outgoing* as one ``AttachResponse``."""
+    """Returns *outgoing* as one ``AttachResponse``."""
     response = pb.AttachResponse()
     if outgoing.attached:
         response.attached.timeout_ms = attachment.timeout_ns // MILLISECOND_NS

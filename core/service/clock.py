@@ -87,21 +87,26 @@ class SystemClock:
         self._offset = Offset()
 
     def now_ns(self) -> int:
+        """Returns the core's own time."""
         return self._began_ns + time.monotonic_ns()
 
     def wall_ns(self) -> int:
+        """Returns the time of the machine's clock."""
         return time.time_ns()
 
     @property
     def ahead_s(self) -> int:
+        """Whole seconds by which the wall clock is ahead of the core's time."""
         return self._offset.seconds(time.time_ns(), self.now_ns())
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        """Calls *callback* when the core's time is *at_ns*."""
         # Timers of the loop count monotonic time, as this clock does.
         wait_ns = max(0, at_ns - self.now_ns())
         return asyncio.get_running_loop().call_later(wait_ns / SECOND_NS, callback)
 
     def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        """Calls *callback* when the wall clock shows *at_ns*, or earlier."""
         wait_ns = min(max(0, at_ns - time.time_ns()), LONGEST_WAIT_NS)
         return asyncio.get_running_loop().call_later(wait_ns / SECOND_NS, callback)
 
@@ -131,13 +136,16 @@ class ManualClock:
         self._agenda: dict[_ManualTimer, tuple[int, int]] = {}
 
     def now_ns(self) -> int:
+        """Returns the core's own time."""
         return self._now_ns
 
     def wall_ns(self) -> int:
+        """Returns the time of the machine's clock."""
         return self._now_ns + self._wall_ahead_ns
 
     @property
     def ahead_s(self) -> int:
+        """Whole seconds by which the wall clock is ahead of the core's time."""
         return self._offset.seconds(self.wall_ns(), self._now_ns)
 
     def set_wall(self, by_ns: int) -> None:
@@ -145,10 +153,12 @@ class ManualClock:
         self._wall_ahead_ns += by_ns
 
     def call_at_wall(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        """Calls *callback* when the wall clock shows *at_ns*, or earlier."""
         wait_ns = min(max(0, at_ns - self.wall_ns()), LONGEST_WAIT_NS)
         return self.call_at(self._now_ns + wait_ns, callback)
 
     def call_at(self, at_ns: int, callback: Callable[[], None]) -> Timer:
+        """Calls *callback* when the core's time is *at_ns*."""
         timer = _ManualTimer(self._agenda, callback)
         self._agenda[timer] = (at_ns, next(self._order))
         if at_ns <= self._now_ns:

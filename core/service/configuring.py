@@ -319,7 +319,7 @@ class Configurator:
             return await asyncio.to_thread(_try_on, preview, configuration)
 
     async def _take_moment(self) -> tuple[str, ConfigurationPreview]:
-        """The partitions of one moment, and the text that they follow then."""
+        """Returns the partitions of one moment, and the text that they follow then."""
         while True:
             self._manager()
             preview = self._runner.reader.configuration_preview()

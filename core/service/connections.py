@@ -45,19 +45,21 @@ MOVED_PART: Final = 0.005
 """The part of a processor from which on all other threads together have done something: an idle core takes a fifth of
 it. Whoever sends so little that it stays below can make the process grow by a few MiB until the next look."""
 UNPROVEN_PAUSE_S: Final = 0.002
-"""Between two looks while somebody is ahead who may still send headers that unfold."""
+"""The time between two looks while somebody is ahead who may still send headers that unfold."""
 
 UNPROVEN_S: Final = 6.0
-"""How long a connection may go without having confirmed the settings of the server: gRPC cuts it after five seconds."""
+"""The time for which a connection may go without having confirmed the settings of the server: gRPC cuts it after five
+seconds."""
 NEW_S: Final = 0.5
-"""How long a connection that has no call yet is looked at as often as that."""
+"""The time for which a connection that has no call yet is looked at as often as that."""
 UNPROVEN_BYTES: Final = 32 * 1024
-"""How far ahead a connection may be before it can be what the memory grows by."""
+"""The bytes that a connection may be ahead by before the memory can be growing because of it."""
 UNFOLDED_TIMES: Final = 4
-"""How many times its bytes a lawful request may take: gRPC holds it in parts and as a whole, and so does its reader."""
+"""The number of times its bytes that a lawful request may take: gRPC holds it in parts and as a whole, and so does its
+reader."""
 
 SILENT_S: Final = 0.5
-"""How long a connection may be ahead by more than a little after its last call has ended."""
+"""The time for which a connection may be ahead by more than a little after its last call has ended."""
 
 CALL_BYTES: Final = 16 * 1024
 """The bytes that starting a call may take besides its messages: headers, as many as gRPC accepts."""
@@ -73,12 +75,12 @@ _TRIM_PAUSE_S: Final = 1.0
 
 
 class Cause(StrEnum):
-    """Why a connection is cut: the words of the log, and the label of the metric."""
+    """The reasons to cut a connection: the words of the log, and the label of the metric."""
 
     HEADERS = "headers"
-    """Its headers are longer than the settings of the server allow, or take far more memory than bytes."""
+    """The headers are longer than the settings of the server allow, or take far more memory than bytes."""
     AHEAD = "ahead"
-    """It has sent too much that the core has not dealt with."""
+    """The connection has sent too much that the core has not dealt with."""
     MANY = "many"
     """There are too many connections, and it had no call for longest, or is the newest where all others have one."""
 
@@ -159,7 +161,7 @@ class _Watched:
     idle_since_s: float
     """The time since which it has had no call."""
     block: str
-    """What counts as its address."""
+    """The part of its address that counts as one caller."""
     received: int = 0
     taken: int = 0
     seen_s: float = 0.0
@@ -460,7 +462,8 @@ class _Ahead:
 
 
 class _Bell:
-    """What the keeper waits for: that it is called, or that somebody connects, or a pause; at rest for bytes as well.
+    """The pause of the keeper, which ends when it is called, when somebody connects, or after its time; at rest for
+    bytes as well.
 
     Somebody who connects or sends may be overlooked, when gRPC is faster; the pause bounds how long that lasts. Bytes
     that keep coming are not overlooked: some wait to be read at any moment.

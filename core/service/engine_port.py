@@ -39,7 +39,7 @@ class EnginePort(ReadableEngine, Protocol):
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
 
-    def prepare(self, text: str, configuration: Configuration) -> None:
+    def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         """Take the hint that *text* is *configuration*, so that a command with it need not be read again."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:
@@ -55,4 +55,4 @@ class EnginePort(ReadableEngine, Protocol):
         """Have *observer* called for every request entry without effect, with the cause and the ID it named."""
 
     def next_wakeup_ns(self) -> int | None:
-        """When :meth:`cycle` next has work by the passing of time alone."""
+        """Returns when :meth:`cycle` next has work by the passing of time alone."""

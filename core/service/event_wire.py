@@ -1,4 +1,4 @@
-"""Between messages of ``kornel.v1.EventService`` and the engine's values.
+"""Translation between messages of ``kornel.v1.EventService`` and the engine's values.
 
 A busy core records tens of thousands of events in a second. Building messages only to serialise them costs three times
 as much as writing their bytes, so that is what happens here; tests hold the bytes against those of the messages.
@@ -25,7 +25,7 @@ class EventEncoder:
         self._shapes: dict[Resources, bytes] = {}
 
     def encode(self, number: int, event: EventRecorded) -> bytes:
-        """*event* as one more entry of ``WatchEventsResponse.events``."""
+        """Returns *event* as one more entry of ``WatchEventsResponse.events``."""
         record = bytearray()
         if event.type:
             record += b"\x08" + _varint(event.type)
@@ -49,7 +49,7 @@ class EventEncoder:
         return b"\x0a" + _varint(len(content)) + content
 
     def _amounts(self, resources: Resources) -> bytes:
-        """*resources* as field ``resource`` of a record."""
+        """Returns *resources* as field ``resource`` of a record."""
         known = self._shapes.get(resources)
         if known is not None:
             return known
@@ -66,12 +66,12 @@ class EventEncoder:
 
 
 def encode_position(next_id: int) -> bytes:
-    """``WatchEventsResponse.next_id``."""
+    """Returns the bytes of ``WatchEventsResponse.next_id``."""
     return b"\x10" + _varint(next_id) if next_id else b""
 
 
 def decode_filter(message: pb.EventFilter) -> EventFilter:
-    """What a client wants to hear of."""
+    """Returns what a client wants to hear of."""
     return EventFilter(
         types=frozenset(message.types),
         object_prefix=message.object_prefix,
@@ -82,7 +82,7 @@ def decode_filter(message: pb.EventFilter) -> EventFilter:
 
 
 def _varint(number: int) -> bytes:
-    """*number* as a protobuf varint; a negative one in two's complement of 64 bits."""
+    """Returns *number* as a protobuf varint; a negative one in two's complement of 64 bits."""
     if 0 <= number < 128:
         return _SMALL[number]
     number &= 0xFFFF_FFFF_FFFF_FFFF

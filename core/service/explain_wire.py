@@ -15,7 +15,7 @@ from kornel.v1 import explain_pb2 as pb
 
 
 def decode_supposition(request: pb.WhatIfRequest) -> Supposition:
-    """What *request* supposes. Raises :class:`InvalidRequest` if it supposes nothing."""
+    """Returns what *request* supposes. Raises :class:`InvalidRequest` if it supposes nothing."""
     match request.WhichOneof("supposition"):
         case "ask":
             ask = request.ask

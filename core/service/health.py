@@ -108,7 +108,7 @@ class HealthKeeper:
             self._begin_check()
 
     def settings_changed(self) -> None:
-        """The interval may be another one now; nothing happens before :meth:`start`."""
+        """Takes over the interval, which may be another one now; nothing happens before :meth:`start`."""
         if self._timer is not None:
             self._timer.cancel()
             self._wait()
@@ -186,7 +186,7 @@ def check_interval_ns(extra_config: Mapping[str, str]) -> int | None:
 
 
 async def _find_failures(views: PartitionReader, found: dict[int, list[str]]) -> None:
-    for fault in views.faults():
+    for fault in views.find_faults():
         if fault is None:
             await asyncio.sleep(0)
         else:

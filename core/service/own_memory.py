@@ -1,4 +1,4 @@
-"""How much memory this process holds, and giving back what it no longer uses. On Linux only."""
+"""Measures how much memory this process holds, and gives back what it no longer uses. On Linux only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _AllocatorCounts(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class NativeMemory:
-    """What the C library has handed out, and what it keeps of that which was freed."""
+    """The amounts that the C library has handed out, and that it keeps of what was freed."""
 
     used_bytes: int
     free_bytes: int

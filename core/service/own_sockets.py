@@ -25,7 +25,8 @@ _NOT_LOOKED_AT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is connected. ``name``: as gRPC has it, or of a socket file, where gRPC knows none, one of our own.
+    """The other end of a connection. ``name``: as gRPC has it, or of a socket file, where gRPC knows none, one of our
+    own.
 
     ``host``: its address, or of a socket file the process that connected. ``counted``: the kernel counts what it sends.
     """
@@ -156,7 +157,7 @@ def host_and_port(peer: str) -> str:
 
 
 def can_watch() -> bool:
-    """Whether this system counts what sockets receive, and shows a process its own."""
+    """Tells whether this system counts what sockets receive, and shows a process its own."""
     if not _DESCRIPTORS.is_dir() or not hasattr(socket, "TCP_INFO"):
         return False
     with socket.socket() as probe:

@@ -31,7 +31,7 @@ _PARTS: Final = ("queues", "subjects", "holders")
 
 
 def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> Iterator[bytes]:
-    """The request to try *text* on *preview*, which follows the text *in_force*."""
+    """Returns the request to try *text* on *preview*, which follows the text *in_force*."""
     yield in_force.encode("utf-8", "surrogatepass")
     yield text.encode("utf-8", "surrogatepass")
     yield preview.rm_id.encode("utf-8", "surrogatepass")

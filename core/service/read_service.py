@@ -75,7 +75,9 @@ class ReadService:
 
     async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
         """Returns a queue, which its administrators may see as well as everybody who may read."""
-        caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
+        caller().require_for_queue(
+            Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
+        )
         found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
@@ -94,7 +96,11 @@ class ReadService:
         end = _end_of(request.page_token)
 
         def ended() -> Iterable[ApplicationSummary]:
-            past = views.rejected() if request.kind == pb.APPLICATION_KIND_REJECTED else views.finished()
+            past = (
+                views.rejected_applications()
+                if request.kind == pb.APPLICATION_KIND_REJECTED
+                else views.finished_applications()
+            )
             ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
             return (view for view in ordered if (view.finished_ns, view.application_id) > end)
 
@@ -107,7 +113,11 @@ class ReadService:
         views, wanted = self._views(request.partition), request.application_id
         found = views.application(wanted)
         if found is None:
-            ended = [view for view in (*views.finished(), *views.rejected()) if view.application_id == wanted]
+            ended = [
+                view
+                for view in (*views.finished_applications(), *views.rejected_applications())
+                if view.application_id == wanted
+            ]
             found = max(ended, key=lambda view: view.finished_ns, default=None)
         if found is None:
             raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")

@@ -351,7 +351,7 @@ class PartitionRunner:
     def _call(self, call: _Call) -> None:
         try:
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
-                self._engine.prepare(call.command.config, call.configuration)
+                self._engine.prepare_configuration(call.command.config, call.configuration)
             before = self._engine.checksum
             effects = self._apply(call.command)
             checksum = self._engine.checksum

@@ -86,7 +86,9 @@ class StatusService:
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
         """Returns the bounds of a queue (config.md 7.3), which its administrators may see as well as everybody who may
         read."""
-        caller().require_for_queue(Permission.READ, partial(self._reader.administers, request.partition, request.path))
+        caller().require_for_queue(
+            Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
+        )
         found = self._explain_subject(request.partition, QueueAt(request.path))
         if found is None:
             self._require_partition(request.partition)

@@ -24,7 +24,7 @@ A_co = TypeVar("A_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What there is to read at one moment. *index* and *kept* save time and decide nothing.
+    """Everything that an explanation reads, at one moment. *index* and *kept* save time and decide nothing.
 
     *absence*: what there is to say of the manager *rm_id* if it is gone; empty: it is there.
     """

@@ -43,7 +43,10 @@ def _all_names(state: PartitionState, now_ns: int) -> Iterator[FoundName]:
     for application in list(state.applications.values()):
         users[application.user] = None
         yield FoundName("application", application.application_id, application.queue.path, str(application.state))
-    for ended in (*reversed(state.past.finished(now_ns)), *reversed(state.past.rejected(now_ns))):
+    for ended in (
+        *reversed(state.past.finished_applications(now_ns)),
+        *reversed(state.past.rejected_applications(now_ns)),
+    ):
         users[ended.user] = None
         yield FoundName("ended", ended.spec.application_id, ended.queue, str(ended.state))
     for path in list(state.queues):

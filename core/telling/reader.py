@@ -38,7 +38,7 @@ from kornel.core.telling.nodes.node_views import (
     node_views,
     nodes_by_id,
 )
-from kornel.core.telling.partitions.books_faults import Offender, faults
+from kornel.core.telling.partitions.books_faults import Offender, find_faults
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
 from kornel.core.telling.partitions.partition_status import EngineStatus, PartitionStatus, partition_status
 from kornel.core.telling.partitions.partition_views import PartitionView, partition_view
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class ReadableEngine(Protocol):
-    """What a reader needs of an engine: :class:`kornel.core.partition.engine.Engine` has it."""
+    """The part of an engine that a reader needs: :class:`kornel.core.partition.engine.Engine` has it."""
 
     @property
     def rm_id(self) -> str:
@@ -61,25 +61,25 @@ class ReadableEngine(Protocol):
 
     @property
     def manager(self) -> RegisteredManager | None:
-        """How the registered resource manager described itself; ``None``: none."""
+        """The registered resource manager as it described itself; ``None``: none."""
 
     @property
     def checksum(self) -> str:
-        """Of the configuration in force; empty while nobody is registered."""
+        """The checksum of the configuration in force; empty while nobody is registered."""
 
     @property
     def configuration(self) -> Configuration | None:
-        """In force; ``None`` while nobody is registered."""
+        """The configuration in force; ``None`` while nobody is registered."""
 
     @property
     def unrouted(self) -> int:
         """Unanswered entries that named no partition there is."""
 
     def partition(self, name: str) -> PartitionState | None:
-        """The state of partition *name* (full form), to look at; ``None``: there is no such partition."""
+        """Returns the state of partition *name* (full form), to look at; ``None``: there is no such partition."""
 
     def partition_names(self) -> list[str]:
-        """The full names of all partitions, sorted."""
+        """Returns the full names of all partitions, sorted."""
 
 
 class UnknownPartition(KeyError):
@@ -87,7 +87,7 @@ class UnknownPartition(KeyError):
 
 
 class _Kept:
-    """What is kept of one partition from one answer to the next. It saves time and decides nothing."""
+    """Views of one partition that are kept from one answer to the next. They save time and decide nothing."""
 
     def __init__(self, state: PartitionState) -> None:
         self.allocations = KeptViews(state)
@@ -135,7 +135,7 @@ class Reader:
 
     @property
     def manager(self) -> RegisteredManager | None:
-        """How the registered resource manager described itself; ``None``: none."""
+        """The registered resource manager as it described itself; ``None``: none."""
         return self._engine.manager
 
     def status(self, *, audited: bool = False) -> EngineStatus:
@@ -149,10 +149,10 @@ class Reader:
         found = (reader.queue_of(application_id) for reader in self.partitions())
         return next((path for path in found if path), "")
 
-    def administers(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+    def may_administer(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
         """Tells whether *user* administers the queue at *path*; nobody administers one that does not exist."""
         reader = self.get(partition)
-        return reader is not None and reader.administers(path, user, groups)
+        return reader is not None and reader.may_administer(path, user, groups)
 
     def resolver_of(self, partition: str) -> str:
         """Names who is to be asked for the groups of users; empty: nobody, or there is no such partition."""
@@ -193,13 +193,13 @@ class PartitionReader:
 
     @property
     def size(self) -> int:
-        """How many requests, nodes and applications there are."""
+        """The number of requests, nodes and applications there are."""
         state = self._state
         return len(state.requests) + len(state.nodes) + len(state.applications)
 
     @property
     def resolver(self) -> str:
-        """Who is to be asked for the groups of users; empty: nobody."""
+        """The name of the resolver that is asked for the groups of users; empty: none."""
         return self._state.resolver
 
     def partition(self) -> PartitionView:
@@ -214,9 +214,9 @@ class PartitionReader:
         """Yields what metrics tell, with at most so many queues; ``None``: a moment to let others have a turn."""
         return look_at_gauges(self._state, self._now_ns, most_queues)
 
-    def faults(self) -> Iterator[Offender | None]:
+    def find_faults(self) -> Iterator[Offender | None]:
         """Yields what does not add up in the books; ``None``: a moment to let others have a turn."""
-        return faults(self._state)
+        return find_faults(self._state)
 
     def explain(self, subject: Subject[A]) -> A | None:
         """Explains *subject*: why it waits, what bounds it, or who took its room; ``None``: nothing is known of it."""
@@ -241,7 +241,7 @@ class PartitionReader:
         """Returns the queue that an application of *user* would get, were it submitted now."""
         return find_placement(self._state, user, groups, queue, tags)
 
-    def waits(self, key: str) -> bool:
+    def is_waiting(self, key: str) -> bool:
         """Tells whether *key* names an ask that has no node yet."""
         found = self._state.instances.get(key, {}).values() or [self._state.requests.get(key)]
         return any(request is not None and request.node is None for request in found)
@@ -251,7 +251,7 @@ class PartitionReader:
         application = self._state.applications.get(application_id)
         return application.queue.path if application is not None else ""
 
-    def administers(self, path: str, user: str, groups: Sequence[str]) -> bool:
+    def may_administer(self, path: str, user: str, groups: Sequence[str]) -> bool:
         """Tells whether *user* administers the queue at *path*; nobody administers one that does not exist."""
         queue = self._state.queues.get(path.lower())
         return queue is not None and may_administer(queue, user, groups)
@@ -270,7 +270,7 @@ class PartitionReader:
 
     def nodes(self) -> Iterator[NodeView]:
         """Shows all nodes by ID."""
-        return self._tidying(node_views(self._state, self._kept.allocations))
+        return self._tidy_after(node_views(self._state, self._kept.allocations))
 
     def node(self, node_id: str) -> NodeView | None:
         """Shows one node; ``None``: there is none."""
@@ -283,11 +283,11 @@ class PartitionReader:
 
     def allocations(self) -> Iterator[list[AllocationView]]:
         """Shows all allocations, node by node."""
-        return self._tidying(map(self._kept.allocations.on_node, nodes_by_id(self._state)))
+        return self._tidy_after(map(self._kept.allocations.on_node, nodes_by_id(self._state)))
 
     def applications(self) -> Iterator[ApplicationView]:
         """Shows all live applications by ID."""
-        return self._tidying(self._kept.applications.all())
+        return self._tidy_after(self._kept.applications.all_views())
 
     def application_parts(self, path: str, render: Callable[[ApplicationView], bytes]) -> Iterator[ApplicationParts]:
         """Shows the live applications of the very queue at *path* by ID, or all where it is empty, in parts.
@@ -295,32 +295,32 @@ class PartitionReader:
         *render* gets each without its asks and allocations, unless nothing of it has changed since it was given last:
         what it makes of the same must always be the same.
         """
-        return self._tidying(self._kept.applications.parts(path, render))
+        return self._tidy_after(self._kept.applications.render_parts(path, render))
 
     def keep_applications(self, render: Callable[[ApplicationView], bytes]) -> Iterator[None]:
         """Has *render* make ahead what :meth:`application_parts` would have it make of one application, each step."""
-        return self._tidying(self._kept.applications.keep(render))
+        return self._tidy_after(self._kept.applications.render_ahead(render))
 
     def applications_of(self, path: str) -> Iterator[ApplicationView]:
         """Shows the live applications of the very queue at *path* by ID; nothing if there is none."""
-        return self._tidying(self._kept.applications.of_queue(path))
+        return self._tidy_after(self._kept.applications.of_queue(path))
 
     def application(self, application_id: str) -> ApplicationView | None:
         """Shows a live application; ``None``: there is none."""
         application = self._state.applications.get(application_id)
-        return self._kept.applications.view(application) if application is not None else None
+        return self._kept.applications.view_of(application) if application is not None else None
 
     def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
         """Shows all live applications by ID without what they ask for and hold, those whose ID comes after *after*."""
-        return self._kept.applications.summaries(after)
+        return self._kept.applications.list_summaries(after)
 
-    def finished(self) -> Iterator[ApplicationView]:
+    def finished_applications(self) -> Iterator[ApplicationView]:
         """Shows what completed, failed or was removed, the oldest first; an ID may come up several times."""
-        return self._kept.applications.finished(self._now_ns)
+        return self._kept.applications.finished_views(self._now_ns)
 
-    def rejected(self) -> Iterator[ApplicationView]:
+    def rejected_applications(self) -> Iterator[ApplicationView]:
         """Shows applications that were not taken, the oldest first."""
-        return self._kept.applications.rejected(self._now_ns)
+        return self._kept.applications.rejected_views(self._now_ns)
 
     def users(self) -> Iterator[UserView | None]:
         """Shows users that hold something or that a limit names, by name; ``None``: a moment to let others go on."""
@@ -342,7 +342,7 @@ class PartitionReader:
         """Tells which nodes operators keep out of scheduling, by ID, registered or not."""
         return MappingProxyType(self._state.operator_drains)
 
-    def _tidying(self, items: Iterator[T]) -> Iterator[T]:
+    def _tidy_after(self, items: Iterator[T]) -> Iterator[T]:
         """Yields *items*, and between them drops some of what is kept of allocations that are gone."""
         for item in items:
             self._kept.allocations.forget_some()

@@ -118,7 +118,7 @@ async def _reload(engine: Engine, reader: ConfigurationReader, text: str) -> Rel
         configuration = await asyncio.to_thread(read)
     read_s = time.process_time() - worked
     worked = time.process_time()
-    engine.prepare(text, configuration)
+    engine.prepare_configuration(text, configuration)
     engine.apply(UpdateConfiguration(RM, text), 1)
     apply_s = time.process_time() - worked
     del configuration
@@ -187,7 +187,7 @@ def report(runs: int) -> bool:
         reader = ConfigurationReader()
         loads.append(_load(reader, text))
         engine = Engine()
-        engine.prepare(text, reader.load(text))
+        engine.prepare_configuration(text, reader.load(text))
         engine.apply(RegisterManager(RM, text), 0)
         reloads.append(asyncio.run(_reload(engine, reader, changed)))
         everywhere.append(asyncio.run(_reload(engine, reader, passed_on)))

@@ -192,7 +192,7 @@ async def world() -> AsyncIterator[tuple[Core, dict[type[Any], Conversation]]]:
         await streams[si.ApplicationRequest].entries(2)
         state = engine.partition(PARTITION)
         assert state is not None
-        lifecycle.fire(state, state.applications["failing"], AppEvent.FAIL, served.clock.now_ns())
+        lifecycle.fire_event(state, state.applications["failing"], AppEvent.FAIL, served.clock.now_ns())
         await served.settle()
         yield served, streams
 

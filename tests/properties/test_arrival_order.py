@@ -84,7 +84,7 @@ def _totals(world: World) -> Totals:
     """What every queue uses and waits for, what every application holds, what every node has; not who is where."""
     state = world.engine.partition(DEFAULT)
     assert state is not None
-    resources = state.types.resources
+    resources = state.types.to_resources
     return {
         "queues": {path: (resources(q.used), resources(q.pending), q.waiting) for path, q in state.queues.items()},
         "priorities": {path: queue.priority for path, queue in state.queues.items()},

@@ -65,10 +65,10 @@ def _loaded(tree: list[Any]) -> Configuration | None:
 
 def _terms(state: PartitionState) -> dict[str, tuple[Terms, Any]]:
     """Of every queue that is listed; type indexes depend on history, so amounts are told by name."""
-    named = state.types.resources
+    named = state.types.to_resources
     return {
         path: (
-            setting_changes.terms(queue)._replace(guaranteed={}, max={}, dynamic_terms=None),
+            setting_changes.terms_of(queue)._replace(guaranteed={}, max={}, dynamic_terms=None),
             (
                 named(queue.guaranteed),
                 named(queue.max),
@@ -94,12 +94,12 @@ def test_following_changes_leads_where_building_leads(trees: list[list[Any]], sh
     configurations = [found for found in map(_loaded, trees) if found is not None]
     if not configurations:
         return
-    state = configure.build("[rm]default", _only(configurations[0]), 0, [])
+    state = configure.build_partition("[rm]default", _only(configurations[0]), 0, [])
     before = configurations[0]
     for configuration in configurations[1:]:
         before = share_equal_parts(configuration, before) if sharing else configuration
-        assert configure.obstacles(state, _only(before)) == [], "no queue has applications"
+        assert configure.find_obstacles(state, _only(before)) == [], "no queue has applications"
         configure.update(state, _only(before), 0)
-        fresh = configure.build("[rm]default", _only(configuration), 0, [])
+        fresh = configure.build_partition("[rm]default", _only(configuration), 0, [])
         assert _terms(state) == _terms(fresh)
         assert all(queue.fair_terms == fair_terms(queue) for queue in state.queues.values())

@@ -146,7 +146,7 @@ def judge(tree: Tree) -> Judged:
 
 
 def named(world: World, amounts: dict[int, int]) -> Amounts:
-    return dict(world.types.resources(amounts))
+    return dict(world.types.to_resources(amounts))
 
 
 def faults(tree: Tree, judged: Judged, world: World, plan: QuotaPlan, miss: int) -> list[str]:
@@ -154,7 +154,7 @@ def faults(tree: Tree, judged: Judged, world: World, plan: QuotaPlan, miss: int)
     found = [str(violation) for violation in laws.check(world, plan)]
     freed = dict.fromkeys(judged.over, 0)
     for victim in plan.victims:
-        for kind, amount in world.types.resources(dict(victim.shape.pairs)).items():
+        for kind, amount in world.types.to_resources(dict(victim.shape.pairs)).items():
             if kind in freed:
                 freed[kind] += amount
     unmet = {kind: max(0, amount - freed[kind]) for kind, amount in judged.over.items()}
@@ -165,7 +165,7 @@ def faults(tree: Tree, judged: Judged, world: World, plan: QuotaPlan, miss: int)
     if (plan.outcome == "FULL") is not (not any(unmet.values())):
         found.append(f"{plan.outcome} with {unmet} above the max")
     for victim in plan.victims:
-        own = world.types.resources(dict(victim.shape.pairs))
+        own = world.types.to_resources(dict(victim.shape.pairs))
         if all(freed[kind] - own.get(kind, 0) >= min(freed[kind], amount) for kind, amount in judged.over.items()):
             found.append(f"{victim.key} goes without need")
     tolerated = {kind: amount * miss for kind, amount in judged.over.items()}

@@ -27,7 +27,7 @@ def check_headroom(shim: LimitedShim) -> None:
     for name, owned in everybody.items():
         application = shim.state.applications[name]
         assert application.limit_group == owned.group, f"{name} of {owned}"
-        left = shim.state.types.resources(user_limits.headroom_of(application.accounts))
+        left = shim.state.types.to_resources(user_limits.headroom_of(application.accounts))
         assert dict(left) == plain_limits.headroom(shim.limits, owned, everybody.values()), f"{name} of {owned}"
 
 

@@ -169,7 +169,7 @@ def test_it_goes_quiet_and_nobody_who_is_owed_a_place_is_left_waiting(seed: int)
     stage = random_stage(rng, ("f",))
     play(stage)
     state = stage.state
-    t = state.types.index("f")
+    t = state.types.index_of("f")
     dead_zone = float(state.notices.settings.dead_zone)
     for ask in list(state.requests.values()):
         leaf = ask.queue

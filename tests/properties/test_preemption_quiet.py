@@ -59,7 +59,7 @@ def place(world: World, ask: Allocation) -> bool:
         if not queue.admits(ask.shape.pairs):
             return False
     for node in world.nodes.values():
-        if node.fits(ask.shape.pairs):
+        if node.has_room(ask.shape.pairs):
             world.place(ask, node)
             return True
     return False

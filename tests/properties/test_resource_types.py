@@ -93,7 +93,7 @@ class Cluster:
         state = self.engine.partition(PARTITION)
         assert state is not None
         waited_for = {t for amounts in self.pending.values() for t in amounts}
-        waited_for -= set(state.types.unoffered(POOL))
+        waited_for -= set(state.types.find_unoffered(POOL))
         return {"t0", self.configured} | waited_for.union(*self.nodes.values(), *self.held.values())
 
     def some(self, most: int) -> dict[str, int]:
@@ -240,10 +240,10 @@ class Cluster:
         types = state.types
         assert len(types.names) <= MOST + ASKED + 1
         assert types.offered <= MOST
-        assert not types.unoffered(self.named())
+        assert not types.find_unoffered(self.named())
         for name, capacity in self.nodes.items():
-            assert dict(types.resources(state.nodes[name].capacity)) == capacity
-            assert dict(types.resources(state.nodes[name].free)) == {t: a for t, a in self.free(name).items() if a}
+            assert dict(types.to_resources(state.nodes[name].capacity)) == capacity
+            assert dict(types.to_resources(state.nodes[name].free)) == {t: a for t, a in self.free(name).items() if a}
         for path, letters in (("root", "ab"), ("root.a", "a"), ("root.b", "b")):
             used, pending = Counter[str](), Counter[str]()
             for key, (amounts, _) in self.running.items():
@@ -251,15 +251,15 @@ class Cluster:
             for key, amounts in self.pending.items():
                 pending.update(amounts if key[0] in letters else {})
             queue = state.queues[path]
-            assert dict(types.resources(queue.used)) == dict(used)
-            shown = dict(types.resources(queue.pending))
+            assert dict(types.to_resources(queue.used)) == dict(used)
+            shown = dict(types.to_resources(queue.pending))
             shown.pop(shapes.OTHER_TYPES, None)
-            offered = set(POOL) - set(types.unoffered(POOL))
+            offered = set(POOL) - set(types.find_unoffered(POOL))
             assert {t: a for t, a in shown.items() if t in offered} == {
                 t: a for t, a in pending.items() if t in offered
             }
             assert all(amount <= pending[t] for t, amount in shown.items())
-        assert dict(types.resources(state.queues["root.b"].max)) == {self.configured: 1000}
+        assert dict(types.to_resources(state.queues["root.b"].max)) == {self.configured: 1000}
         for key, amounts in self.pending.items():
             assert key in state.requests
             for name in self.nodes:

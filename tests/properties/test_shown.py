@@ -32,7 +32,8 @@ def _told(views: PartitionReader) -> dict[str, list[bytes]]:
             for parts in views.application_parts("", applications.encode_head)
         ],
         "ended": [
-            orjson.dumps(applications.write_application(view)) for view in (*views.finished(), *views.rejected())
+            orjson.dumps(applications.write_application(view))
+            for view in (*views.finished_applications(), *views.rejected_applications())
         ],
         "nodes": [orjson.dumps(nodes.write_node(view)) for view in views.nodes()],
     }
@@ -64,8 +65,10 @@ def _check_use(state: PartitionState, views: PartitionReader) -> None:
             continue
         owned = [a for a in state.applications.values() if a.user == view.user and a.allocations]
         assert view.usage.applications == tuple(sorted(a.application_id for a in owned))
-        held = [sum(x) for x in zip(*[a.confirmed() for a in owned], *[a.placeholder for a in owned], strict=True)]
-        assert view.usage.used == state.types.resources(held)
+        held = [
+            sum(x) for x in zip(*[a.confirmed_amounts() for a in owned], *[a.placeholder for a in owned], strict=True)
+        ]
+        assert view.usage.used == state.types.to_resources(held)
         assert list(views.user(view.user))[-1] == view
         assert usage.USER.write(view)["userName"] == view.user
 

@@ -155,7 +155,7 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
     for operation in random_history(5, 60):
         shim.perform(operation)
         shim.settle()
-    monkeypatch.setattr("kornel.core.telling.what_if.sandbox.Sandbox.attempt", lambda *_: 1 / 0)
+    monkeypatch.setattr("kornel.core.telling.what_if.sandbox.Sandbox.attempt_preemption", lambda *_: 1 / 0)
     before = trace(shim.engine)
     with pytest.raises(ZeroDivisionError):
         read(shim.engine, PARTITION, shim.now_ns).suppose(SupposeAsk(size(90, 1), LEAVES[0], asks=3))

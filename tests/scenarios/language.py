@@ -758,7 +758,7 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         return f"queue {path} absent"
 
     def vector(amounts_: Vector | dict[int, int]) -> Callable[[], str]:
-        return lambda: shown(state.types.resources(amounts_))
+        return lambda: shown(state.types.to_resources(amounts_))
 
     known: dict[str, Callable[[], object]] = {
         "used": vector(queue.used),
@@ -800,7 +800,7 @@ def _show_node(state: PartitionState, node_id: str, fields: list[str]) -> str:
         return f"node {node_id} absent"
 
     def vector(amounts_: Vector) -> Callable[[], str]:
-        return lambda: shown(state.types.resources(amounts_))
+        return lambda: shown(state.types.to_resources(amounts_))
 
     known: dict[str, Callable[[], object]] = {
         "capacity": vector(node.capacity),
@@ -825,9 +825,9 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
         "user": lambda: application.user,
         "group": lambda: application.limit_group or "-",
         "headroom": lambda: _headroom(state, application),
-        "pending": lambda: shown(state.types.resources(application.pending)),
-        "real": lambda: shown(state.types.resources(application.real)),
-        "placeholder": lambda: shown(state.types.resources(application.placeholder)),
+        "pending": lambda: shown(state.types.to_resources(application.pending)),
+        "real": lambda: shown(state.types.to_resources(application.real)),
+        "placeholder": lambda: shown(state.types.to_resources(application.placeholder)),
         "priority": lambda: _rank(application.priority),
         "groups": lambda: (
             ",".join(f"{g.name}:{g.replaced}+{g.timed_out}/{g.count}" for g in application.task_groups.values()) or "-"
@@ -842,7 +842,7 @@ def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> 
 def _headroom(state: PartitionState, application: Application) -> str:
     """What the limits of its user and group leave; ``unlimited`` without any."""
     left = user_limits.headroom_of(application.accounts)
-    return shown(state.types.resources(left)) if left else "unlimited"
+    return shown(state.types.to_resources(left)) if left else "unlimited"
 
 
 def _show_user(state: PartitionState, user: str, _: list[str]) -> str:
@@ -915,7 +915,7 @@ def _show_attempts(state: PartitionState, _: str, __: list[str]) -> str:
 
 
 def _show_total(state: PartitionState, _: str, __: list[str]) -> str:
-    return f"total {shown(state.types.resources(state.root.max))}"
+    return f"total {shown(state.types.to_resources(state.root.max))}"
 
 
 _SHOWN: Final[dict[str, Callable[[PartitionState, str, list[str]], str]]] = {

@@ -91,7 +91,7 @@ def test_quota(target: int, victims: str, expected: set[Law]) -> None:
     """Every law that binds this kind is named when a plan breaks it, and no other."""
     world = World.of(parse(f"case x\n{OVERFULL}")[0])
     chosen = tuple(world.allocations[key] for key in victims.split())
-    t = world.types.index("f")
+    t = world.types.index_of("f")
     plan = QuotaPlan(world.queues["p"], {t: 10}, {t: target}, chosen, {}, Outcome.PARTIAL)
     assert broken(world, plan) == expected
 
@@ -111,7 +111,7 @@ def test_no_queue_on_any_level_ends_below_its_guarantee(queues: str, victims: st
     text = f"queues {queues}\nnodes n1=f:100,g:100\nrunning p.v: a 4@n1, b f:4,g:2@n1"
     world = World.of(parse(f"case x\n{text}")[0])
     enforced = next(queue for queue in world.queues.values() if queue.max)
-    t = world.types.index("f")
+    t = world.types.index_of("f")
     plan = QuotaPlan(enforced, enforced.max, {t: 4}, (world.allocations[victims],), {}, Outcome.PARTIAL)
     assert broken(world, plan) == {Law.GUARANTEE_KEPT}
 
@@ -135,7 +135,7 @@ running  v: a f:4@n1, b f:4,g:1@n1, c f:2@n1, d g:9@n1 ds
 def test_every_type_of_the_target_counts(victims: str, expected: set[Law]) -> None:
     """A type that cannot be met excuses nobody who goes for another one."""
     world = World.of(parse(f"case x\n{TWO_TYPES}")[0])
-    f, g = world.types.index("f"), world.types.index("g")
+    f, g = world.types.index_of("f"), world.types.index_of("g")
     chosen = tuple(world.allocations[key] for key in victims.split())
     plan = QuotaPlan(world.queues["v"], {f: 4, g: 0}, {f: 6, g: 10}, chosen, {}, Outcome.PARTIAL)
     assert broken(world, plan) == expected
@@ -153,6 +153,6 @@ def test_every_type_of_the_target_counts(victims: str, expected: set[Law]) -> No
 def test_full_is_said_of_nobody_above_its_max(staying: int, outcome: Outcome, expected: set[Law]) -> None:
     """What the victims leave above the max is no full enforcement, whatever the target was."""
     world = World.of(parse("case x\nqueues v{M=4}\nnodes n1=100\nrunning v: a 4@n1, b 4@n1, c 4@n1 leaving")[0])
-    t = world.types.index("f")
+    t = world.types.index_of("f")
     plan = QuotaPlan(world.queues["v"], {t: 4}, {t: 4}, (world.allocations["a"],), {}, outcome, {t: staying})
     assert broken(world, plan) == expected

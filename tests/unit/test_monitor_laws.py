@@ -74,7 +74,7 @@ def test_notice_must_be_old_enough_and_selected_in_every_round_since() -> None:
 
 def round_of(built: Stage, limit: int, *keys: str) -> set[Law]:
     """What a round breaks that may select *limit* and selects *keys*, each for another ask."""
-    f = built.state.types.index("f")
+    f = built.state.types.index_of("f")
     law = monitor_laws.RoundLimit(built.state.types.names, {f: limit})
     for at, key in enumerate(keys):
         law.count(

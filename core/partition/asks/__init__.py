@@ -1,1 +1,1 @@
-"""Where asks are, and how they move from one place to the next."""
+"""Moves of asks from one place to the next, the search for a node, and what else names an ask."""

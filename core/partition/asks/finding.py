@@ -57,7 +57,8 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
 
 
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
-    """Where *ask* fits now: limits first, then its required node or the first open node in order."""
+    """Returns the node where *ask* fits now: its required node, or the first open node in order that has room. If a
+    limit or a lack of room stands against it, returns that instead; limits are looked at first."""
     shape = ask.shape
     limited = exceeded_limit(state, ask)
     if state.recording:  # As kept_back does, without a call more for every placement.
@@ -66,7 +67,7 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         return limited
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        if node is None or not node.fits(shape.pairs):
+        if node is None or not node.has_room(shape.pairs):
             return NotPlaced(Unschedulable.REQUIRED_NODE)
         if ask.refused is not None and node.node_id in ask.refused:
             return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
@@ -86,4 +87,4 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
 def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     """Open nodes in order that have room for *ask* and that the shim has not refused for it lately."""
     refused = ask.refused or {}
-    return (node for node in state.node_order.fitting(ask.shape.pairs) if node.node_id not in refused)
+    return (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)

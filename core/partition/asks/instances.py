@@ -24,7 +24,7 @@ _CONFIRMATIONS: Final = (
 )
 
 
-def remember(state: PartitionState, request: Allocation) -> None:
+def remember_request(state: PartitionState, request: Allocation) -> None:
     """Make *request* known by its key."""
     state.requests[request.key] = request
     spec = request.spec
@@ -38,8 +38,8 @@ def remember(state: PartitionState, request: Allocation) -> None:
     state.sharing_count += spec.instance > 0
 
 
-def forget(state: PartitionState, request: Allocation) -> None:
-    """*request* is gone, and its key free for another one."""
+def forget_request(state: PartitionState, request: Allocation) -> None:
+    """Removes *request*, which is gone, from those known by their key, so that another one can have the key."""
     del state.requests[request.key]
     spec = request.spec
     siblings = state.instances.get(spec.key)
@@ -51,7 +51,7 @@ def forget(state: PartitionState, request: Allocation) -> None:
 
 
 def of_key(state: PartitionState, key: str) -> list[Allocation]:
-    """All requests under *key*, by instance."""
+    """Returns all requests under *key*, by instance."""
     siblings = state.instances.get(key)
     if siblings is not None:
         return [siblings[number] for number in sorted(siblings)]
@@ -60,15 +60,15 @@ def of_key(state: PartitionState, key: str) -> list[Allocation]:
 
 
 def any_of(state: PartitionState, key: str) -> Allocation | None:
-    """One of the requests under *key*; all are of one application."""
+    """Returns one of the requests under *key*, ``None`` if there is none; all are of one application."""
     found = state.requests.get(key)
     if found is None and key in state.instances:
         found = next(iter(state.instances[key].values()))
     return found
 
 
-def named(state: PartitionState, spec: ReleaseSpec) -> list[str]:
-    """The names of everything that a release by ID, or by a key that several share, means."""
+def named_requests(state: PartitionState, spec: ReleaseSpec) -> list[str]:
+    """Returns the names of all requests that a release means, given by ID or by a key that several share."""
     key = spec.key
     if spec.allocation_id:
         parts = taken_apart(spec.allocation_id)

@@ -94,7 +94,7 @@ def mark_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
 def end_claim(state: PartitionState, ask: Allocation) -> None:
     """Frees what is spoken for on the path of *ask*, if it has preempted, for others."""
     if ask.triggered:
-        ledger.unclaim(state, ask)
+        ledger.unbook_claim(state, ask)
         wake_waiting(state)
 
 

@@ -13,7 +13,7 @@ from kornel.core.partition.waiting.places import move_ask, resume_waiting, wait_
 def cancel_question(state: PartitionState, ask: Allocation) -> None:
     """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
     if ask.inquiry is not None:
-        inquiries.forget(state, ask.inquiry)
+        inquiries.forget_inquiry(state, ask.inquiry)
         if ask.proposed_placeholder is not None:
             withdraw_pair(state, ask)
         ask.inquiry = None
@@ -31,13 +31,13 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
 def wait_again(state: PartitionState, ask: Allocation) -> None:
     """Back to where *ask* waited before it was held."""
     resume_waiting(state, ask)
-    admission.allocating_no_more(state, ask.application)
+    admission.note_allocating_no_more(state, ask.application)
 
 
 def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
-    """The answer does not matter any more: *ask*, which has asked, and its placeholder are free for others."""
+    """Drops the question that *ask* has open about the place of a placeholder: both are free for others."""
     if ask.inquiry is not None:
-        inquiries.forget(state, ask.inquiry)
+        inquiries.forget_inquiry(state, ask.inquiry)
     part_pair(ask)
     look_for_pairs(state, ask)
 

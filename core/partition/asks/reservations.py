@@ -25,7 +25,7 @@ def reserve_node(
     move_ask(state, ask, AskMove.RESERVE)
     reservation = Reservation(ask, node, now_ns, by_age=by_age)
     if by_age:
-        ledger.promise(ask)
+        ledger.book_promise(ask)
         state.reserving.kept += 1
     ask.reservation = reservation
     if node.reserve(reservation):
@@ -37,7 +37,7 @@ def reserve_node(
         park_without_node(state, reservation, ask.shape)
     if state.recording:
         state.events.node_reserved(ask, node)
-    admission.allocating(state, ask.application)
+    admission.note_allocating(state, ask.application)
     return reservation
 
 
@@ -54,9 +54,9 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
     ask = reservation.ask
     forget_reservation(state, reservation)
     if reservation.by_age:
-        ledger.unpromise(ask)
+        ledger.unbook_promise(ask)
         state.reserving.kept -= 1
-        state.reserving.call()
+        state.reserving.call_round()
     ask.reservation = None
     if ask.place is AskPlace.RESERVED:
         move_ask(state, ask, AskMove.GIVE_BACK)

@@ -27,7 +27,7 @@ from kornel.core.policies.application_order import application_key
 
 
 def check(state: PartitionState) -> list[Broken]:
-    """Everything that does not add up; empty for a sound partition."""
+    """Returns everything in *state* that does not add up; nothing for a sound partition."""
     return [
         *_check_nodes(state),
         *_check_applications(state),
@@ -45,7 +45,7 @@ def check(state: PartitionState) -> list[Broken]:
     ]
 
 
-def _sum(state: PartitionState, requests: Iterable[Allocation]) -> Vector:
+def _sum_amounts(state: PartitionState, requests: Iterable[Allocation]) -> Vector:
     total = [0] * len(state.types.names)
     for request in requests:
         for t, amount in request.shape.pairs:
@@ -53,7 +53,7 @@ def _sum(state: PartitionState, requests: Iterable[Allocation]) -> Vector:
     return total
 
 
-def _differs(rule: str, where: str, what: str, booked: Vector, actual: Vector) -> list[Broken]:
+def _compare_amounts(rule: str, where: str, what: str, booked: Vector, actual: Vector) -> list[Broken]:
     return [] if booked == actual else [Broken(rule, where, f"{what} is booked as {booked}, adds up to {actual}")]
 
 
@@ -62,27 +62,27 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
     total = [0] * len(state.types.names)
     for node in state.nodes.values():
         charged = (*node.allocations.values(), *node.held.values())
-        broken += _differs("I4", node.node_id, "allocated", node.allocated, _sum(state, charged))
+        broken += _compare_amounts("I4", node.node_id, "allocated", node.allocated, _sum_amounts(state, charged))
         if any(ask.held_on is not node for ask in node.held.values()):
             broken.append(Broken("I4", node.node_id, "charged for an ask that is held elsewhere"))
         occupied = [0] * len(state.types.names)
         for pairs in node.foreign.values():
             for t, amount in pairs:
                 occupied[t] += amount
-        broken += _differs("I4", node.node_id, "occupied", node.occupied, occupied)
+        broken += _compare_amounts("I4", node.node_id, "occupied", node.occupied, occupied)
         free = [c - a - o for c, a, o in zip(node.capacity, node.allocated, node.occupied, strict=True)]
-        broken += _differs("I4", node.node_id, "free", node.free, free)
+        broken += _compare_amounts("I4", node.node_id, "free", node.free, free)
         broken += _check_claims(state, node)
         if node.schedulable != (node in state.node_order):
             broken.append(Broken("I7", node.node_id, "open nodes and node order differ"))
         total = [sum_ + c for sum_, c in zip(total, node.capacity, strict=True)]
     booked = [state.root.max.get(t, 0) for t in range(len(total))]
-    broken += _differs("I5", "root", "max", booked, total)
+    broken += _compare_amounts("I5", "root", "max", booked, total)
     return broken
 
 
 def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
-    """What nobody holds on *node*, from those who hold something and from those who are leaving."""
+    """Checks what nobody holds on *node* against the sums of those who hold something and of those who are leaving."""
     holders = [reservation.ask for reservation in node.reservations.values() if reservation.ask.held_on is not node]
     leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
     needed = [0] * len(node.free)
@@ -90,11 +90,11 @@ def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
     for ask in holders:
         own = [a for a in leaving if a.preemptor is ask and not (ask.reservation and ask.reservation.comes_last)]
         owned.update(a.key for a in own)
-        missing = zip(_sum(state, [ask]), _sum(state, own), strict=True)
+        missing = zip(_sum_amounts(state, [ask]), _sum_amounts(state, own), strict=True)
         needed = [sum_ + max(0, amount - comes) for sum_, (amount, comes) in zip(needed, missing, strict=True)]
-    coming = _sum(state, [a for a in leaving if a.key not in owned])
+    coming = _sum_amounts(state, [a for a in leaving if a.key not in owned])
     left = [min(f, f + comes - needs) for f, comes, needs in zip(node.free, coming, needed, strict=True)]
-    return _differs("I7", node.node_id, "open room", node.open, left)
+    return _compare_amounts("I7", node.node_id, "open room", node.open, left)
 
 
 def _check_applications(state: PartitionState) -> list[Broken]:
@@ -106,17 +106,17 @@ def _check_applications(state: PartitionState) -> list[Broken]:
             key: ask for key, ask in application.asks.items() if ask.place not in (AskPlace.REPLACING, AskPlace.HELD)
         }
         vetted = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
-        broken += _differs("I9", name, "pending", application.pending, _sum(state, pending.values()))
-        real = _sum(state, (a for a in (*held, *vetted) if not a.spec.placeholder))
-        broken += _differs("I1", name, "real", application.real, real)
-        placeholder = _sum(state, (a for a in held if a.spec.placeholder))
-        broken += _differs("I1", name, "placeholder", application.placeholder, placeholder)
+        broken += _compare_amounts("I9", name, "pending", application.pending, _sum_amounts(state, pending.values()))
+        real = _sum_amounts(state, (a for a in (*held, *vetted) if not a.spec.placeholder))
+        broken += _compare_amounts("I1", name, "real", application.real, real)
+        placeholder = _sum_amounts(state, (a for a in held if a.spec.placeholder))
+        broken += _compare_amounts("I1", name, "placeholder", application.placeholder, placeholder)
         count = sum(a.spec.placeholder for a in held)
         if count != application.placeholder_count:
             broken.append(Broken("I1", name, f"counts {application.placeholder_count} placeholders, has {count}"))
         if len(vetted) != application.held_count:
             broken.append(Broken("I9", name, f"counts {application.held_count} held asks, has {len(vetted)}"))
-        highest = max((ask.priority for ask in pending.values() if _lends(state, ask)), default=NOTHING_WAITS)
+        highest = max((ask.priority for ask in pending.values() if _lends_priority(state, ask)), default=NOTHING_WAITS)
         if highest != application.priority and application.state not in UNSERVED:
             broken.append(Broken("I9", name, f"priority is {application.priority}, asks give {highest}"))
         resting = application.held_at is not None or application.backoff_until_ns or application.state in UNSERVED
@@ -132,8 +132,8 @@ def _check_applications(state: PartitionState) -> list[Broken]:
     return broken
 
 
-def _lends(state: PartitionState, ask: Allocation) -> bool:
-    """Whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
+def _lends_priority(state: PartitionState, ask: Allocation) -> bool:
+    """Tells whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
     group = ask.group
     if group is None:
         return ask.place is AskPlace.POOLED
@@ -144,15 +144,15 @@ def _lends(state: PartitionState, ask: Allocation) -> bool:
     return waits_for_room and any(n.schedulable and n.could_hold(group.shape.pairs) for n in state.nodes.values())
 
 
-def _below(queue: Queue) -> Iterable[Queue]:
+def _queues_below(queue: Queue) -> Iterable[Queue]:
     yield queue
     for child in queue.children.values():
-        yield from _below(child)
+        yield from _queues_below(child)
 
 
 def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
-    """One queue from the leaves' own applications, and then its children."""
-    applications = [a for below in _below(queue) for a in below.applications.values()]
+    """Checks *queue* and all below it against the sums of the applications in their leaves."""
+    applications = [a for below in _queues_below(queue) for a in below.applications.values()]
     allocations = [a for application in applications for a in application.allocations.values()]
     asks = [
         ask for application in applications for ask in application.asks.values() if ask.place is not AskPlace.REPLACING
@@ -163,11 +163,11 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     claims = [ask for ask in asks if ask.triggered]
     promises = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
     broken = [
-        *_differs("I1", queue.path, "used", queue.used, _sum(state, (*allocations, *vetted))),
-        *_differs("I1", queue.path, "pending", queue.pending, _sum(state, waiting)),
-        *_differs("A.1-1", queue.path, "preempting", queue.preempting, _sum(state, marked)),
-        *_differs("A.1-1", queue.path, "claimed", queue.claimed, _sum(state, claims)),
-        *_differs("I7", queue.path, "promised", queue.promised, _sum(state, promises)),
+        *_compare_amounts("I1", queue.path, "used", queue.used, _sum_amounts(state, (*allocations, *vetted))),
+        *_compare_amounts("I1", queue.path, "pending", queue.pending, _sum_amounts(state, waiting)),
+        *_compare_amounts("A.1-1", queue.path, "preempting", queue.preempting, _sum_amounts(state, marked)),
+        *_compare_amounts("A.1-1", queue.path, "claimed", queue.claimed, _sum_amounts(state, claims)),
+        *_compare_amounts("I7", queue.path, "promised", queue.promised, _sum_amounts(state, promises)),
     ]
     if queue.waiting != len(waiting):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
@@ -235,7 +235,7 @@ def _check_requests(state: PartitionState) -> list[Broken]:
     return broken
 
 
-def _places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
+def _recorded_places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
     """Yields each request with the place in which the records of the partition have it, whatever it says itself."""
     for application in state.applications.values():
         for group in application.groups.values():
@@ -254,13 +254,13 @@ def _places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
 
 
 def _check_places(state: PartitionState) -> list[Broken]:
-    """Every request is in one place, the one that it says (:mod:`kornel.core.domain.ask_places`).
+    """Checks that every request is in exactly one place, the one that it names (:mod:`kornel.core.domain.ask_places`).
 
     Room may be held for it while it is somewhere else; by its reservation it waits only where it is nowhere else.
     """
     broken: list[Broken] = []
     found: dict[Allocation, list[AskPlace]] = {}
-    for request, place in _places(state):
+    for request, place in _recorded_places(state):
         found.setdefault(request, []).append(place)
     for reservation in state.reservations.values():
         found.setdefault(reservation.ask, [AskPlace.RESERVED])
@@ -275,11 +275,12 @@ def _check_places(state: PartitionState) -> list[Broken]:
     return broken
 
 
-def _bound(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
-    """Everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md 10.2)."""
+def _bound_accounts(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
+    """Returns everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md
+    10.2)."""
     found: dict[tuple[AccountKind, str], tuple[Limit, list[Application]]] = {}
     users, groups = queue.limits
-    for application in [a for below in _below(queue) for a in below.applications.values()]:
+    for application in [a for below in _queues_below(queue) for a in below.applications.values()]:
         user, group = application.user, application.limit_group
         limit = users[user] if user in users else users.get(WILDCARD)
         if limit is not None:
@@ -292,7 +293,7 @@ def _bound(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Appl
 def _check_users(state: PartitionState) -> list[Broken]:
     broken: list[Broken] = []
     for queue in state.queues.values():
-        bound = _bound(queue)
+        bound = _bound_accounts(queue)
         if bound.keys() != queue.accounts.keys():
             strays = sorted(bound.keys() ^ queue.accounts.keys())
             broken.append(Broken("I3", queue.path, f"accounts {strays} are missing or too many"))
@@ -301,7 +302,7 @@ def _check_users(state: PartitionState) -> list[Broken]:
             where = repr(account)
             held = [allocation for application in applications for allocation in application.allocations.values()]
             held += [a for application in applications for a in application.asks.values() if a.place is AskPlace.HELD]
-            broken += _differs("I3", where, "used", account.used, _sum(state, held))
+            broken += _compare_amounts("I3", where, "used", account.used, _sum_amounts(state, held))
             if account.limit != limit:
                 broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))
             if account.applications.keys() != set(applications):
@@ -318,7 +319,7 @@ def _check_admission(state: PartitionState) -> list[Broken]:
     """Counters of running and starting applications, exact whatever the limits (scheduling.md 12, S-10, S-22)."""
     broken: list[Broken] = []
     for queue in state.queues.values():
-        applications = [a for below in _below(queue) for a in below.applications.values()]
+        applications = [a for below in _queues_below(queue) for a in below.applications.values()]
         running = sum(application.state is AppState.RUNNING for application in applications)
         if running != queue.running:
             broken.append(Broken("S-22", queue.path, f"counts {queue.running} running applications, has {running}"))
@@ -335,7 +336,7 @@ def _check_admission(state: PartitionState) -> list[Broken]:
 
 
 def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
-    """Nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
+    """Checks that nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
     broken: list[Broken] = []
     held: dict[Application, Gate] = {}
     for queue in state.queues.values():
@@ -380,7 +381,8 @@ def _could_start(application: Application) -> bool:
 
 
 def _check_failed_starts(state: PartitionState) -> list[Broken]:
-    """Nobody is remembered for failing to start who is gone, or without the nodes where that was (protocol.md 3.6)."""
+    """Checks that failed starts are remembered only of requests that exist, each with the nodes where it failed
+    (protocol.md 3.6)."""
     broken: list[Broken] = []
     for node_id, known in state.failed_starts.items():
         for request in known:

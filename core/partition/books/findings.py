@@ -1,4 +1,4 @@
-"""What an audit of the books can find."""
+"""The findings that an audit of the books can report."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def book_pending(ask: Allocation) -> None:
             pending[t] += amount
         queue.waiting += 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def unbook_pending(ask: Allocation) -> None:
@@ -58,7 +58,7 @@ def _wait_no_more(ask: Allocation) -> None:
         unbook_amounts(queue.pending, pairs)
         queue.waiting -= 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
@@ -72,8 +72,8 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
         node.resize_claim(ask.reservation, ())  # It is charged instead.
     state.held_count += 1
     ask.application.held_count += 1
-    node.charge(ask.shape.pairs)
-    state.node_order.refresh(node)
+    node.charge_pairs(ask.shape.pairs)
+    state.node_order.refresh_node(node)
     if not ask.spec.placeholder:
         book_amounts(ask.application.real, ask.shape.pairs)
     _use_instead_of_waiting(ask)
@@ -82,10 +82,10 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
 def unbook_hold(state: PartitionState, ask: Allocation) -> None:
     """Books *ask*, which was HELD and does not run there after all, as pending again."""
     node = _end_hold(state, ask)
-    node.refund(ask.shape.pairs)
+    node.refund_pairs(ask.shape.pairs)
     if ask.reservation is not None and ask.reservation.node is node:
         node.resize_claim(ask.reservation, ask.shape.pairs)
-    state.node_order.refresh(node)
+    state.node_order.refresh_node(node)
     if not ask.spec.placeholder:
         unbook_amounts(ask.application.real, ask.shape.pairs)
     _use_no_more(state, ask)
@@ -121,28 +121,28 @@ def _end_hold(state: PartitionState, ask: Allocation) -> Node:
     return node
 
 
-def _use(allocation: Allocation) -> None:
+def _book_usage(allocation: Allocation) -> None:
     application = allocation.application
-    application.queue.order.mark(application)
+    application.queue.order.mark_changed(application)
     if application.accounts:
-        user_accounting.charge(application, allocation.shape.pairs)
+        user_accounting.charge_accounts(application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         book_amounts(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """Unbooks what is pending and :func:`_use` in one walk up the queues: every placement takes it."""
+    """Unbooks what is pending and :func:`_book_usage` in one walk up the queues: every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending
     for t, amount in pairs:
         pending[t] -= amount
     if application.accounts:
-        user_accounting.charge(application, pairs)
+        user_accounting.charge_accounts(application, pairs)
     leaf = application.queue
-    leaf.order.mark(application)
+    leaf.order.mark_changed(application)
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
@@ -150,18 +150,18 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
             used[t] += amount
         queue.waiting -= 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
-    application.queue.order.mark(application)
+    application.queue.order.mark_changed(application)
     if application.accounts:
-        user_accounting.refund(state, application, allocation.shape.pairs)
+        user_accounting.refund_accounts(state, application, allocation.shape.pairs)
     for queue in application.queue.lineage():
         unbook_amounts(queue.used, allocation.shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
 
@@ -169,7 +169,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
 def book_allocation(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Charges *allocation* to *node*, to its application and to every queue up to the root, unchecked."""
     _put_on(state, allocation, node, now_ns)
-    _use(allocation)
+    _book_usage(allocation)
 
 
 def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -179,8 +179,8 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     allocation.node = node
     allocation.bound_ns = now_ns
     node.allocations[key] = allocation
-    node.charge(pairs)
-    state.node_order.refresh(node)
+    node.charge_pairs(pairs)
+    state.node_order.refresh_node(node)
     application.allocations[key] = allocation
     if allocation.spec.placeholder:
         _hold_placeholder(state, allocation)
@@ -203,8 +203,8 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     del node.allocations[allocation.key]
     if allocation.preempted:
         node.expect_no_exit(allocation)
-    node.refund(pairs)
-    state.node_order.refresh(node)
+    node.refund_pairs(pairs)
+    state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
     if allocation.spec.placeholder:
         _drop_placeholder(allocation)
@@ -263,12 +263,12 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
 
 
 def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
-    """*victim* has not left in time: nobody counts on its room any more."""
+    """Counts on the room of *victim* no more, because it has not left in time."""
     node = victim.node
     state.changes += 1
     if node is not None:
         node.expect_no_exit(victim)
-        state.node_order.refresh(node)
+        state.node_order.refresh_node(node)
 
 
 def unbook_victim(victim: Allocation) -> None:
@@ -277,8 +277,8 @@ def unbook_victim(victim: Allocation) -> None:
         unbook_amounts(queue.preempting, victim.shape.pairs)
 
 
-def claim(state: PartitionState, ask: Allocation) -> None:
-    """*ask* preempted: what it is about to use is spoken for on its path (preemption.md 0.1).
+def book_claim(state: PartitionState, ask: Allocation) -> None:
+    """Claims what *ask*, which has preempted, is about to use in the queues on its path (preemption.md 0.1).
 
     To be called when its victims are marked. Where a queue is above its max all the same, the ask takes their place.
     """
@@ -291,7 +291,7 @@ def claim(state: PartitionState, ask: Allocation) -> None:
             claimed[t] += amount
         queue.claims += 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.ceilings and _over_max(queue, pairs):
             swaps_in.append(queue)
     if swaps_in:
@@ -300,15 +300,15 @@ def claim(state: PartitionState, ask: Allocation) -> None:
     state.moved[ask.queue] = None
 
 
-def unclaim(state: PartitionState, ask: Allocation) -> None:
-    """*ask*, which has preempted, was placed, withdrawn or re-armed: nothing is spoken for on its path any more."""
+def unbook_claim(state: PartitionState, ask: Allocation) -> None:
+    """Ends the claim of *ask*, which has preempted and was placed, withdrawn or re-armed since."""
     ask.triggered = False
     ask.swaps_in = ()
     for queue in ask.queue.lineage():
         unbook_amounts(queue.claimed, ask.shape.pairs)
         queue.claims -= 1
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
     state.changes += 1
@@ -316,26 +316,28 @@ def unclaim(state: PartitionState, ask: Allocation) -> None:
 
 
 def _over_max(queue: Queue, pairs: Pairs) -> bool:
-    """Whether *queue* will hold more than its max of a type in *pairs* once all claims are served."""
+    """Tells whether *queue* will hold more than its max of a type in *pairs* once all claims are served."""
     return any(
         t in queue.max and queue.used[t] - queue.preempting[t] + queue.claimed[t] > queue.max[t] for t, _ in pairs
     )
 
 
-def promise(ask: Allocation) -> None:
-    """*ask* gets a node kept free because it waited: no more is promised than the quotas could ever grant."""
+def book_promise(ask: Allocation) -> None:
+    """Counts *ask*, which gets a node kept free because it waited, as promised in its queues: no more is promised than
+    the quotas could ever grant."""
     for queue in ask.queue.lineage():
         book_amounts(queue.promised, ask.shape.pairs)
 
 
-def unpromise(ask: Allocation) -> None:
-    """The node of *ask* is given back, or used."""
+def unbook_promise(ask: Allocation) -> None:
+    """Counts *ask* as promised no more: its node was given back, or is used."""
     for queue in ask.queue.lineage():
         unbook_amounts(queue.promised, ask.shape.pairs)
 
 
 def promise_is_sound(ask: Allocation) -> bool:
-    """Whether *ask* would still fit under every max on its path if everything claimed and promised were placed."""
+    """Tells whether *ask* would still fit under every max on its path if everything claimed and promised were
+    placed."""
     for queue in ask.queue.lineage()[:-1]:
         used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
         for t, amount in ask.shape.pairs:
@@ -345,30 +347,31 @@ def promise_is_sound(ask: Allocation) -> bool:
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
-    """*ask*, which waits nowhere, asks for *shape* now; what is claimed, promised or held for it changes with it."""
+    """Books that *ask*, which waits nowhere, asks for *shape* now; what is claimed, promised or held for it changes
+    with it."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
     state.moved[ask.queue] = None
-    _exchange(ask.application.pending, before.pairs, shape.pairs)
+    _exchange_amounts(ask.application.pending, before.pairs, shape.pairs)
     for queue in ask.queue.lineage():
-        _exchange(queue.pending, before.pairs, shape.pairs)
+        _exchange_amounts(queue.pending, before.pairs, shape.pairs)
         if ask.triggered:
-            _exchange(queue.claimed, before.pairs, shape.pairs)
+            _exchange_amounts(queue.claimed, before.pairs, shape.pairs)
         if reserved is not None and reserved.by_age:
-            _exchange(queue.promised, before.pairs, shape.pairs)
+            _exchange_amounts(queue.promised, before.pairs, shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
     ask.shape = shape
-    if ask.swaps_in and _grows(before, shape):
+    if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for less.
     if reserved is not None:
         reserved.node.resize_claim(reserved, shape.pairs)
-        state.node_order.refresh(reserved.node)
+        state.node_order.refresh_node(reserved.node)
         state.gained.append(reserved.node)
 
 
 def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape) -> None:
-    """*request*, which has a node, holds *shape* there now, without any check (scheduling.md 14)."""
+    """Books that *request*, which has a node, holds *shape* there now, without any check (scheduling.md 14)."""
     before = request.shape
     state.changes += 1
     state.moved[request.queue] = None
@@ -383,21 +386,21 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
         return
     if request.spec.placeholder:
         _note_placeholder_peak(application, before.pairs)
-        _exchange(application.placeholder, before.pairs, shape.pairs)
+        _exchange_amounts(application.placeholder, before.pairs, shape.pairs)
     else:
         _note_peak(application, before.pairs)
-        _exchange(application.real, before.pairs, shape.pairs)
-    application.queue.order.mark(application)
+        _exchange_amounts(application.real, before.pairs, shape.pairs)
+    application.queue.order.mark_changed(application)
     if request.spec.placeholder:
         state.note_pairs(application, application.task_groups[request.spec.task_group])
     if application.accounts:
-        user_accounting.exchange(state, application, before.pairs, shape.pairs)
+        user_accounting.exchange_amounts(state, application, before.pairs, shape.pairs)
     for queue in application.queue.lineage():
-        _exchange(queue.used, before.pairs, shape.pairs)
+        _exchange_amounts(queue.used, before.pairs, shape.pairs)
         if request.preempted:
-            _exchange(queue.preempting, before.pairs, shape.pairs)
+            _exchange_amounts(queue.preempting, before.pairs, shape.pairs)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
     if request.preempted and request not in state.stuck:
@@ -405,31 +408,31 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
         node.expect_exits((request,))
     _exchange_on(state, node, before, shape)
     if state.recording:
-        state.events.resized(request, before)
+        state.events.allocation_resized(request, before)
 
 
-def _grows(before: Shape, after: Shape) -> bool:
-    """Whether *after* is more than *before* of some type."""
+def _is_more(before: Shape, after: Shape) -> bool:
+    """Tells whether *after* is more than *before* of some type."""
     had = dict(before.pairs)
     return any(amount > had.get(t, 0) for t, amount in after.pairs)
 
 
 def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape) -> None:
-    node.refund(before.pairs)
-    node.charge(after.pairs)
-    state.node_order.refresh(node)
+    node.refund_pairs(before.pairs)
+    node.charge_pairs(after.pairs)
+    state.node_order.refresh_node(node)
     state.gained.append(node)
 
 
 def keep_placeholder_from_use(placeholder: Allocation) -> None:
-    """*placeholder* was asked to leave: no ask takes its place."""
+    """Keeps asks from taking the place of *placeholder*, which was asked to leave."""
     placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
 
 
 def replacement_starts(
     state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
 ) -> None:
-    """*ask* is pending no more and will take the place of *placeholder*, which is to leave.
+    """Books that *ask* is pending no more and will take the place of *placeholder*, which is to leave.
 
     On another node than the placeholder's, the ask's room is charged now, and nothing else.
     """
@@ -440,14 +443,14 @@ def replacement_starts(
     keep_placeholder_from_use(placeholder)
     if node is not placeholder.node:
         node.allocations[ask.key] = ask
-        node.charge(ask.shape.pairs)
-        state.node_order.refresh(node)
+        node.charge_pairs(ask.shape.pairs)
+        state.node_order.refresh_node(node)
         if state.recording:
             state.events.node_charged(ask, node)
 
 
 def replacement_undone(state: PartitionState, ask: Allocation) -> None:
-    """*ask* is pending again; the placeholder it was to replace stays on its way out."""
+    """Books *ask* as pending again; the placeholder it was to replace stays on its way out."""
     placeholder, node = ask.replaces, ask.node
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
@@ -456,8 +459,8 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
     state.changes += 1
     if node is not placeholder.node:
         del node.allocations[ask.key]
-        node.refund(ask.shape.pairs)
-        state.node_order.refresh(node)
+        node.refund_pairs(ask.shape.pairs)
+        state.node_order.refresh_node(node)
         state.gained.append(node)
         if state.recording:
             state.events.node_refunded(ask, node)
@@ -465,7 +468,7 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
 
 
 def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
-    """The place of *placeholder* is that of the ask it was linked to, which is returned: now an allocation."""
+    """Gives the place of *placeholder* to the ask it was linked to, which is returned: now an allocation."""
     ask, old_node = placeholder.replaced_by, placeholder.node
     assert ask is not None, "only a linked pair can be swapped"
     assert old_node is not None, "a linked placeholder is allocated"
@@ -473,10 +476,10 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     before, after = placeholder.shape.pairs, ask.shape.pairs
     if ask.node is old_node:
         old_node.allocations[ask.key] = ask
-        old_node.charge(after)
+        old_node.charge_pairs(after)
     del old_node.allocations[placeholder.key]
-    old_node.refund(before)
-    state.node_order.refresh(old_node)
+    old_node.refund_pairs(before)
+    state.node_order.refresh_node(old_node)
     placeholder.where = ask.where = placeholder.node = None
     ask.placeholder_ns = placeholder.created_ns
     ask.version = state.next_number()
@@ -485,13 +488,13 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     application.allocations[ask.key] = ask
     _drop_placeholder(placeholder)
     book_amounts(application.real, after)
-    application.queue.order.mark(application)
+    application.queue.order.mark_changed(application)
     if application.accounts:
-        user_accounting.exchange(state, application, before, after)
+        user_accounting.exchange_amounts(state, application, before, after)
     for queue in application.queue.lineage():
-        _exchange(queue.used, before, after)
+        _exchange_amounts(queue.used, before, after)
         if queue.parent is not None:
-            queue.parent.order.mark(queue)
+            queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
     state.changes += 1
@@ -522,7 +525,8 @@ def _drop_placeholder(placeholder: Allocation) -> None:
 
 
 def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None:
-    """One node's capacity went from *before* to *now*: the root's max moves by the difference, zero types left out.
+    """Moves the root's max by what the capacity of one node changed, from *before* to *now*; types that come to zero
+    are left out.
 
     Fair shares are reckoned from the root's max; they are refreshed once, by the next cycle.
     """
@@ -558,16 +562,16 @@ def refresh_fair_terms_below(top: Queue) -> None:
     for ancestor in reversed(top.lineage()[1:]):
         above.update(ancestor.max)
     if top.parent is not None:
-        top.parent.order.mark(top)
-    _refresh(top, above)
+        top.parent.order.mark_changed(top)
+    _refresh_subtree(top, above)
 
 
-def _refresh(queue: Queue, above: dict[int, int]) -> None:
+def _refresh_subtree(queue: Queue, above: dict[int, int]) -> None:
     inherited = {**above, **queue.max} if queue.max else above
     queue.fair_terms = fair_terms(queue, inherited)
     queue.order.mark_all()
     for child in queue.children.values():
-        _refresh(child, inherited)
+        _refresh_subtree(child, inherited)
 
 
 def queue_path_admits_swap(ask: Allocation) -> Queue | None:
@@ -583,7 +587,7 @@ def queue_path_admits_swap(ask: Allocation) -> Queue | None:
 
 
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
-    """The lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
+    """Returns the lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
     for ancestor in queue.lineage():
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
@@ -591,7 +595,7 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
 
 
 def _give_back(application: Application, pairs: Pairs) -> None:
-    """*application* holds *pairs* less: the most it ever held may be what it held until now."""
+    """Books *pairs* less for *application*: the most it ever held may be what it held until now."""
     if application.held_count:
         _note_peak(application, pairs)
         unbook_amounts(application.real, pairs)
@@ -605,10 +609,11 @@ def _give_back(application: Application, pairs: Pairs) -> None:
 
 
 def _note_peak(application: Application, pairs: Pairs) -> None:
-    """*application* is about to hold less of the types in *pairs*. What is only held for an ask is not its own yet."""
+    """Notes what *application* holds, before it holds less of the types in *pairs*. What is only held for an ask is not
+    its own yet."""
     real, peak = application.real, application.peak
     if application.held_count:
-        real = application.confirmed()
+        real = application.confirmed_amounts()
     for t, _ in pairs:
         if real[t] > peak[t]:
             peak[t] = real[t]
@@ -622,6 +627,6 @@ def _note_placeholder_peak(application: Application, pairs: Pairs) -> None:
             peak[t] = held[t]
 
 
-def _exchange(vector: Vector, before: Pairs, after: Pairs) -> None:
+def _exchange_amounts(vector: Vector, before: Pairs, after: Pairs) -> None:
     unbook_amounts(vector, before)
     book_amounts(vector, after)

@@ -1,4 +1,5 @@
-"""What applications have used: amount times seconds of their ended allocations (rest.md 4.5, resourceHistory)."""
+"""Sums of what applications have used: amount times seconds of their ended allocations (rest.md 4.5,
+resourceHistory)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _REAL, _PREEMPTED, _PLACEHOLDER = SpentKind.REAL, SpentKind.PREEMPTED, SpentKind
 
 
 def note_end(allocation: Allocation, now_ns: int) -> None:
-    """*allocation* is about to leave its node. Whole seconds count."""
+    """Adds what *allocation*, which is about to leave its node, has used there. Whole seconds count."""
     node = allocation.node
     seconds = (now_ns - allocation.bound_ns) // _NS_PER_S
     if node is None or seconds <= 0:

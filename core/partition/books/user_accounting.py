@@ -21,13 +21,13 @@ from kornel.core.policies.user_limits import binding_limits, choose_group
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
-    """*application* is new in its queue: choose its group, and find the limits that bind it."""
+    """Chooses the group of *application*, which is new in its queue, and finds the limits that bind it."""
     application.limit_group = choose_group(application.queue, groups_of(application.spec))
-    _join(state, application)
+    _join_accounts(state, application)
 
 
 def close_accounts(application: Application) -> None:
-    """*application*, which holds nothing, leaves its queue."""
+    """Closes the accounts of *application*, which holds nothing and leaves its queue."""
     for account in application.accounts:
         del account.applications[application]
         if not account.applications:
@@ -35,17 +35,18 @@ def close_accounts(application: Application) -> None:
     application.accounts = ()
 
 
-def charge(application: Application, pairs: Pairs) -> None:
-    """*application* now holds *pairs* more, whatever its limits say."""
+def charge_accounts(application: Application, pairs: Pairs) -> None:
+    """Books that *application* now holds *pairs* more, whatever its limits say."""
     for account in application.accounts:
-        account.charge(pairs)
+        account.charge_pairs(pairs)
         account.holders[application] = None
 
 
-def refund(state: PartitionState, application: Application, pairs: Pairs) -> None:
-    """*application* holds *pairs* less; with its last allocation it no longer counts as holding something."""
+def refund_accounts(state: PartitionState, application: Application, pairs: Pairs) -> None:
+    """Books that *application* holds *pairs* less; with its last allocation it no longer counts as holding
+    something."""
     for account in application.accounts:
-        account.refund(pairs)
+        account.refund_pairs(pairs)
         if account.parked:
             state.gained.append(account)
         if not application.allocations and not application.held_count:
@@ -54,17 +55,17 @@ def refund(state: PartitionState, application: Application, pairs: Pairs) -> Non
                 state.gained.append(FreedSlot(account))
 
 
-def exchange(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
-    """*application* holds *after* instead of *before*."""
+def exchange_amounts(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
+    """Books that *application* holds *after* instead of *before*."""
     for account in application.accounts:
-        account.refund(before)
-        account.charge(after)
+        account.refund_pairs(before)
+        account.charge_pairs(after)
         if account.parked:
             state.gained.append(account)
 
 
 def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
-    """The queues of *changed* have other limits now: usage stays with the applications.
+    """Gives the queues of *changed* other limits; usage stays with the applications.
 
     Whoever calls has :func:`kornel.core.partition.waiting.rooms.reconsider_limited` look at everybody again.
 
@@ -73,7 +74,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
     """
     before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
     for queue, limits in changed.items():
-        queue.limits = _limits(state, limits) if limits else NO_LIMITS
+        queue.limits = _build_limits(state, limits) if limits else NO_LIMITS
     for queue in state.queues.values():
         queue.accounts.clear()
     for application in state.applications.values():
@@ -83,7 +84,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
             if state.recording:
                 state.events.group_chosen(application, group_before)
         application.accounts = ()
-        _join(state, application)
+        _join_accounts(state, application)
 
 
 def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:
@@ -96,7 +97,7 @@ def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits
     )
 
 
-def _join(state: PartitionState, application: Application) -> None:
+def _join_accounts(state: PartitionState, application: Application) -> None:
     accounts: list[Account] = []
     for queue, kind, name, limit in binding_limits(application.queue, application.user, application.limit_group):
         account = queue.accounts.get((kind, name))
@@ -107,14 +108,14 @@ def _join(state: PartitionState, application: Application) -> None:
     application.accounts = tuple(accounts)
     held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
     for allocation in (*application.allocations.values(), *held):
-        charge(application, allocation.shape.pairs)
+        charge_accounts(application, allocation.shape.pairs)
 
 
-def _limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:
+def _build_limits(state: PartitionState, configured: tuple[LimitConfig, ...]) -> QueueLimits:
     users: dict[str, Limit] = {}
     groups: dict[str, Limit] = {}
     for config in configured:
-        limit = Limit(state.types.sparse(config.max_resources), config.max_applications)
+        limit = Limit(state.types.to_sparse(config.max_resources), config.max_applications)
         users.update(dict.fromkeys(config.users, limit))
         groups.update(dict.fromkeys(config.groups, limit))
     return QueueLimits(users, groups)

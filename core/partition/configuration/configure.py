@@ -22,7 +22,7 @@ from kornel.core.partition.configuration import dynamic_queues, offered_types
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
-from kornel.core.partition.waiting.rooms import activate, filter_newcomers, look_again
+from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
 from kornel.core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
@@ -33,26 +33,27 @@ from kornel.core.preemption.quota.timer_rules import Terms, terms_of
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
 
 
-def build(
+def build_partition(
     name: str, config: PartitionConfig, now_ns: int, effects: list[Effect], callbacks: Callbacks | None = None
 ) -> PartitionState:
-    """A new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
+    """Returns a new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
 
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
     state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
     state.created_ns = now_ns
     if state.recording:
-        state.events.queues.created(state.root)
+        state.events.queues.queue_created(state.root)
     update(state, config, now_ns)
     _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
     return state
 
 
-def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
-    """What stands against applying *config* to this running partition; empty: nothing."""
+def find_obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
+    """Returns what stands against applying *config* to this running partition, in sentences; nothing if it can be
+    applied."""
     found: list[str] = []
-    for path, queue_config in walk(config.root, "root"):
+    for path, queue_config in walk_queues(config.root, "root"):
         queue = state.queues.get(path)
         if queue is None or queue.parent is None:
             continue
@@ -60,7 +61,7 @@ def obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
             count = len(queue.applications)
             found.append(f"queue {path} has {format_count(count, 'application')} and cannot become a parent")
         if not queue.leaf and not queue_config.parent and queue.children:
-            kept = {f"{path}.{name}" for name in queue.children if not _empties(queue.children[name])}
+            kept = {f"{path}.{name}" for name in queue.children if not _is_empty(queue.children[name])}
             if kept:
                 found.append(f"queue {path} still has {', '.join(sorted(kept))} and cannot become a leaf")
     try:
@@ -86,7 +87,7 @@ def _advise_two_steps(state: PartitionState, config: PartitionConfig) -> str:
 
 
 def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
-    """Make the partition follow *config*, which :func:`obstacles` has no objection to.
+    """Make the partition follow *config*, which :func:`find_obstacles` has no objection to.
 
     Only what differs from the configuration followed so far is touched: the cost is that of the change, and where
     both share their parts (:mod:`kornel.core.config.sharing`) not even that of looking for it.
@@ -94,18 +95,18 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     before, state.config = state.config, config
     if before is config:
         return
-    offered_types.offer(state, offered_types.named_by(config, before))
+    offered_types.offer_types(state, offered_types.named_by(config, before))
     queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
     state.resolver = config.resolver
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
     enforced_before, state.preemption = state.preemption.quota_enabled, config.preemption
     if before is None or config.node_sort != before.node_sort:
-        weights = {state.types.index(name): weight for name, weight in config.node_sort.weights.items()}
-        state.node_order.rebuild(NodeScore(config.node_sort.policy, weights), list(state.node_order))
+        weights = {state.types.index_of(name): weight for name, weight in config.node_sort.weights.items()}
+        state.node_order.rebuild_order(NodeScore(config.node_sort.policy, weights), list(state.node_order))
     state.rules_changed()
     change = _Change()
-    _follow(state, "root", config.root, before.root if before is not None else None, change)
+    _follow_config(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:
         dynamic_queues.follow_templates(state)
         for queue in state.queues.values():
@@ -116,17 +117,17 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     if change.limits:
         user_accounting.change_limits(state, change.limits)
         reconsider_limited(state)
-    _settle(state, change)
+    _settle_queues(state, change)
     if before is not None and before.preemption != config.preemption:
         _watch_again(state)
     if state.recording:
-        state.events.queues.reconfigured(queues_before, state.queues)
+        state.events.queues.queues_reconfigured(queues_before, state.queues)
     quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)
 
 
 @dataclass(slots=True)
 class _Change:
-    """What an update has touched so far.
+    """The queues and settings that an update has touched so far.
 
     queues     with new settings, parents before their children; those dropped since may be among them
     delayed    leaves whose asks may now preempt at another time
@@ -142,7 +143,9 @@ class _Change:
     templates: bool = False
 
 
-def _follow(state: PartitionState, path: str, new: QueueConfig, old: QueueConfig | None, change: _Change) -> None:
+def _follow_config(
+    state: PartitionState, path: str, new: QueueConfig, old: QueueConfig | None, change: _Change
+) -> None:
     if new is old:
         return
     if old is None or own_settings(new) != own_settings(old):
@@ -152,13 +155,14 @@ def _follow(state: PartitionState, path: str, new: QueueConfig, old: QueueConfig
             change.limits[queue] = new.limits
     gone = {child.name: child for child in old.children} if old is not None else {}
     for child in new.children:
-        _follow(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
+        _follow_config(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
     for name in gone:
         _drain(state.queues.get(f"{path}.{name}"), change)
 
 
 def _drain(queue: Queue | None, change: _Change) -> None:
-    """*queue* and all managed ones below are listed no more; their limits are gone with that."""
+    """Marks *queue* and all managed ones below as draining, because they are listed no more; their limits are gone with
+    that."""
     if queue is not None and queue.managed:
         queue.draining = True
         if queue.limits is not NO_LIMITS:
@@ -167,8 +171,9 @@ def _drain(queue: Queue | None, change: _Change) -> None:
             _drain(child, change)
 
 
-def _settle(state: PartitionState, change: _Change) -> None:
-    """What depends on the settings of the queues that changed: shares, orders, priorities, and who has to wait."""
+def _settle_queues(state: PartitionState, change: _Change) -> None:
+    """Works out again what depends on the settings of changed queues: shares, orders, priorities, and who has to
+    wait."""
     touched = [queue for queue in change.queues if state.queues.get(queue.path) is queue]
     refreshed: set[Queue] = set()
     for queue in touched:
@@ -176,7 +181,7 @@ def _settle(state: PartitionState, change: _Change) -> None:
             refreshed.add(queue)
             ledger.refresh_fair_terms_below(queue)
     for queue in touched:
-        queue.order.rekey()
+        queue.order.renew_keys()
         queue.refresh_priority()
         filter_newcomers(queue)
         wake_for_queue(state, queue)
@@ -190,7 +195,7 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
     queue = state.queues.get(path)
     if queue is not None and queue.parent is not None and queue.leaf == config.parent:
         # Leaf and parent order different things: an empty queue that changes its kind starts afresh.
-        _drop(state, queue)
+        _drop_queue(state, queue)
         queue = None
     if queue is None:
         parent_path, _, name = path.rpartition(".")
@@ -210,7 +215,7 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
     change.templates = change.templates or terms != queue.dynamic_terms
     queue.dynamic_terms = terms
     if queue.parent is not None:
-        queue.set_limits(state.types.sparse(config.guaranteed), state.types.sparse(config.max))
+        queue.set_limits(state.types.to_sparse(config.guaranteed), state.types.to_sparse(config.max))
     return queue
 
 
@@ -219,14 +224,15 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
     return DynamicTerms(
         config.dynamic_parent,
         config.dynamic_leaf,
-        state.types.sparse(template.guaranteed if template is not None else None),
-        state.types.sparse(template.max if template is not None else None),
+        state.types.to_sparse(template.guaranteed if template is not None else None),
+        state.types.to_sparse(template.max if template is not None else None),
         template.max_applications if template is not None else 0,
     )
 
 
 def _watch_again(state: PartitionState) -> None:
-    """The switches changed: whoever was due while nobody could preempt, or is not due any more, starts afresh.
+    """Starts afresh, since the switches changed, with whoever was due while nobody could preempt or is not due any
+    more.
 
     Asks that hold room are tried again, since they may do more than before on the node that they must run on.
     """
@@ -239,31 +245,31 @@ def _watch_again(state: PartitionState) -> None:
             attempts.watch(state, ask)
         for group in application.groups.values():
             if group.parked_at is not None:
-                activate(group)
+                activate_group(group)
     for reservation in list(state.reservations.values()):
         look_again(state, reservation)
 
 
-def walk(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
-    """*config*, which stands at *path*, and all below with their paths, parents first."""
+def walk_queues(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
+    """Yields *config*, which stands at *path*, and all below with their paths, parents first."""
     yield path, config
     for child in config.children:
-        yield from walk(child, f"{path}.{child.name}")
+        yield from walk_queues(child, f"{path}.{child.name}")
 
 
-def _empties(queue: Queue) -> bool:
-    return not queue.applications and all(_empties(child) for child in queue.children.values())
+def _is_empty(queue: Queue) -> bool:
+    return not queue.applications and all(_is_empty(child) for child in queue.children.values())
 
 
 def _clean_periodically(state: PartitionState, at_ns: int) -> None:
     def clean(now_ns: int) -> None:
-        _clean(state)
+        _clean_queues(state)
         _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
 
-    state.at(at_ns, clean)
+    state.run_at(at_ns, clean)
 
 
-def _clean(state: PartitionState) -> None:
+def _clean_queues(state: PartitionState) -> None:
     """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held."""
     _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
@@ -278,14 +284,14 @@ def _clean_below(state: PartitionState, queue: Queue) -> None:
         if child.children:
             _clean_below(state, child)
         if (child.draining or not child.managed) and not child.applications and not child.children:
-            _drop(state, child)
+            _drop_queue(state, child)
             if state.recording:
-                state.events.queues.removed(child)
+                state.events.queues.queue_removed(child)
 
 
-def _drop(state: PartitionState, queue: Queue) -> None:
+def _drop_queue(state: PartitionState, queue: Queue) -> None:
     for child in list(queue.children.values()):
-        _drop(state, child)
+        _drop_queue(state, child)
     assert queue.parent is not None, "the root stays as long as its partition"
     queue.parent.order.discard(queue)
     del queue.parent.children[queue.name]

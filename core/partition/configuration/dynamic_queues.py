@@ -40,8 +40,9 @@ class Prospect(NamedTuple):
     parents: tuple[Queue, ...]
 
 
-def prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> Prospect:
-    """What the leaf at *placed* is, or will be. *limits* count for dynamic leaves, and never for the recovery queue."""
+def find_prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> Prospect:
+    """Returns what the leaf at *placed* is, or will be. *limits* count for dynamic leaves, and never for the recovery
+    queue."""
     guaranteed: Mapping[int, int]
     maximum: Mapping[int, int]
     queue = placed.above
@@ -64,19 +65,19 @@ def prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> 
     return Prospect(placed.path, properties, guaranteed, maximum, most, parents)
 
 
-def enter(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
-    """The leaf, made if it does not exist, with the limits of *wanted*."""
-    leaf = placed.above if placed.exists else _create(state, placed, wanted)
+def enter_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
+    """Returns the leaf at *placed*, made if it does not exist, with the limits of *wanted*."""
+    leaf = placed.above if placed.exists else _create_leaf(state, placed, wanted)
     if not leaf.managed:
         before = settings_of(leaf) if state.recording and placed.exists else None
-        _limit(state, leaf, wanted)
+        _limit_leaf(state, leaf, wanted)
         if before is not None:
             state.events.queues.amounts_changed(before, leaf)
     return leaf
 
 
 def follow_templates(state: PartitionState) -> None:
-    """After a reload: dynamic queues take what their parents now pass on, unless a tag has set it otherwise.
+    """Gives dynamic queues, after a reload, what their parents now pass on, unless a tag has set it otherwise.
 
     Parents are looked at before their children, so a change reaches every level.
     """
@@ -109,13 +110,13 @@ def _with_limit(
     if not wanted:
         return template
     try:
-        offered_types.offer(state, wanted, leaving=TYPES_LEFT_BY_TAGS)
+        offered_types.offer_types(state, wanted, leaving=TYPES_LEFT_BY_TAGS)
     except TooManyTypes:
         return now
-    return state.types.sparse(wanted)
+    return state.types.to_sparse(wanted)
 
 
-def _create(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
+def _create_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
     queue = placed.above
     missing = placed.path.removeprefix(f"{queue.path}.").split(".")
     for name in missing[:-1]:
@@ -125,17 +126,17 @@ def _create(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue:
         queue.dynamic_terms = terms
         queue.fair_terms = fair_terms(queue)
         if state.recording:
-            state.events.queues.created(queue)
+            state.events.queues.queue_created(queue)
     leaf = state.new_queue(missing[-1], queue, leaf=True, properties=wanted.properties)
     leaf.managed = False
     leaf.dynamic_terms = _terms_below(queue) if leaf.name != RECOVERY_QUEUE else None
     leaf.fair_terms = fair_terms(leaf)
     if state.recording:
-        state.events.queues.created(leaf)
+        state.events.queues.queue_created(leaf)
     return leaf
 
 
-def _limit(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
+def _limit_leaf(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
     """Put the amounts in force. Only *leaf* itself looks at them, so nothing else is reckoned again."""
     leaf.max_applications = wanted.max_applications
     guaranteed = {t: amount for t, amount in wanted.guaranteed.items() if amount}
@@ -145,6 +146,6 @@ def _limit(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
     state.rules_changed()
     leaf.fair_terms = fair_terms(leaf)
     if leaf.parent is not None:
-        leaf.parent.order.mark(leaf)
+        leaf.parent.order.mark_changed(leaf)
     if leaf.applications:
         wake_for_queue(state, leaf)

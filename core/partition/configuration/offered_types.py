@@ -19,7 +19,7 @@ DEMANDS_KEPT: Final = 10_000
 """Demands that are remembered although nobody may have them any more."""
 
 
-def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
+def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
     """Know all *names* from here on. Raises :class:`kornel.core.model.shapes.TooManyTypes`, and has changed nothing
     then.
 
@@ -27,7 +27,7 @@ def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> N
     """
     types = state.types
     named = dict.fromkeys(names)
-    new = types.unoffered(named)
+    new = types.find_unoffered(named)
     if not new:
         return
     try:
@@ -36,17 +36,17 @@ def offer(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> N
         if leaving:
             raise
         give_back(state)
-        new = types.unoffered(named)  # What nobody has used lately was given back, too.
+        new = types.find_unoffered(named)  # What nobody has used lately was given back, too.
         types.check(new)
     for name in new:
-        types.index(name)
-    renamed = set(types.unnamed(new))
+        types.index_of(name)
+    renamed = set(types.forget_shapes_with(new))
     if not renamed:
         return
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
             state.guarantee.refusals.forget(ask)
-            moves.resize_request(state, ask, types.shape(ask.shape.resources))
+            moves.resize_request(state, ask, types.shape_of(ask.shape.resources))
             attempts.watch(state, ask)
 
 
@@ -56,17 +56,17 @@ def give_back(state: PartitionState) -> None:
     Not while a round of the monitor or the enforcement of a max is under way, which go by index.
     """
     if state.notices.steps is None and not state.enforcement.busy:
-        remembered = _remembered(state)
+        remembered = _remembered_types(state)
         root = state.root
         state.types.give_back(
             lambda t: bool(t in remembered or root.used[t] or root.pending[t] or root.claimed[t] or t in root.max)
         )
 
 
-def _remembered(state: PartitionState) -> set[int]:
+def _remembered_types(state: PartitionState) -> set[int]:
     """Types of which something is kept beside what is used, pending, claimed and offered in all."""
     configured = named_by(state.config) if state.config is not None else ()
-    found = {t for t in map(state.types.known, configured) if t is not None}
+    found = {t for t in map(state.types.known_index, configured) if t is not None}
     found.update(t for t, amount in enumerate(state.root.preempted_total) if amount)
     for node in state.nodes.values():
         for pairs in node.foreign.values():
@@ -91,10 +91,11 @@ def _remembered(state: PartitionState) -> set[int]:
 
 
 def forget_demands(state: PartitionState) -> None:
-    """From time to time: types that are no more, and the demands that nobody has any more once these are the most."""
+    """Forgets types that are no more, and demands that nobody has any more once these are the most; called from time to
+    time."""
     if state.types.offered > MAX_TYPES // 2:
         give_back(state)
-    if len(state.types.shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests)):
+    if len(state.types.known_shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests)):
         return
     kept = dict.fromkeys(request.shape for request in state.requests.values())
     kept |= dict.fromkeys((*state.too_large, *state.no_room, *state.refused))
@@ -103,7 +104,7 @@ def forget_demands(state: PartitionState) -> None:
 
 
 def named_by(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[str]:
-    """The resource types that *config* names, some of them many times.
+    """Yields the resource types that *config* names, some of them many times.
 
     Queues that it shares with *before*, with all below them, are left out: what they name is known.
     """

@@ -19,14 +19,14 @@ from kornel.core.partition.gangs import replacement
 from kornel.core.partition.gangs.replacement import Pair
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import inquiries, pausing
-from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.rooms import UNSERVED
 
 MOST_NODES: Final = 64
 """Nodes offered in one question."""
 
 
-def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
+def seek_approval(state: PartitionState, pair: Pair, now_ns: int) -> None:
     """Ask about *pair* before it is linked."""
     ask, placeholder, node = pair
     own = node is placeholder.node
@@ -35,7 +35,7 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
-            _decide(state, ask, node_ids, refused, at_ns, own=own)
+            _decide_pairs(state, ask, node_ids, refused, at_ns, own=own)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
@@ -46,9 +46,9 @@ def seek(state: PartitionState, pair: Pair, now_ns: int) -> None:
 
 
 def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
-    """Where the placeholders are whose place *ask* could take, the chosen one's node first."""
+    """Returns the nodes of the placeholders whose place *ask* could take, that of the chosen one first."""
     assert ask.pool is not None, "an ask that looks for a placeholder waits in the pool of its group"
-    usable = (p for p in ask.pool.free.ordered() if p.proposed_by is None and not replacement.is_larger(ask, p))
+    usable = (p for p in ask.pool.free.sorted_members() if p.proposed_by is None and not replacement.is_larger(ask, p))
     others = (p.node.node_id for p in usable if p.node is not None and p.node is not first)
     refused = ask.refused or {}
     distinct = dict.fromkeys((first.node_id, *(node_id for node_id in others if node_id not in refused)))
@@ -61,13 +61,13 @@ def _other_nodes(state: PartitionState, ask: Allocation, placeholder: Allocation
     refused = ask.refused or {}
     others = (
         node.node_id
-        for node in state.node_order.fitting(ask.shape.pairs)
+        for node in state.node_order.fitting_nodes(ask.shape.pairs)
         if node is not first and node is not placeholder.node and node.node_id not in refused
     )
     return (first.node_id, *islice(others, MOST_NODES - 1))
 
 
-def _decide(
+def _decide_pairs(
     state: PartitionState,
     ask: Allocation,
     node_ids: tuple[str, ...],
@@ -80,7 +80,7 @@ def _decide(
     proposed = part_pair(ask)
     named = {node_id: refused[node_id] for node_id in node_ids if node_id in refused}
     for reason in dict.fromkeys(named.values()):
-        note(ask, reason, now_ns)
+        note_failure(ask, reason, now_ns)
     passed = [node_id for node_id in node_ids if node_id not in named]
     if ask.place is AskPlace.POOLED and ask.application.state not in UNSERVED:
         pair = _own_pair(ask, proposed, passed) if own else _other_pair(state, ask, proposed, passed)
@@ -92,13 +92,13 @@ def _decide(
         ask.refused = {**(ask.refused or {}), **named}
         if state.recording:
             state.events.refused_everywhere(ask)
-        pausing.pause(state, ask, now_ns)
+        pausing.pause_ask(state, ask, now_ns)
     look_for_pairs(state, ask)
 
 
 def _own_pair(ask: Allocation, proposed: Allocation, passed: list[str]) -> Pair | None:
     assert ask.pool is not None, "checked by the caller"
-    others = [p for p in ask.pool.free.ordered() if p is not proposed and p.proposed_by is None]
+    others = [p for p in ask.pool.free.sorted_members() if p is not proposed and p.proposed_by is None]
     candidates = [p for p in (proposed, *others) if _is_free(p) and not replacement.is_larger(ask, p)]
     for node_id in passed:
         for placeholder in candidates:
@@ -112,7 +112,7 @@ def _other_pair(state: PartitionState, ask: Allocation, proposed: Allocation, pa
         return None
     for node_id in passed:
         node = state.nodes.get(node_id)
-        if node is not None and node in state.node_order and node.fits(ask.shape.pairs):
+        if node is not None and node in state.node_order and node.has_room(ask.shape.pairs):
             return Pair(ask, proposed, node)
     return None
 

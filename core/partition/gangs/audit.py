@@ -18,7 +18,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
-    """Everything about gangs that does not add up."""
+    """Returns everything about gangs that does not add up."""
     for application in state.applications.values():
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
@@ -32,8 +32,8 @@ def check(state: PartitionState) -> Iterator[Broken]:
 
 def _check_task_group(state: PartitionState, application: Application, task_group: TaskGroup) -> Iterator[Broken]:
     where = f"{application.application_id}/{task_group.name}"
-    held = [a for a in application.allocations.values() if _belongs(a, task_group) and a.spec.placeholder]
-    asks = [a for a in application.asks.values() if _belongs(a, task_group)]
+    held = [a for a in application.allocations.values() if _belongs_to(a, task_group) and a.spec.placeholder]
+    asks = [a for a in application.asks.values() if _belongs_to(a, task_group)]
     present = len(held) + sum(ask.spec.placeholder for ask in asks)
     gone = task_group.replaced + task_group.timed_out
     if min(task_group.replaced, task_group.timed_out) < 0 or task_group.count != gone + present:
@@ -56,12 +56,13 @@ def _check_task_group(state: PartitionState, application: Application, task_grou
         yield Broken("10.2", where, f"replaceable are {replaceable}, kept are {set(task_group.asks)}")
 
 
-def _belongs(request: Allocation, task_group: TaskGroup) -> bool:
+def _belongs_to(request: Allocation, task_group: TaskGroup) -> bool:
     return request.spec.task_group == task_group.name
 
 
 def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterator[Broken]:
-    """Both halves name each other, and only the real one is charged ahead of time, on another node."""
+    """Checks that both halves of a pair name each other, and that the real one is charged ahead of time on another node
+    only."""
     placeholder, real = request.replaces, request.replaced_by
     proposed = request.proposed_placeholder
     if proposed is not None and (proposed.proposed_by is not request or request.inquiry is None):

@@ -1,4 +1,4 @@
-"""What gang scheduling remembers of a partition: the applications that it has to look at."""
+"""The memory of gang scheduling in a partition: the applications that it has to look at."""
 
 from __future__ import annotations
 

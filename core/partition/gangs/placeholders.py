@@ -1,4 +1,5 @@
-"""How long allocated placeholders may wait, and telling them to leave (scheduling.md 10.5, 10.6; protocol.md 6.3)."""
+"""Timeouts of allocated placeholders, and how the shim is asked to end them (scheduling.md 10.5, 10.6; protocol.md
+6.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
-    """How long from now the placeholders of a new application may wait.
+    """Returns how long from now the placeholders of a new application may wait.
 
     Counted from the creation time that the shim states, if it does, so that its restart does not start the wait again.
     """
@@ -34,7 +35,8 @@ def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
 
 
 def start_timer(state: PartitionState, application: Application, now_ns: int) -> None:
-    """The first placeholder was allocated. :mod:`.timeouts` takes over when the time has come."""
+    """Starts the timer of *application*, whose first placeholder was allocated. :mod:`.timeouts` takes over when it
+    ends."""
     at_ns = now_ns + timeout_ns(application.spec, now_ns)
     application.placeholder_deadline_ns = at_ns
 
@@ -43,7 +45,7 @@ def start_timer(state: PartitionState, application: Application, now_ns: int) ->
             application.placeholder_deadline_ns = None
             state.gangs.timed_out[application] = None
 
-    state.at(at_ns, note)
+    state.run_at(at_ns, note)
 
 
 def stop_timer(application: Application) -> None:
@@ -51,7 +53,7 @@ def stop_timer(application: Application) -> None:
     application.placeholder_deadline_ns = None
 
 
-def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
+def dismiss_placeholders(state: PartitionState, placeholders: Iterable[Allocation], message: str) -> None:
     """Ask the shim to end allocated *placeholders*; they stay booked until it confirms."""
     for placeholder in placeholders:
         moves.release_placeholder(state, placeholder)
@@ -68,6 +70,6 @@ def dismiss(state: PartitionState, placeholders: Iterable[Allocation], message: 
 
 
 def dismiss_all(state: PartitionState, application: Application, message: str) -> None:
-    """:func:`dismiss` every placeholder of *application* that was not asked to leave before, oldest first."""
+    """Asks the shim to end every placeholder of *application* that was not asked to leave before, oldest first."""
     free = [placeholder for task_group in application.task_groups.values() for placeholder in task_group.free]
-    dismiss(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)
+    dismiss_placeholders(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)

@@ -14,7 +14,7 @@ from kornel.core.preemption import attempts, eviction
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
-    """A placeholder was asked for or recovered; to be called before it is booked."""
+    """Opens the task group of *placeholder*, which was asked for or recovered; to be called before it is booked."""
     application, name = placeholder.application, placeholder.spec.task_group
     task_group = application.task_groups.get(name)
     if task_group is None:
@@ -29,30 +29,31 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
 
 
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
-    """A node it was to get, a node kept for it and victims on their way out for it are not for it any more."""
+    """Has *ask* wait for a placeholder: it gives up a node it was to get or that is kept for it, and victims leaving
+    for it."""
     questions.cancel_question(state, ask)
     eviction.forget_ask(state, ask)
     moves.regroup_ask(state, ask)
 
 
 def placeholder_replaced(state: PartitionState, placeholder: Allocation) -> None:
-    """The shim confirmed that *placeholder* gave its place to a real allocation."""
+    """Counts *placeholder* as replaced: the shim confirmed that it gave its place to a real allocation."""
     task_group = placeholder.application.task_groups[placeholder.spec.task_group]
     task_group.replaced += 1
-    _settle(state, task_group)
+    _regroup_asks(state, task_group)
 
 
 def placeholder_gone(state: PartitionState, placeholder: Allocation) -> None:
-    """*placeholder*, pending or allocated, left in any other way (scheduling.md 10.6, S-8)."""
+    """Counts *placeholder*, pending or allocated, as gone without a replacement (scheduling.md 10.6, S-8)."""
     task_group = placeholder.application.task_groups[placeholder.spec.task_group]
     task_group.timed_out += 1
-    _settle(state, task_group)
+    _regroup_asks(state, task_group)
 
 
-def _settle(state: PartitionState, task_group: TaskGroup) -> None:
+def _regroup_asks(state: PartitionState, task_group: TaskGroup) -> None:
     if task_group.open:
         return
-    for ask in task_group.asks.ordered():
+    for ask in task_group.asks.sorted_members():
         if ask.proposed_placeholder is not None:
             questions.withdraw_pair(state, ask)
         moves.regroup_ask(state, ask)

@@ -38,7 +38,7 @@ class Pair(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What one look at an application found.
+    """The outcome of looking at one application for a pair of ask and placeholder.
 
     *too_small* are to leave, oldest first, before *pair* is served; each with the ask it is too small for.
     """
@@ -55,22 +55,23 @@ Settle = Callable[[PartitionState, Pair, int], None]
 
 
 def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
-    """Whether *ask* may run on *own*, the node of the placeholder it matches."""
+    """Tells whether *ask* may run on *own*, the node of the placeholder it matches."""
     if ask.refused is not None and own.node_id in ask.refused:
         return False
     return ask.spec.required_node in ("", own.node_id)
 
 
 def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node | None:
-    """The first open node in order, other than the placeholder's *own*, that has room for *ask* and may take it."""
+    """Returns the first open node in order, other than the placeholder's *own*, that has room for *ask* and may take
+    it."""
     pairs = ask.shape.pairs
     refused = ask.refused or {}
     if ask.spec.required_node:
         required = state.nodes.get(ask.spec.required_node)
         if required is None or required is own or required not in state.node_order:
             return None
-        return required if required.fits(pairs) and required.node_id not in refused else None
-    fitting = state.node_order.fitting(pairs)
+        return required if required.has_room(pairs) and required.node_id not in refused else None
+    fitting = state.node_order.fitting_nodes(pairs)
     return next((node for node in fitting if node is not own and node.node_id not in refused), None)
 
 
@@ -91,29 +92,29 @@ def serve(
     turns = _Turns(state)
     spent = 0
     while spent < budget:
-        application = turns.next()
+        application = turns.next_application()
         if application is None:
             break
-        choice = choose(state, application, stays=stays, elsewhere=elsewhere)
+        choice = choose_pair(state, application, stays=stays, elsewhere=elsewhere)
         spent += _apply(state, choice, settle or commit, now_ns)
         if choice.pair is not None:
-            turns.served(application)
+            turns.note_served(application)
             continue
-        turns.done(application)
+        turns.leave_out(application)
         del state.gangs.to_match[application]
         if choice.without_room:
             state.gangs.without_room[application] = None
     return spent
 
 
-def choose(
+def choose_pair(
     state: PartitionState,
     application: Application,
     *,
     stays: MayStay = may_stay,
     elsewhere: FindOther = find_other_node,
 ) -> Choice:
-    """The first ask, in order, that finds a placeholder, and the placeholders found too small on the way."""
+    """Finds the first ask, in order, that has a placeholder, and the placeholders found too small on the way."""
     too_small: dict[Allocation, Allocation] = {}
     without_room = False
     if application.state in UNSERVED:
@@ -159,16 +160,16 @@ def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
 
 
 def undo_replacement(state: PartitionState, real: Allocation) -> None:
-    """*real* loses its placeholder, or the node it was to run on, and is a pending ask again.
+    """Makes *real*, which lost its placeholder or the node it was to run on, a pending ask again.
 
-    The placeholder was told to leave already: it is nobody's, and counts as timed out once it is gone.
+    The placeholder was asked to leave already: it is nobody's, and counts as timed out once it is gone.
     """
     moves.undo_replacement(state, real)
     attempts.watch(state, real)
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
-    """Whether *ask* wants more than *placeholder* holds of any type, or a type that it does not hold at all."""
+    """Tells whether *ask* wants more than *placeholder* holds of any type, or a type that it does not hold at all."""
     if ask.shape is placeholder.shape:
         return False
     held = dict(placeholder.shape.pairs)
@@ -179,7 +180,7 @@ def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -
     if choice.too_small:
         if state.recording:
             state.events.placeholders_too_small(choice.too_small)
-        placeholders.dismiss(state, choice.too_small, "smaller than the real ask of its task group")
+        placeholders.dismiss_placeholders(state, choice.too_small, "smaller than the real ask of its task group")
     if choice.pair is None:
         return len(choice.too_small)
     settle(state, choice.pair, now_ns)
@@ -187,7 +188,7 @@ def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -
 
 
 class _Turns:
-    """Whose turn it is among the applications to look at: down the queue tree, the first at each level.
+    """The order of the applications to look at: down the queue tree, the first at each level.
 
     Serving an application changes the keys on its own path only.
     """
@@ -196,47 +197,47 @@ class _Turns:
         self._root = state.root
         self._below: dict[Queue, KeyedHeap[Any]] = {}
         for application in state.gangs.to_match:
-            self._order(application.queue).add(application)
+            self._order_of(application.queue).add(application)
             for queue in application.queue.lineage()[:-1]:
                 if queue.parent is not None:
-                    self._order(queue.parent).add(queue)
+                    self._order_of(queue.parent).add(queue)
 
-    def _order(self, queue: Queue) -> KeyedHeap[Any]:
+    def _order_of(self, queue: Queue) -> KeyedHeap[Any]:
         found = self._below.get(queue)
         if found is None:
             found = self._below[queue] = KeyedHeap(application_key if queue.leaf else queue_key)
         return found
 
-    def next(self) -> Application | None:
+    def next_application(self) -> Application | None:
         queue = self._root
         while not queue.leaf:
-            child = self._order(queue).first()
+            child = self._order_of(queue).first_member()
             if child is None:
                 return None
             queue = child
-        application: Application | None = self._order(queue).first()
+        application: Application | None = self._order_of(queue).first_member()
         return application
 
-    def served(self, application: Application) -> None:
-        """Its priority and pending amounts changed, and those of its queues."""
-        self._order(application.queue).mark(application)
+    def note_served(self, application: Application) -> None:
+        """Notes that the priority and the pending amounts of *application* changed, and those of its queues."""
+        self._order_of(application.queue).mark_changed(application)
         for queue in application.queue.lineage()[:-1]:
             if queue.parent is not None:
-                self._order(queue.parent).mark(queue)
+                self._order_of(queue.parent).mark_changed(queue)
 
-    def done(self, application: Application) -> None:
-        """Nothing of it matches any more."""
-        below = self._order(application.queue)
+    def leave_out(self, application: Application) -> None:
+        """Leaves *application* out from now on: nothing of it matches any more."""
+        below = self._order_of(application.queue)
         below.discard(application)
         for queue in application.queue.lineage()[:-1]:
             if below or queue.parent is None:
                 return
-            below = self._order(queue.parent)
+            below = self._order_of(queue.parent)
             below.discard(queue)
 
 
 def _asks(application: Application) -> Iterable[Allocation]:
-    """The asks of all its task groups that have a placeholder to offer, in ask order."""
+    """Yields the asks of all task groups of *application* that have a placeholder to offer, in ask order."""
     pools = [g.asks for g in application.task_groups.values() if g.asks and g.free]
     if len(pools) == 1:
         return _in_order(pools[0])
@@ -244,11 +245,12 @@ def _asks(application: Application) -> Iterable[Allocation]:
 
 
 def _in_order(members: KeyedHeap[Allocation]) -> Iterator[Allocation]:
-    """The first is cheap and mostly enough; the others are sorted only when somebody asks for them."""
-    first = members.first()
+    """Yields *members* in order. The first is cheap and mostly enough; the others are sorted only when somebody asks
+    for them."""
+    first = members.first_member()
     if first is not None:
         yield first
-        yield from members.ordered()[1:]
+        yield from members.sorted_members()[1:]
 
 
 def _node_of(placeholder: Allocation) -> Node:

@@ -33,13 +33,14 @@ def give_up_expired(state: PartitionState, now_ns: int) -> None:
 
 
 def _give_up(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Placeholders go, real asks stay. Told in the order of the contract: those of G2 asks that wait come first."""
+    """Has the placeholders go while the real asks stay. Answers leave in the order of the contract: those of G2 asks
+    that wait come first."""
     if application.state not in (AppState.RUNNING, AppState.COMPLETING):
         if application.spec.gang_style == HARD:
-            lifecycle.fire(state, application, AppEvent.FAIL, now_ns, REASON)
+            lifecycle.fire_event(state, application, AppEvent.FAIL, now_ns, REASON)
             _stand_down(state, application)
         else:
-            lifecycle.fire(state, application, AppEvent.RESUME, now_ns, REASON)
+            lifecycle.fire_event(state, application, AppEvent.RESUME, now_ns, REASON)
     pending = [ask for ask in application.asks.values() if ask.spec.placeholder]
     message = f"placeholders of application {application.application_id} waited too long"
     for ask in pending:
@@ -56,7 +57,8 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
 
 
 def _stand_down(state: PartitionState, application: Application) -> None:
-    """A failing application begins nothing and holds nothing back: replacements, reservations and claims end."""
+    """Ends the replacements, reservations and claims of *application*: while it fails it begins nothing and holds
+    nothing back."""
     for ask in list(application.asks.values()):
         questions.cancel_question(state, ask)
         if ask.place is AskPlace.REPLACING:

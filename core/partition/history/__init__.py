@@ -1,1 +1,1 @@
-"""The event history: what is told of everything that happens."""
+"""The event history: records of everything that happens, for shims and clients."""

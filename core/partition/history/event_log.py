@@ -1,4 +1,5 @@
-"""Where events go: among the effects, with the time of the command or cycle under way (protocol.md 14)."""
+"""The way of events out of the engine: among the effects, with the time of the command or cycle under way (protocol.md
+14)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class EventLog:
 
     @property
     def now_ns(self) -> int:
-        """When everything happens that is recorded now."""
+        """The time of everything that is recorded now."""
         return self._callbacks.now_ns
 
     def add(
@@ -38,7 +39,7 @@ class EventLog:
         resources: Resources | None = None,
         message: str = "",
     ) -> None:
-        """It happened now."""
+        """Records an event that happens now."""
         if message:
             message = shorten_event_text(message)
         at_ns = self._callbacks.now_ns

@@ -33,8 +33,8 @@ def _describe_left(types: ResourceTypes, pairs: Pairs, used: Vector, most: Mappi
     short = [t for t, amount in pairs if t in most and used[t] + amount > most[t]]
     if not short:
         return ""
-    left = format_quantities(types.resources({t: max(0, most[t] - used[t]) for t in short}))
-    return f"of max {format_quantities(types.resources({t: most[t] for t in short}))}, {left} is free"
+    left = format_quantities(types.to_resources({t: max(0, most[t] - used[t]) for t in short}))
+    return f"of max {format_quantities(types.to_resources({t: most[t] for t in short}))}, {left} is free"
 
 
 def describe_room_in_queue(ask: Allocation) -> str:
@@ -60,8 +60,8 @@ def describe_refusals(reasons: Iterable[str]) -> str:
 def describe_excess(types: ResourceTypes, queue: Queue) -> str:
     """Returns what *queue* holds of the types of which it holds more than its max, and that max."""
     over = [t for t, most in queue.max.items() if queue.used[t] > most]
-    held = format_quantities(types.resources({t: queue.used[t] for t in over}))
-    most = format_quantities(types.resources({t: queue.max[t] for t in over}))
+    held = format_quantities(types.to_resources({t: queue.used[t] for t in over}))
+    most = format_quantities(types.to_resources({t: queue.max[t] for t in over}))
     return f"queue {queue.path} holds {held}, more than its max of {most}"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kornel.core.partition.history.event_log import EventLog
 
 PAUSE_NS: Final = 15 * 10**9
-"""Between two events about one ask that say the same (scheduling.md 17)."""
+"""The least time between two events about one ask that say the same (scheduling.md 17)."""
 
 SCHEDULABLE: Final = "schedulable: true"
 NOT_SCHEDULABLE: Final = "schedulable: false"
@@ -51,13 +51,14 @@ class Recorder:
         self.queues: Final = QueueRecorder(log, types)
 
     def limits_checked(self, ask: Allocation, limited: NotPlaced | None) -> None:
-        """*ask* was held against all limits; *limited* tells the first it would exceed. Changes are told, no more."""
+        """Records how *ask* stands to the limits it was held against, where that has changed; *limited* names the first
+        it would exceed."""
         reason = limited.reason if limited is not None else None
         application = ask.application
         if application.state is AppState.ACCEPTED:
             held = reason is Unschedulable.APPLICATION_LIMIT
             by_queue = held and limited is not None and limited.account is None
-            self._runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
+            self._record_runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
         if reason is Unschedulable.APPLICATION_LIMIT:
             return
         told = ask.told
@@ -69,7 +70,7 @@ class Recorder:
         if over_user is not told.over_user_quota:
             told.over_user_quota = over_user
             account = limited.account if limited is not None else None
-            self._about(
+            self._record_about(
                 ask,
                 event_texts.describe_room_in_limits(ask)
                 if account is None
@@ -78,15 +79,16 @@ class Recorder:
         if over_queue is not told.over_queue_quota and not over_user:
             told.over_queue_quota = over_queue
             queue = limited.queue if limited is not None else None
-            self._about(
+            self._record_about(
                 ask,
                 event_texts.describe_room_in_queue(ask)
                 if queue is None
                 else event_texts.describe_full_queue(self._types, ask, queue),
             )
 
-    def _runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
-        """A limit of applications of a queue comes before one of a user: while it holds, the other is not known."""
+    def _record_runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
+        """Records whether *application* may run. A limit of applications of a queue comes before one of a user: while
+        it holds, the other is not known."""
         name = application.application_id
         if by_queue is not application.told_held_by_queue:
             application.told_held_by_queue = by_queue
@@ -98,60 +100,64 @@ class Recorder:
             self._say(_APP, name, _NONE, detail)
 
     def refused_everywhere(self, ask: Allocation) -> None:
-        """The shim refused every node asked about for *ask*: its reasons, each with the number of nodes."""
+        """Records that the shim refused every node asked about for *ask*: its reasons, each with the number of
+        nodes."""
         told = ask.told = ask.told or Told()
         now_ns = self._log.now_ns
         if told.refused_ns is not None and now_ns - told.refused_ns < PAUSE_NS:
             return
         told.refused_ns = now_ns
-        self._about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
+        self._record_about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
 
     def no_victim_on_required_node(self, ask: Allocation) -> None:
-        """*ask* must run on a node where nobody can make room for it."""
+        """Records that *ask* must run on a node where nobody can make room for it."""
         told = ask.told = ask.told or Told()
         now_ns = self._log.now_ns
         if told.no_victim_ns is not None and now_ns - told.no_victim_ns < PAUSE_NS:
             return
         told.no_victim_ns = now_ns
         amounts = ask.shape.write_amounts()
-        self._about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
+        self._record_about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
 
     def preemption_bounded(self, ask: Allocation, detail: str) -> None:
-        """A bound on victims, or on what one interval may take, keeps preemption from making room for *ask*."""
+        """Records that a bound on victims, or on what one interval may take, keeps preemption from making room for
+        *ask*."""
         told = ask.told = ask.told or Told()
         now_ns = self._log.now_ns
         if told.bounded_ns is not None and now_ns - told.bounded_ns < PAUSE_NS:
             return
         told.bounded_ns = now_ns
-        self._about(ask, f"Preemption is held back: {detail}")
+        self._record_about(ask, f"Preemption is held back: {detail}")
 
-    def preempted(self, victims: Iterable[Allocation], ask: Allocation) -> None:
-        """*victims* were told to leave so that *ask* can run."""
+    def preempted_for_ask(self, victims: Iterable[Allocation], ask: Allocation) -> None:
+        """Records that *victims* were asked to leave so that *ask* can run."""
         name = ask.application.application_id
         message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
         for victim in victims:
-            self._about(victim, message)
+            self._record_about(victim, message)
 
     def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
-        """*victims* were told to leave because *queue* holds more than its max."""
+        """Records that *victims* were asked to leave because *queue* holds more than its max."""
         message = f"Preempted because {event_texts.describe_excess(self._types, queue)}"
         for victim in victims:
-            self._about(victim, message)
+            self._record_about(victim, message)
 
     def preempted_for_share(self, victims: Iterable[Allocation], queue: Queue) -> None:
-        """*victims* were told to leave by the periodic policy, because their *queue* holds more than its share."""
+        """Records that the periodic policy asked *victims* to leave, because their *queue* holds more than its
+        share."""
         message = f"Preempted because queue {queue.path} holds more than its share"
         for victim in victims:
-            self._about(victim, message)
+            self._record_about(victim, message)
 
     def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
-        """Placeholders were told to leave, each because the real ask found with it does not fit in its place."""
+        """Records that placeholders were asked to leave, each because the real ask found with it does not fit in its
+        place."""
         for placeholder, ask in found.items():
             small, large = placeholder.shape.write_amounts(), ask.shape.write_amounts()
             message = f"Placeholder with {small} is smaller than the real request {ask.spec.key} for {large}"
-            self._about(placeholder, message, ask.shape.resources)
+            self._record_about(placeholder, message, ask.shape.resources)
 
-    def _about(self, request: Allocation, message: str, resources: Resources | None = None) -> None:
+    def _record_about(self, request: Allocation, message: str, resources: Resources | None = None) -> None:
         self._say(
             _REQUEST,
             request.spec.key,
@@ -162,16 +168,16 @@ class Recorder:
         )
 
     def application_created(self, spec: ApplicationSpec) -> None:
-        """An application is about to be placed in a queue; it may be rejected yet."""
+        """Records that an application is about to be placed in a queue; it may be rejected yet."""
         self._say(_APP, spec.application_id, _ADD, EventDetail.APP_NEW)
 
     def application_added(self, application: Application) -> None:
-        """*application* is in its queue, and tied to a group if one limits it."""
+        """Records that *application* is in its queue, and tied to a group if one limits it."""
         self._say(_QUEUE, application.queue.path, _ADD, EventDetail.QUEUE_APP, application.application_id)
         self.group_chosen(application, None)
 
     def application_left(self, application: Application) -> None:
-        """*application* is out of its queue."""
+        """Records that *application* is out of its queue."""
         name, group = application.application_id, application.limit_group
         if group is not None:
             self._say(_USERGROUP, group, _REMOVE, EventDetail.UG_APP_LINK, name)
@@ -179,7 +185,7 @@ class Recorder:
         self._say(_APP, name, _REMOVE)
 
     def group_chosen(self, application: Application, before: str | None) -> None:
-        """*application* counts for its group now, for *before* until now."""
+        """Records that *application* counts for its group now, and counted for *before* until now."""
         group = application.limit_group
         if group == before:
             return
@@ -189,36 +195,37 @@ class Recorder:
             self._say(_USERGROUP, group, _SET, EventDetail.UG_APP_LINK, application.application_id)
 
     def state_entered(self, application_id: str, entered: AppState, message: str) -> None:
-        """An application is in another state. *message*: why, if there is more to say than what state it is."""
+        """Records that an application is in another state. *message*: why, if there is more to say than what state it
+        is."""
         self._say(_APP, application_id, _SET, STATE_DETAILS[entered], message=message)
 
     def ask_added(self, ask: Allocation) -> None:
-        """*ask* waits to be placed."""
+        """Records that *ask* waits to be placed."""
         application = ask.application.application_id
         self._say(_APP, application, _ADD, EventDetail.APP_REQUEST, ask.spec.key, ask.shape.resources)
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
-        """*ask* was withdrawn, or its key forgotten with its allocation."""
+        """Records that *ask* was withdrawn, or its key forgotten with its allocation."""
         detail = EventDetail.REQUEST_TIMEOUT if timed_out else EventDetail.REQUEST_CANCEL
         application = ask.application.application_id
         self._say(_APP, application, _REMOVE, detail, ask.spec.key, ask.shape.resources)
 
     def node_charged(self, allocation: Allocation, node: Node) -> None:
-        """*allocation* has its room on *node*."""
+        """Records that *allocation* has its room on *node*."""
         self._say(_NODE, node.node_id, _ADD, EventDetail.NODE_ALLOC, allocation.spec.key, allocation.shape.resources)
 
     def node_refunded(self, allocation: Allocation, node: Node) -> None:
-        """*allocation* gave its room on *node* back."""
+        """Records that *allocation* gave its room on *node* back."""
         self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_ALLOC, allocation.spec.key, allocation.shape.resources)
 
     def allocation_added(self, allocation: Allocation) -> None:
-        """The application of *allocation* holds it now."""
+        """Records that the application of *allocation* holds it now."""
         application, resources = allocation.application, allocation.shape.resources
-        self._usage(application, _ADD, resources)
+        self._record_usage(application, _ADD, resources)
         self._say(_APP, application.application_id, _ADD, EventDetail.APP_ALLOC, allocation.spec.key, resources)
 
     def allocation_removed(self, allocation: Allocation, node: Node, termination: int | None) -> None:
-        """*allocation* and its key are gone; *termination* ``None``: with its node.
+        """Records that *allocation* and its key are gone; *termination* ``None``: with its node.
 
         The end of the request is an event of its own, except after a timeout and with a node.
         """
@@ -229,61 +236,62 @@ class Recorder:
             self.ask_removed(allocation)
 
     def allocation_returned(self, allocation: Allocation, node: Node) -> None:
-        """*allocation* is a pending request again."""
+        """Records that *allocation* is a pending request again."""
         self._allocation_gone(allocation, TerminationType.SCHEDULING_FAILED_ON_RM)
         self.node_refunded(allocation, node)
 
     def placeholder_replaced(self, placeholder: Allocation, real: Allocation, node: Node) -> None:
-        """*real* took the place of *placeholder*, which ran on *node*; on the same node nothing else moves there."""
+        """Records that *real* took the place of *placeholder*, which ran on *node*; on the same node nothing else moves
+        there."""
         self._allocation_gone(placeholder, TerminationType.PLACEHOLDER_REPLACED)
         if real.node is not node:
             self.node_refunded(placeholder, node)
         self.ask_removed(placeholder)
         self.allocation_added(real)
 
-    def resized(self, allocation: Allocation, before: Shape) -> None:
-        """*allocation* held *before* until now: its user holds more of some types, less of others."""
+    def allocation_resized(self, allocation: Allocation, before: Shape) -> None:
+        """Records that *allocation* held *before* until now: its user holds more of some types, less of others."""
         was, now = before.resources, allocation.shape.resources
         change = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys((*was, *now))}
         more = {name: amount for name, amount in change.items() if amount > 0}
         less = {name: -amount for name, amount in change.items() if amount < 0}
         if more:
-            self._usage(allocation.application, _ADD, Resources(more))
+            self._record_usage(allocation.application, _ADD, Resources(more))
         if less:
-            self._usage(allocation.application, _REMOVE, Resources(less))
+            self._record_usage(allocation.application, _REMOVE, Resources(less))
 
     def _allocation_gone(self, allocation: Allocation, termination: int | None) -> None:
         application, resources = allocation.application, allocation.shape.resources
-        self._usage(application, _REMOVE, resources)
+        self._record_usage(application, _REMOVE, resources)
         detail = removal_detail(termination)
         self._say(_APP, application.application_id, _REMOVE, detail, allocation.spec.key, resources)
 
-    def _usage(self, application: Application, change: EventChange, resources: Resources) -> None:
+    def _record_usage(self, application: Application, change: EventChange, resources: Resources) -> None:
         path = application.queue.path
         self._say(_USERGROUP, application.user, change, EventDetail.UG_USER_RESOURCE, path, resources)
         if application.limit_group is not None:
             self._say(_USERGROUP, application.limit_group, change, EventDetail.UG_GROUP_RESOURCE, path, resources)
 
     def node_added(self, node: Node) -> None:
-        """*node* was accepted."""
+        """Records that *node* was accepted."""
         self.schedulable_set(node)
-        capacity = self._types.resources(node.capacity)
+        capacity = self._types.to_resources(node.capacity)
         self._say(_NODE, node.node_id, _ADD, resources=capacity, message=f"Node {node.node_id} was registered")
 
     def node_removed(self, node: Node) -> None:
-        """*node* is gone, and everything on it."""
+        """Records that *node* is gone, and everything on it."""
         message = f"Node {node.node_id} was removed"
         self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_DECOMISSION, message=message)
 
     def schedulable_set(self, node: Node) -> None:
-        """The shim opened or closed *node*, whether it was so already or not."""
+        """Records that the shim opened or closed *node*, whether it was so already or not."""
         message = SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE
         if node.operator_drain is not None:
             message = f"{message}, drained by {node.operator_drain.by}"
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_SCHEDULABLE, message=message)
 
     def operator_drain_set(self, node: Node, by: str) -> None:
-        """An operator, *by*, took *node* out of scheduling, or ended that."""
+        """Records that an operator, *by*, took *node* out of scheduling, or ended that."""
         what = "undrained" if node.operator_drain is None else "drained"
         message = f"{SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE}, {what} by {by}"
         if node.operator_drain is None and node.drained_by_shim:
@@ -291,28 +299,29 @@ class Recorder:
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_SCHEDULABLE, message=message)
 
     def capacity_changed(self, node: Node) -> None:
-        """*node* is larger or smaller than before."""
-        capacity = self._types.resources(node.capacity)
+        """Records that *node* is larger or smaller than before."""
+        capacity = self._types.to_resources(node.capacity)
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_CAPACITY, resources=capacity)
 
     def foreign_load_set(self, key: str, before: Node | None, now: Node | None, shape: Shape | None) -> None:
-        """Load of another scheduler is about to leave *before* for *now*, where it will hold *shape*. Told if it is so.
+        """Records, if it is so, that load of another scheduler is about to leave *before* for *now*, where it will hold
+        *shape*.
 
-        ``None``: it came new, or goes.
+        ``None``: it is new, or goes.
         """
         if before is not None:
             held = before.foreign[key]
             if before is now and shape is not None and held == shape.pairs:
                 return
-            resources = self._types.resources(dict(held))
+            resources = self._types.to_resources(dict(held))
             self._say(_NODE, before.node_id, _REMOVE, EventDetail.NODE_ALLOC, key, resources)
         if now is not None and shape is not None:
             self._say(_NODE, now.node_id, _ADD, EventDetail.NODE_ALLOC, key, shape.resources)
 
     def node_reserved(self, ask: Allocation, node: Node) -> None:
-        """*node* is kept free for *ask*."""
+        """Records that *node* is kept free for *ask*."""
         self._say(_NODE, node.node_id, _ADD, EventDetail.NODE_RESERVATION, ask.spec.key, ask.shape.resources)
 
     def node_unreserved(self, ask: Allocation, node: Node) -> None:
-        """*node* is kept free for *ask* no more."""
+        """Records that *node* is kept free for *ask* no more."""
         self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_RESERVATION, ask.spec.key, ask.shape.resources)

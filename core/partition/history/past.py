@@ -16,7 +16,8 @@ from kornel.core.model.shapes import ResourceTypes
 
 REMEMBERED_NS: Final = 72 * 3600 * 10**9
 MOST: Final = 10_000
-"""Of each kind; the oldest are forgotten first."""
+"""The most applications that are remembered, of those that ended and of those that were rejected; the oldest are
+forgotten first."""
 
 _FAILING: Final = frozenset({AppState.FAILING, AppState.FAILED})
 _NOTHING_SPENT: Final[Mapping[tuple[SpentKind, str], Resources]] = MappingProxyType({})
@@ -66,7 +67,7 @@ class Past:
         self._rejected: deque[EndedApplication] = deque(maxlen=MOST)
 
     def remember_finished(self, application: Application, types: ResourceTypes, now_ns: int) -> None:
-        """*application* leaves at *now_ns*: what it has become is remembered.
+        """Remembers what has become of *application*, which leaves at *now_ns*.
 
         One that is removed before its time is up counts as what it was about to become.
         """
@@ -76,7 +77,7 @@ class Past:
             states = (*states, StateEntry(now_ns, ended))
         groups = sorted(application.task_groups.items())
         spent = application.spent
-        _remember(
+        _remember_ended(
             self._finished,
             EndedApplication(
                 application.spec,
@@ -87,31 +88,31 @@ class Past:
                 application.started_ns,
                 now_ns,
                 states,
-                types.resources(application.most_held()),
+                types.to_resources(application.most_held()),
                 tuple([EndedGroup(name, g.count, g.shape.resources, g.replaced, g.timed_out) for name, g in groups]),
-                {kind: types.resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
+                {kind: types.to_resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
                 "",
             ),
         )
 
     def remember_rejected(self, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
-        """The application *spec* of *user* was not taken, for *reason*."""
+        """Remembers that the application *spec* of *user* was rejected, for *reason*."""
         states = (StateEntry(now_ns, AppState.REJECTED),)
         ended = EndedApplication(
             spec, spec.queue, user, AppState.REJECTED, now_ns, 0, now_ns, states, NOTHING, (), _NOTHING_SPENT, reason
         )
-        _remember(self._rejected, ended)
+        _remember_ended(self._rejected, ended)
 
-    def finished(self, now_ns: int) -> list[EndedApplication]:
-        """Those that are still remembered at *now_ns*, the oldest first."""
+    def finished_applications(self, now_ns: int) -> list[EndedApplication]:
+        """Returns the ended applications that are still remembered at *now_ns*, the oldest first."""
         return [ended for ended in self._finished if ended.ended_ns + REMEMBERED_NS > now_ns]
 
-    def rejected(self, now_ns: int) -> list[EndedApplication]:
-        """Those that are still remembered at *now_ns*, the oldest first."""
+    def rejected_applications(self, now_ns: int) -> list[EndedApplication]:
+        """Returns the rejected applications that are still remembered at *now_ns*, the oldest first."""
         return [ended for ended in self._rejected if ended.ended_ns + REMEMBERED_NS > now_ns]
 
 
-def _remember(known: deque[EndedApplication], application: EndedApplication) -> None:
+def _remember_ended(known: deque[EndedApplication], application: EndedApplication) -> None:
     while known and known[0].ended_ns + REMEMBERED_NS <= application.ended_ns:
         known.popleft()
     known.append(application)

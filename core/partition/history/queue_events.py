@@ -21,7 +21,7 @@ IS_PARENT: Final = "leaf queue: false"
 
 
 class QueueSettings(NamedTuple):
-    """What a queue was like before something changed it."""
+    """The settings and the state of a queue before something changed it."""
 
     queue: Queue
     leaf: bool
@@ -31,7 +31,7 @@ class QueueSettings(NamedTuple):
 
 
 def settings_of(queue: Queue) -> QueueSettings:
-    """*queue* as it is, to be compared with later."""
+    """Returns *queue* as it is, to be compared with later."""
     return QueueSettings(queue, queue.leaf, queue.guaranteed, queue.max, queue.limits)
 
 
@@ -45,23 +45,23 @@ class QueueRecorder:
         self._say: Final = log.add
         self._types: Final = types
 
-    def created(self, queue: Queue) -> None:
-        """*queue* is new."""
-        self._say(EventType.QUEUE, queue.path, EventChange.ADD, _kind(queue))
+    def queue_created(self, queue: Queue) -> None:
+        """Records that *queue* is new."""
+        self._say(EventType.QUEUE, queue.path, EventChange.ADD, _kind_of(queue))
 
-    def removed(self, queue: Queue) -> None:
-        """*queue* is gone."""
-        self._say(EventType.QUEUE, queue.path, EventChange.REMOVE, _kind(queue))
+    def queue_removed(self, queue: Queue) -> None:
+        """Records that *queue* is gone."""
+        self._say(EventType.QUEUE, queue.path, EventChange.REMOVE, _kind_of(queue))
 
-    def reconfigured(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> None:
-        """The queues by path, before and after a configuration came into force: tell every difference."""
+    def queues_reconfigured(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> None:
+        """Records every difference between the queues, by path, before and after a configuration came into force."""
         for path, settings in before.items():
             if path not in now:
-                self.removed(settings.queue)
+                self.queue_removed(settings.queue)
         for path, queue in now.items():
             known = before.get(path)
             if known is None:
-                self.created(queue)
+                self.queue_created(queue)
                 self._limits_applied(queue, None)
                 continue
             if known.leaf is not queue.leaf:
@@ -71,12 +71,12 @@ class QueueRecorder:
             self._limits_applied(queue, known.limits)
 
     def amounts_changed(self, before: QueueSettings, queue: Queue) -> None:
-        """The max or the guaranteed amounts of *queue* may differ from what they were *before*."""
+        """Records how the max and the guaranteed amounts of *queue* differ from what they were *before*, if they do."""
         if queue.max != before.max:
-            amounts = self._types.resources(queue.max)
+            amounts = self._types.to_resources(queue.max)
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_MAX, resources=amounts)
         if queue.guaranteed != before.guaranteed:
-            amounts = self._types.resources(queue.guaranteed)
+            amounts = self._types.to_resources(queue.guaranteed)
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_GUARANTEED, resources=amounts)
 
     def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
@@ -91,17 +91,17 @@ class QueueRecorder:
         self._about_quota(queue, event_texts.describe_timer(queue, start_ns, self._log.now_ns, moved=moved))
 
     def came_above_max(self, queue: Queue, over: Mapping[int, int]) -> None:
-        """*queue* holds *over* more than its max from now on."""
+        """Records that *queue* holds *over* more than its max from now on."""
         self._about_quota(
-            queue, f"Queue {queue.path} is {format_quantities(self._types.resources(over))} above its max"
+            queue, f"Queue {queue.path} is {format_quantities(self._types.to_resources(over))} above its max"
         )
 
     def is_within_max(self, queue: Queue) -> None:
-        """*queue* holds no more than its max, or has none any more."""
+        """Records that *queue* holds no more than its max, or has none any more."""
         self._about_quota(queue, f"Queue {queue.path} is not above its max any more")
 
     def _about_quota(self, queue: Queue, message: str) -> None:
-        amounts = self._types.resources(queue.max)
+        amounts = self._types.to_resources(queue.max)
         self._say(
             EventType.QUEUE,
             queue.path,
@@ -112,7 +112,8 @@ class QueueRecorder:
         )
 
     def _limits_applied(self, queue: Queue, before: QueueLimits | None) -> None:
-        """Each configuration applies its limits anew, the same ones too (rest.md E32)."""
+        """Records the limits of *queue*, since each configuration applies them anew, the same ones too (rest.md
+        E32)."""
         users, groups = before if before is not None else ({}, {})
         for detail, was, now in (
             (EventDetail.UG_USER_LIMIT, users, queue.limits.users),
@@ -125,5 +126,5 @@ class QueueRecorder:
                 self._say(EventType.USERGROUP, name, EventChange.SET, detail, queue.path)
 
 
-def _kind(queue: Queue) -> EventDetail:
+def _kind_of(queue: Queue) -> EventDetail:
     return EventDetail.NONE if queue.managed else EventDetail.QUEUE_DYNAMIC

@@ -1,4 +1,4 @@
-"""Who was told to leave lately, and for whom: fed by decisions, asked by key or application."""
+"""The allocations that were asked to leave lately, and for whom: fed by decisions, asked by key or application."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecentVictims:
     def __init__(self) -> None:
         self._victims: OrderedDict[str, RecentVictim] = OrderedDict()
 
-    def note(self, decided: PreemptionDecided) -> None:
+    def note_victims(self, decided: PreemptionDecided) -> None:
         """Remember the victims of *decided*, if it has any."""
         victims = self._victims
         for victim in decided.victims[-KEPT:]:
@@ -34,8 +34,8 @@ class RecentVictims:
         while len(victims) > KEPT:
             victims.popitem(last=False)
 
-    def of(self, key: str) -> RecentVictim | None:
-        """Finds how *key* was told to leave; ``None``: it was not, or too long ago."""
+    def find_victim(self, key: str) -> RecentVictim | None:
+        """Finds how *key* was asked to leave; ``None``: it was not, or too long ago."""
         return self._victims.get(key)
 
     def of_application(self, application_id: str) -> Iterator[RecentVictim]:

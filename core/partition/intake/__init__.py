@@ -1,1 +1,1 @@
-"""What the shim says, entry by entry: checked, answered, put on the books; and how requests leave again."""
+"""Intake of what the shim sends, entry by entry: checked, answered, put on the books; and how requests leave again."""

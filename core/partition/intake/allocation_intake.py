@@ -36,35 +36,36 @@ _NS_PER_S = 10**9
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
-    """One entry of ``allocations`` or ``asks``: the decision table of 8.1, first match wins.
+    """Takes one entry of ``allocations`` or ``asks`` by the decision table of protocol.md 8.1, in which the first match
+    wins.
 
     Returns the rejection instead of answering it: rejections leave after the request's last entry.
     """
-    refused = _refuse(state, spec)
+    refused = _find_fault(state, spec)
     known = spec.key in state.requests or spec.key in state.instances
     if known and refused is None:
         refused = _refuse_change(state, spec)
     if refused is not None:
-        return reject(spec, refused)
+        return reject_allocation(spec, refused)
     amounts = NOTHING if spec.resources is None else spec.resources
     try:
         if spec.node_id or (known and _is_placed(state, spec)):
-            offered_types.offer(state, amounts)
-        shape = state.types.shape(amounts)
+            offered_types.offer_types(state, amounts)
+        shape = state.types.shape_of(amounts)
     except TooManyTypes as error:
-        return reject(spec, f"{Rejection.INVALID_RESOURCE}: {spec.key}: {error}")
-    _take(state, spec, shape, now_ns)
+        return reject_allocation(spec, f"{Rejection.INVALID_RESOURCE}: {spec.key}: {error}")
+    _take_entry(state, spec, shape, now_ns)
     return None
 
 
 def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Whether *spec* speaks of something that runs: what it names is there."""
+    """Tells whether *spec* speaks of something that runs: what it names is there."""
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     return request is not None and not request.pending
 
 
-def reject(spec: AllocationSpec, reason: str) -> AllocationRejected:
-    """The answer that turns *spec* away; *reason* starts with its token."""
+def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
+    """Returns the answer that turns *spec* away; *reason* starts with its token."""
     return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
 
 
@@ -76,7 +77,7 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
     specs = [spec._replace(node_id=node.node_id) for spec in existing]
     owners: dict[str, str] = {}
     for spec in specs:
-        refused = _refuse(state, spec)
+        refused = _find_fault(state, spec)
         if refused is None and not spec.foreign:
             owner = owners.setdefault(spec.key, spec.application_id)
             if owner != spec.application_id:
@@ -84,17 +85,20 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
         if refused is not None:
             return refused
     try:
-        offered_types.offer(state, (name for spec in specs if spec.resources is not None for name in spec.resources))
+        offered_types.offer_types(
+            state, (name for spec in specs if spec.resources is not None for name in spec.resources)
+        )
     except TooManyTypes as error:
         return f"{Rejection.INVALID_RESOURCE}: what runs on {node.node_id}: {error}"
     for spec in specs:
         # What a known one cannot become is left out: that is no reason to refuse the node.
-        _take(state, spec, state.types.shape(NOTHING if spec.resources is None else spec.resources), now_ns)
+        _take_entry(state, spec, state.types.shape_of(NOTHING if spec.resources is None else spec.resources), now_ns)
     return None
 
 
-def _refuse(state: PartitionState, spec: AllocationSpec) -> str | None:
-    """What a single entry can do wrong, in the order of 8.1 with the rows that DB-5, DB-6 and DB-15 add."""
+def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
+    """Returns what is wrong with a single entry, in the order of protocol.md 8.1 with the rows that DB-5, DB-6 and
+    DB-15 add; ``None``: nothing."""
     key, amounts = spec.key, spec.resources
     if len(key) > LONGEST_NAME:
         return _too_long("the key", len(key), LONGEST_NAME)
@@ -153,18 +157,18 @@ def _too_long(what: str, length: int, most: int) -> str:
 
 
 def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Whether a repeated ask means more allocations than its key has."""
+    """Tells whether a repeated ask means more allocations than its key has."""
     return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
 
 
 def _shares_too_many(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Whether an ask for several allocations under one key means more of these than a partition keeps."""
+    """Tells whether an ask for several allocations under one key means more of these than a partition keeps."""
     more = spec.max_allocations - max(1, len(instances.of_key(state, spec.key)))
     return more > 0 and state.sharing_count + more > MOST_SHARING
 
 
 def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
-    """What an entry for a known key says that cannot come true any more; what it leaves out stays as it is.
+    """Returns what an entry for a known key says that cannot come true any more; what it leaves out stays as it is.
 
     An older ask whose key has pending allocations too, or is to have more, takes effect on those.
     """
@@ -189,7 +193,8 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 
 def _node_id(request: Allocation) -> str:
-    """Where *request* runs; empty while it only is to take the place of a placeholder, which the shim may not know."""
+    """Returns the node on which *request* runs; empty while it only is to take the place of a placeholder, which the
+    shim may not know."""
     return "" if request.node is None or request.place is AskPlace.REPLACING else request.node.node_id
 
 
@@ -203,10 +208,10 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
     return None
 
 
-def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
+def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     """Apply an entry that nothing speaks against."""
     if spec.foreign:
-        _occupy(state, spec, shape, now_ns)
+        _occupy_node(state, spec, shape, now_ns)
         return
     application = state.applications[spec.application_id]
     if spec.legacy:
@@ -215,10 +220,10 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     if request is None:
         if spec.node_id:
-            request = _record(state, application, spec, shape, _created_ns(spec, now_ns))
+            request = _record_request(state, application, spec, shape, _created_ns(spec, now_ns))
             lifecycle.allocation_recovered(state, application, now_ns)
-            placement.place(state, request, state.nodes[spec.node_id], now_ns)
-            _unchecked(state, request, now_ns)
+            placement.place_unchecked(state, request, state.nodes[spec.node_id], now_ns)
+            _note_unchecked(state, request, now_ns)
         else:
             _add_ask(state, application, spec, shape, now_ns)
         return
@@ -227,37 +232,37 @@ def _take(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int
     if request.pending:
         if placed:
             questions.cancel_question(state, request)
-        changed = _replace(state, request, spec, shape, now_ns)
+        changed = _replace_ask(state, request, spec, shape, now_ns)
         request = state.requests[request.key]
     else:
         if resized:
             moves.resize_request(state, request, shape)
-        changed = _amend(state, request, spec, now_ns)
+        changed = _amend_allocation(state, request, spec, now_ns)
     if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
     if resized or placed:
-        _unchecked(state, request, now_ns)
+        _note_unchecked(state, request, now_ns)
     elif not changed:
         elsewhere = spec.node_id and request.node is not state.nodes[spec.node_id]
-        state.ignore(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
+        state.ignore_entry(Ignored.OTHER_NODE if elsewhere else Ignored.NO_CHANGE, spec.key)
 
 
-def _unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
-    """*request* may hold an amount on a node that nobody checked: others have to cope with that."""
+def _note_unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
+    """Has others cope with what *request* may hold on a node without any check."""
     if request.node is not None:
         slices.note_arrival(state, request, now_ns)
 
 
-def _record(
+def _record_request(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
 ) -> Allocation:
     request = Allocation(spec, application, shape, created_ns, state.next_number())
-    instances.remember(state, request)
+    instances.remember_request(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)
     if created_ns < application.submitted_ns:
         application.submitted_ns = created_ns
-        application.queue.order.mark(application)
+        application.queue.order.mark_changed(application)
     return request
 
 
@@ -267,7 +272,7 @@ def _created_ns(spec: AllocationSpec, otherwise_ns: int) -> int:
 
 def _add_ask(state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     created_ns = now_ns if spec.created_s is None else spec.created_s * _NS_PER_S
-    request = _record(state, application, spec, shape, created_ns)
+    request = _record_request(state, application, spec, shape, created_ns)
     if application.state is not _RUNNING:
         lifecycle.ask_added(state, application, now_ns)
     if state.recording:
@@ -279,16 +284,19 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
 def _take_older(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
 ) -> None:
-    """A G2 ask: what is pending under its key becomes what the ask says, what is allocated as far as it can (3.4)."""
+    """Takes a G2 ask: what is pending under its key becomes what the ask says, what is allocated as far as it can
+    (protocol.md 3.4)."""
     known = instances.of_key(state, spec.key)
     pending = [request for request in known if request.pending]
     wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
     for ask in pending[wanted:]:
         withdraw_ask(state, ask)
-    replaced = [ask for ask in pending[:wanted] if _replace(state, ask, spec, shape, now_ns)]
-    replaced += [request for request in known if not request.pending and _amend(state, request, spec, now_ns)]
+    replaced = [ask for ask in pending[:wanted] if _replace_ask(state, ask, spec, shape, now_ns)]
+    replaced += [
+        request for request in known if not request.pending and _amend_allocation(state, request, spec, now_ns)
+    ]
     if wanted == len(pending) and not replaced:
-        state.ignore(Ignored.NO_CHANGE, spec.key)
+        state.ignore_entry(Ignored.NO_CHANGE, spec.key)
     elif wanted > len(pending):
         used = {request.spec.instance for request in known}
         free = (number for number in count() if number not in used)
@@ -296,7 +304,7 @@ def _take_older(
             _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
 
 
-def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape, now_ns: int) -> bool:
+def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape, now_ns: int) -> bool:
     """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it.
 
     False: it is that already. Else the request is another one under the same key, unless only its size changed.
@@ -315,7 +323,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
         ask.spec = before._replace(legacy=spec.legacy)  # It is answered in the generation that spoke last.
         return resized
     withdraw_ask(state, ask)
-    changed = _record(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
+    changed = _record_request(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
     if state.recording:
         state.events.ask_added(changed)
     moves.add_ask(state, changed)
@@ -323,7 +331,7 @@ def _replace(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape
     return True
 
 
-def _amend(state: PartitionState, allocation: Allocation, spec: AllocationSpec, now_ns: int) -> bool:
+def _amend_allocation(state: PartitionState, allocation: Allocation, spec: AllocationSpec, now_ns: int) -> bool:
     """Give *allocation* the priority, tags and preemption policy of *spec*: they count from now on.
 
     False: it has these already. Its age stays, and so does its size, which changes by itself.
@@ -362,7 +370,7 @@ def _keep_age(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
 
 
 def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
-    """*spec* without what says nothing about the request itself: that is as in *before*."""
+    """Returns *spec* without what says nothing about the request itself: that is as in *before*."""
     return spec._replace(
         resources=before.resources,
         max_allocations=before.max_allocations,
@@ -372,7 +380,7 @@ def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
     )
 
 
-def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
+def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
     """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
     node = state.nodes[spec.node_id]
     if state.recording:
@@ -380,32 +388,33 @@ def _occupy(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: i
     at = state.foreign.get(spec.key)
     if at is not None:
         spec = _keep_age(at.foreign_loads[spec.key].spec, spec)
-    _vacate(state, spec.key)
-    node.occupy(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
+    _vacate_node(state, spec.key)
+    node.book_foreign(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
     state.foreign[spec.key] = node
-    state.node_order.refresh(node)
+    state.node_order.refresh_node(node)
 
 
-def _vacate(state: PartitionState, key: str) -> bool:
+def _vacate_node(state: PartitionState, key: str) -> bool:
     """Take foreign load away; False: there is none of that key."""
     node = state.foreign.pop(key, None)
     if node is None:
         return False
-    node.vacate(key)
+    node.unbook_foreign(key)
     state.changes += 1
-    state.node_order.refresh(node)
+    state.node_order.refresh_node(node)
     wake_for_node(state, node)
     return True
 
 
 def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """One entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (3.4)."""
+    """Takes one entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (protocol.md
+    3.4)."""
     application = state.applications.get(spec.application_id)
     if application is None:
-        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
+        state.ignore_entry(Ignored.UNKNOWN_APPLICATION, spec.application_id)
         return
     if spec.termination == TerminationType.TIMEOUT:
-        state.ignore(Ignored.CONFIRMATION, spec.key)
+        state.ignore_entry(Ignored.CONFIRMATION, spec.key)
         return
     named = application.asks.values() if not spec.key else instances.of_key(state, spec.key)
     asks = [ask for ask in named if application.asks.get(ask.key) is ask]
@@ -414,29 +423,30 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     if asks:
         lifecycle.asks_withdrawn(state, application, now_ns)
     else:
-        state.ignore(Ignored.UNKNOWN_KEY if spec.key else Ignored.NO_CHANGE, spec.key or spec.application_id)
+        state.ignore_entry(Ignored.UNKNOWN_KEY if spec.key else Ignored.NO_CHANGE, spec.key or spec.application_id)
 
 
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """One entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (10.1)."""
+    """Takes one entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (protocol.md
+    10.1)."""
     if not spec.application_id:
         key = spec.key or spec.allocation_id.removesuffix("-0")
         if state.recording:
             state.events.foreign_load_set(key, state.foreign.get(key), None, None)
-        if not _vacate(state, key):
-            state.ignore(Ignored.UNKNOWN_KEY, spec.key)
+        if not _vacate_node(state, key):
+            state.ignore_entry(Ignored.UNKNOWN_KEY, spec.key)
         return
     if not spec.allocation_id and spec.key not in state.instances:
         _release(state, spec, now_ns)
         return
-    for name in instances.named(state, spec):
+    for name in instances.named_requests(state, spec):
         _release(state, spec._replace(key=name, allocation_id=""), now_ns)
 
 
 def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
     application = state.applications.get(spec.application_id)
     if application is None:
-        state.ignore(Ignored.UNKNOWN_APPLICATION, spec.application_id)
+        state.ignore_entry(Ignored.UNKNOWN_APPLICATION, spec.application_id)
         return
     if not spec.key:
         _release_all(state, application, spec, now_ns)
@@ -447,10 +457,10 @@ def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
         return
     ask = application.asks.get(spec.key)
     if ask is None:
-        state.ignore(Ignored.UNKNOWN_KEY, spec.key)
+        state.ignore_entry(Ignored.UNKNOWN_KEY, spec.key)
     elif not _ends_ask(ask, spec.termination):
         confirms = spec.termination == TerminationType.TIMEOUT
-        state.ignore(Ignored.CONFIRMATION if confirms else Ignored.NOT_APPLICABLE, spec.key)
+        state.ignore_entry(Ignored.CONFIRMATION if confirms else Ignored.NOT_APPLICABLE, spec.key)
     else:
         withdraw_ask(state, ask)
         lifecycle.asks_withdrawn(state, application, now_ns)
@@ -458,11 +468,11 @@ def _release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
 
 def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpec, now_ns: int) -> None:
     if spec.termination == TerminationType.PLACEHOLDER_REPLACED and not allocation.spec.placeholder:
-        state.ignore(Ignored.NOT_APPLICABLE, spec.key)
+        state.ignore_entry(Ignored.NOT_APPLICABLE, spec.key)
         return
     if spec.termination == TerminationType.SCHEDULING_FAILED_ON_RM:
         if not removal.return_to_pending(state, allocation, now_ns):
-            state.ignore(Ignored.NOT_APPLICABLE, spec.key)
+            state.ignore_entry(Ignored.NOT_APPLICABLE, spec.key)
         return
     if allocation.replaced_by is not None:
         # However the placeholder ended, its place is free for the one that waits for it (DB-10).
@@ -476,16 +486,16 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
 
 
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
-    """Everything of the application; its asks stay when the shim merely confirms a timeout."""
+    """Releases everything of the application; its asks stay when the shim merely confirms a timeout."""
     if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
-        state.ignore(Ignored.NOT_APPLICABLE, application.application_id)
+        state.ignore_entry(Ignored.NOT_APPLICABLE, application.application_id)
         return
     asks = [] if spec.termination == TerminationType.TIMEOUT else list(application.asks.values())
     for ask in asks:
         withdraw_ask(state, ask)
     gone = list(application.allocations.values())
     if not asks and not gone:
-        state.ignore(Ignored.NO_CHANGE, application.application_id)
+        state.ignore_entry(Ignored.NO_CHANGE, application.application_id)
     for allocation in gone:
         removal.remove_allocation(state, allocation, spec.termination, now_ns)
     lifecycle.allocations_removed(state, application, gone, now_ns)
@@ -498,7 +508,8 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
 
 
 def _ends_ask(ask: Allocation, termination: int) -> bool:
-    """Whether a release withdraws a pending ask; one that speaks of an allocation does not (3.6, 10.1, 10.4).
+    """Tells whether a release withdraws a pending ask; one that speaks of an allocation does not (protocol.md 3.6,
+    10.1, 10.4).
 
     A shim may say twice that it could not start what the core placed: the second time it is an ask already.
     """
@@ -508,7 +519,8 @@ def _ends_ask(ask: Allocation, termination: int) -> bool:
 
 
 def _is_echoed(termination: int) -> bool:
-    """Whether the release is the shim's own wish, which the core confirms, and not itself a confirmation (10.2)."""
+    """Tells whether the release is the shim's own wish, which the core confirms, and not itself a confirmation
+    (protocol.md 10.2)."""
     return termination not in (
         TerminationType.TIMEOUT,
         TerminationType.PREEMPTED_BY_SCHEDULER,

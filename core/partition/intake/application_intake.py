@@ -40,21 +40,21 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     applicant = applicant_of(spec)
     refused = _refuse_identity(state, spec, applicant)
     if refused is not None:
-        _reject(state, spec, refused, now_ns)
+        _reject_application(state, spec, refused, now_ns)
         return
     if state.recording:
         state.events.application_created(spec)
     placed = place_applicant(state.placement_rules, state.queues, applicant)
     if isinstance(placed, Unplaced):
         why = "; ".join(placed.outcomes)
-        _reject(state, spec, f"{Rejection.NO_QUEUE}: queue {show_name(spec.queue)}: {why}", now_ns)
+        _reject_application(state, spec, f"{Rejection.NO_QUEUE}: queue {show_name(spec.queue)}: {why}", now_ns)
         return
-    prospect = dynamic_queues.prospect(state, placed, namespace_limits(applicant.tags))
+    prospect = dynamic_queues.find_prospect(state, placed, namespace_limits(applicant.tags))
     refused = _refuse_gang(state, spec, prospect)
     if refused is not None:
-        _reject(state, spec, refused, now_ns)
+        _reject_application(state, spec, refused, now_ns)
         return
-    leaf = dynamic_queues.enter(state, placed, prospect)
+    leaf = dynamic_queues.enter_leaf(state, placed, prospect)
     application = Application(spec, leaf, applicant.user, now_ns, len(state.types.names))
     leaf.applications[spec.application_id] = application
     state.applications[spec.application_id] = application
@@ -65,19 +65,19 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
 
 
 def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
-    """An unknown application is ignored."""
+    """Removes the application that *ref* names; an unknown one is ignored."""
     application = state.applications.get(ref.application_id)
     if application is None:
-        state.ignore(Ignored.UNKNOWN_APPLICATION, ref.application_id)
+        state.ignore_entry(Ignored.UNKNOWN_APPLICATION, ref.application_id)
         return
     removal.remove_application(state, application, now_ns)
 
 
-def _reject(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:
+def _reject_application(state: PartitionState, spec: ApplicationSpec, reason: str, now_ns: int) -> None:
     refused = ApplicationRejected(spec.application_id, reason, state.name, spec.queue, applicant_of(spec).user)
     state.effects.append(refused)
     if not reason.startswith((Rejection.APPLICATION_EXISTS, Rejection.INVALID_ID)):
-        lifecycle.reject(state, spec, applicant_of(spec).user, reason, now_ns)
+        lifecycle.keep_rejected(state, spec, applicant_of(spec).user, reason, now_ns)
 
 
 def _refuse_lengths(spec: ApplicationSpec) -> str | None:
@@ -103,7 +103,8 @@ def _refuse_lengths(spec: ApplicationSpec) -> str | None:
 
 
 def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:
-    """What comes before placement: rows 2 to 4 of 6.1."""
+    """Returns what stands against an application before it is placed in a queue, by rows 2 to 4 of protocol.md 6.1;
+    ``None``: nothing."""
     if not spec.application_id:
         return f"{Rejection.INVALID_ID}: an application needs an ID"
     if not is_user_name(applicant.user):
@@ -129,8 +130,8 @@ def _refuse_gang(state: PartitionState, spec: ApplicationSpec, prospect: Prospec
         return f"{Rejection.INVALID_RESOURCE}: {length_flaw('a resource type', longest, LONGEST_NAME)}"
     above = [(queue.path, queue.max) for queue in prospect.parents[:-1]]
     for path, ceilings in [(prospect.path, prospect.max), *above]:
-        for name, amount in sorted(gang.items(), key=lambda entry: state.types.known(entry[0]) or 0):
-            t = state.types.known(name)
+        for name, amount in sorted(gang.items(), key=lambda entry: state.types.known_index(entry[0]) or 0):
+            t = state.types.known_index(name)
             most = ceilings.get(t) if t is not None else None
             if most is not None and amount > most:
                 return f"{Rejection.GANG_TOO_LARGE}: {name} {amount} is above the max {most} of {path}"

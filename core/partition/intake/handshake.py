@@ -16,7 +16,7 @@ from kornel.core.partition.waiting import pausing
 
 
 def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
-    """*placeholder* ended: the ask that was waiting for that has its place, and the shim is told."""
+    """Gives the place of *placeholder*, which ended, to the ask that was waiting for that, and answers the shim."""
     announce_swap(state, swap_in(state, placeholder, now_ns), now_ns)
 
 
@@ -25,7 +25,7 @@ def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allo
     spent.note_end(placeholder, now_ns)
     real = moves.confirm_replacement(state, placeholder)
     pausing.forget_failures(state, placeholder)
-    instances.forget(state, placeholder)
+    instances.forget_request(state, placeholder)
     pools.placeholder_replaced(state, placeholder)
     return real
 

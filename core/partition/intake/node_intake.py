@@ -35,38 +35,39 @@ _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 
 
 def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
-    """One entry of a node request; anything that makes no sense for the node as it is, is ignored (table in 7)."""
+    """Takes one entry of a node request; what makes no sense for the node as it is, is ignored (table in protocol.md
+    7)."""
     action = spec.action
     if action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
-        _create(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
+        _create_node(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
         return
     node = state.nodes.get(spec.node_id)
     if action not in _ACTIONS:
-        state.ignore(Ignored.UNKNOWN_ACTION, spec.node_id)
+        state.ignore_entry(Ignored.UNKNOWN_ACTION, spec.node_id)
     elif node is None:
-        state.ignore(Ignored.UNKNOWN_NODE, spec.node_id)
+        state.ignore_entry(Ignored.UNKNOWN_NODE, spec.node_id)
     elif action == NodeAction.UPDATE:
         _update(state, node, spec, now_ns)
     elif action == NodeAction.DECOMISSION:
-        _decommission(state, node, now_ns)
+        _decommission_node(state, node, now_ns)
     else:
         _set_schedulable(state, node, schedulable=action == NodeAction.DRAIN_TO_SCHEDULABLE)
 
 
-def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
+def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
     refused = _refuse_creation(state, spec)
     if refused is not None:
         state.effects.append(NodeRejected(spec.node_id, refused))
         return
     try:
-        offered_types.offer(state, _named_by(spec))
+        offered_types.offer_types(state, _named_by(spec))
     except TooManyTypes as error:
         state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: node {spec.node_id}: {error}"))
         return
-    capacity = state.types.vector(spec.capacity)
-    occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+    capacity = state.types.to_vector(spec.capacity)
+    occupied = state.types.shape_of(spec.occupied) if spec.occupied is not None else None
     node = Node(spec.node_id, spec.attributes, capacity)
-    node.widen(len(state.types.names))
+    node.widen_amounts(len(state.types.names))
     node.drained_by_shim = draining
     node.operator_drain = state.operator_drains.get(spec.node_id)
     node.schedulable = _takes_work(node)
@@ -75,16 +76,16 @@ def _create(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: boo
         state.events.node_added(node)
     state.nodes[node.node_id] = node
     if state.no_room:
-        state.reserving.call()  # Also a closed node raises how many may be kept free.
+        state.reserving.call_round()  # Also a closed node raises how many may be kept free.
     ledger.capacity_changed(state, [], node.capacity)
     wake_waiting(state)
     if occupied is not None:
-        node.occupy(_whole_node_key(node), occupied.pairs)
+        node.book_foreign(_whole_node_key(node), occupied.pairs)
         state.foreign[_whole_node_key(node)] = node
     refused = allocation_intake.recover_with_node(state, node, spec.existing, now_ns)
     if refused is not None:
         del state.effects[before:]
-        _decommission(state, node, now_ns)
+        _decommission_node(state, node, now_ns)
         del state.effects[before:]
         state.effects.append(NodeRejected(spec.node_id, refused))
         return
@@ -112,7 +113,8 @@ def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain
 
 
 def _takes_work(node: Node) -> bool:
-    """The manager and the operators each have a say of their own; either keeps a node out."""
+    """Tells whether *node* takes work. The manager and the operators each have a say of their own; either keeps a node
+    out."""
     return not node.drained_by_shim and node.operator_drain is None
 
 
@@ -122,7 +124,7 @@ def _set_schedulable(state: PartitionState, node: Node, *, schedulable: bool) ->
     if state.recording:
         state.events.schedulable_set(node)
     if not changed:
-        state.ignore(Ignored.NO_CHANGE, node.node_id)
+        state.ignore_entry(Ignored.NO_CHANGE, node.node_id)
         return
     _follow_schedulable(state, node, was=was)
 
@@ -154,36 +156,38 @@ def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
         return f"{Rejection.NODE_EXISTS}: node {spec.node_id} is registered already"
     for what, amounts in (("capacity", spec.capacity), ("occupied", spec.occupied)):
         if amounts is not None and amounts.has_negative():
-            return f"{Rejection.INVALID_RESOURCE}: {what} of node {spec.node_id} is negative: {_negatives(amounts)}"
+            return (
+                f"{Rejection.INVALID_RESOURCE}: {what} of node {spec.node_id} is negative: {_list_negatives(amounts)}"
+            )
     return None
 
 
 def _named_by(spec: NodeSpec) -> Iterator[str]:
-    """The resource types of the node and of what others run there."""
+    """Returns the resource types of the node and of what others run there."""
     for amounts in (spec.capacity, spec.occupied):
         if amounts is not None:
             yield from amounts
 
 
-def _negatives(amounts: Resources) -> str:
+def _list_negatives(amounts: Resources) -> str:
     return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()) if amount < 0)
 
 
 def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> None:
     """New capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
     if spec.capacity is None and spec.occupied is None:
-        state.ignore(Ignored.NO_CHANGE, spec.node_id)
+        state.ignore_entry(Ignored.NO_CHANGE, spec.node_id)
         return
     if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
-        state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
+        state.ignore_entry(Ignored.INVALID_RESOURCE, spec.node_id)
         return
     try:
-        offered_types.offer(state, _named_by(spec))
+        offered_types.offer_types(state, _named_by(spec))
     except TooManyTypes:
-        state.ignore(Ignored.INVALID_RESOURCE, spec.node_id)
+        state.ignore_entry(Ignored.INVALID_RESOURCE, spec.node_id)
         return
-    capacity = state.types.vector(spec.capacity)
-    occupied = state.types.shape(spec.occupied) if spec.occupied is not None else None
+    capacity = state.types.to_vector(spec.capacity)
+    occupied = state.types.shape_of(spec.occupied) if spec.occupied is not None else None
     if spec.capacity is not None:
         before = node.capacity
         node.resize(capacity)
@@ -192,10 +196,10 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
         ledger.capacity_changed(state, before, capacity)
         wake_waiting(state)
     if occupied is not None:
-        node.occupy(_whole_node_key(node), occupied.pairs)
+        node.book_foreign(_whole_node_key(node), occupied.pairs)
         state.foreign[_whole_node_key(node)] = node
     state.changes += 1
-    state.node_order.refresh(node)
+    state.node_order.refresh_node(node)
     pausing.node_changed(state, node.node_id)
     if spec.capacity is not None:
         note_new_capacity(state, node)
@@ -210,7 +214,7 @@ def _open(state: PartitionState, node: Node) -> None:
     wake_for_node(state, node)
 
 
-def _decommission(state: PartitionState, node: Node, now_ns: int) -> None:
+def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
     """Steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what ran there."""
     node.schedulable = False
     state.node_order.discard(node)

@@ -1,4 +1,4 @@
-"""How allocations and applications leave: released, returned to pending, removed."""
+"""Ends of allocations and applications: released, returned to pending, removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     spent.note_end(allocation, now_ns)
     moves.free_allocation(state, allocation)
     pausing.forget_failures(state, allocation)
-    instances.forget(state, allocation)
+    instances.forget_request(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
     if state.notices.open or state.notices.checkpoints:
@@ -49,10 +49,10 @@ def release_allocation(state: PartitionState, allocation: Allocation, terminatio
 
 
 def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
-    """The shim could not start *allocation*: it is an ask again with its priority and age (protocol.md 3.6).
+    """Makes *allocation*, which the shim could not start, an ask again with its priority and age (protocol.md 3.6).
 
-    Other nodes are tried first: for a while, longer each time, its node is left out for it.
-    Refused, without any change, unless its application is Accepted or Running and it is not on its way out.
+    Other nodes are tried first: for a while, longer each time, its node is left out for it. Refused, without any
+    change, unless its application is Accepted or Running and it is not on its way out.
     """
     application, node = allocation.application, allocation.node
     if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
@@ -74,7 +74,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
-    """The shim removed *application*: it leaves at once with all it has; one answer lists what it held (6.5)."""
+    """Removes *application* at once with all it has, as the shim wishes; one answer lists what it held (protocol.md
+    6.5)."""
     before = application.state
     had_allocations = bool(application.allocations)
     gone = list(application.allocations.values())
@@ -84,11 +85,11 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
     for allocation in gone:
         remove_allocation(state, allocation, TerminationType.STOPPED_BY_RM, now_ns)
     if application.state in (AppState.ACCEPTED, AppState.RUNNING):
-        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+        lifecycle.fire_event(state, application, AppEvent.COMPLETE, now_ns)
         if not had_allocations:
-            lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+            lifecycle.fire_event(state, application, AppEvent.COMPLETE, now_ns)
     elif application.state is AppState.COMPLETING:
-        lifecycle.fire(state, application, AppEvent.COMPLETE, now_ns)
+        lifecycle.fire_event(state, application, AppEvent.COMPLETE, now_ns)
     application.timer_ns = None
     if application.state not in (AppState.COMPLETED, AppState.FAILED):
         state.effects.append(
@@ -102,6 +103,6 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
                 application.submitted_ns,
             )
         )
-    lifecycle.leave(state, application, now_ns)
+    lifecycle.leave_queue(state, application, now_ns)
     message = f"application {application.application_id} was removed"
     state.effects.extend(answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

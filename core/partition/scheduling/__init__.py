@@ -1,1 +1,1 @@
-"""Where asks wait, whose turn it is, where they go, and what the shim is asked before."""
+"""The allocation cycle: whose turn it is, where asks go, and what the shim is asked before."""

@@ -1,7 +1,7 @@
-"""Which asks would be placed if only there were more nodes: the shim is told, once per ask (scheduling.md 16).
+"""Reports to the shim of asks that would be placed if only there were more nodes, once per ask (scheduling.md 16).
 
-Once a second, while somebody listens. Only configured limits count, not what the cluster has. Asks that fit the limits
-use them up for those behind them, so a queue that could run ten more tasks asks for ten, however many wait.
+They leave once a second, while somebody listens. Only configured limits count, not what the cluster has. Asks that fit
+the limits use them up for those behind them, so a queue that could run ten more tasks asks for ten, however many wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kornel.core.policies.queue_order import queue_key
 INTERVAL_NS: Final = 10**9
 
 Headroom = dict[int, int]
-"""What may still be used, by type; a missing type is unlimited."""
+"""The amounts that may still be used, by type; a missing type is unlimited."""
 
 
 def start(state: PartitionState, now_ns: int) -> None:
@@ -32,18 +32,18 @@ def start(state: PartitionState, now_ns: int) -> None:
     if state.autoscaling or not state.callbacks.scheduling_states:
         return
     state.autoscaling = True
-    state.at(now_ns + INTERVAL_NS, partial(_look, state))
+    state.run_at(now_ns + INTERVAL_NS, partial(_look_regularly, state))
 
 
-def _look(state: PartitionState, now_ns: int) -> None:
+def _look_regularly(state: PartitionState, now_ns: int) -> None:
     state.autoscaling = state.callbacks.scheduling_states
     if state.autoscaling:
-        report(state)
-        state.at(now_ns + INTERVAL_NS, partial(_look, state))
+        report_asks(state)
+        state.run_at(now_ns + INTERVAL_NS, partial(_look_regularly, state))
 
 
-def report(state: PartitionState) -> None:
-    """Tell the shim of every ask that waits for a node and that it has not been told of."""
+def report_asks(state: PartitionState) -> None:
+    """Reports every ask that waits for a node and was not reported before."""
     if not state.root.waiting:
         return
     reserved: dict[Application, list[Allocation]] = {}
@@ -53,20 +53,21 @@ def report(state: PartitionState) -> None:
     for ask in refused_asks(state):
         if ask.reservation is None:
             reserved.setdefault(ask.application, []).append(ask)
-    _walk(state, state.root, [], reserved)
+    _walk_queues(state, state.root, [], reserved)
 
 
-def _walk(
+def _walk_queues(
     state: PartitionState, queue: Queue, above: list[Headroom], apart: dict[Application, list[Allocation]]
 ) -> None:
-    """All of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all below."""
+    """Reports from all of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all
+    below."""
     path = above
     if queue.parent is not None and queue.max:
         path = [*above, {t: most - queue.used[t] for t, most in queue.max.items()}]
     if not queue.leaf:
         for child in sorted(queue.children.values(), key=queue_key):
             if child.waiting:
-                _walk(state, child, path, apart)
+                _walk_queues(state, child, path, apart)
         return
     for application in sorted(queue.applications.values(), key=application_key):
         if application.asks:
@@ -74,16 +75,16 @@ def _walk(
 
 
 def _look_at(state: PartitionState, application: Application, path: list[Headroom], apart: list[Allocation]) -> None:
-    """One application: the asks that limits allow are counted off, those not yet told of are told."""
-    left = _least(path)
+    """Counts the asks of one application that limits allow, and reports those of them that were not reported yet."""
+    left = _find_least(path)
     told: list[Allocation] = []
-    for _, asks, pairs, unknown in sorted(_tried(state, application, apart), key=lambda entry: entry[0]):
+    for _, asks, pairs, unknown in sorted(_tried_asks(state, application, apart), key=lambda entry: entry[0]):
         if isinstance(asks, AskGroup):
-            fitting = min(asks.size, _times(left, pairs))
+            fitting = min(asks.size, _count_fitting(left, pairs))
             if unknown:
                 told += [ask for ask in asks.asks()[:fitting] if not ask.scale_up]
         else:
-            fitting = min(1, _times(left, pairs))
+            fitting = min(1, _count_fitting(left, pairs))
             if fitting and unknown:
                 told.append(asks)
         for t, amount in pairs:
@@ -101,10 +102,11 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
                     headroom[t] -= amount
 
 
-def _tried(
+def _tried_asks(
     state: PartitionState, application: Application, apart: list[Allocation]
 ) -> Iterator[tuple[tuple[int, int, int], AskGroup | Allocation, Pairs, bool]]:
-    """(order, asks, demand, whether any was not told of) of those that were tried and that the cluster is too full for.
+    """Yields (order, asks, demand, whether any is unreported) of asks that were tried and that the cluster is too full
+    for.
 
     What waits for room under a quota does not fit its limits, so it need not be looked at.
     """
@@ -117,7 +119,7 @@ def _tried(
             yield ask.order, ask, ask.shape.pairs, not ask.scale_up
 
 
-def _least(path: list[Headroom]) -> Headroom:
+def _find_least(path: list[Headroom]) -> Headroom:
     least: Headroom = {}
     for headroom in path:
         for t, amount in headroom.items():
@@ -125,7 +127,7 @@ def _least(path: list[Headroom]) -> Headroom:
     return least
 
 
-def _times(headroom: Headroom, pairs: Pairs) -> int:
-    """How often *pairs* fit into *headroom*."""
+def _count_fitting(headroom: Headroom, pairs: Pairs) -> int:
+    """Returns how often *pairs* fit into *headroom*."""
     times = min((headroom[t] // amount for t, amount in pairs if t in headroom), default=1 << 62)
     return max(0, times)

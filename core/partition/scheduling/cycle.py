@@ -50,31 +50,31 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
     if not slices.any_busy(state):
-        return _decide(state, now_ns, budget)
+        return _run_decisions(state, now_ns, budget)
     # Asks come first even now, so that whoever must run on a node preempts before the kinds that are busy. These follow
     # in the order of the registry (preemption.md H), and one that stays busy leaves the next half of its share.
     half = share = max(1, budget // 2)
-    more = _decide(state, now_ns, half)
+    more = _run_decisions(state, now_ns, half)
     for driver in slices.busy_drivers(state):
         driver.advance(state, now_ns, share)
         if slices.resume_waiting(state, now_ns):
-            more = _decide(state, now_ns, half)
+            more = _run_decisions(state, now_ns, half)
         if driver.is_busy(state):
             share = max(1, share // 2)
     return more or slices.any_busy(state)
 
 
-def _decide(state: PartitionState, now_ns: int, budget: int) -> bool:
+def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
     while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
         elif state.gangs.to_match:
-            settle = approval.seek if state.callbacks.predicates else None
+            settle = approval.seek_approval if state.callbacks.predicates else None
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
         elif (group := first_group(state.root)) is not None:
             budget -= _serve(state, group, now_ns)
         elif reserving.is_due(state, now_ns):
-            budget -= reserving.step(state, now_ns)
+            budget -= reserving.advance_round(state, now_ns)
         else:
             return False
     return budget <= 0
@@ -88,15 +88,15 @@ def run_timers(state: PartitionState, now_ns: int) -> None:
 
 
 def first_group(root: Queue) -> AskGroup | None:
-    """The asks whose turn it is: best child of best child, best application, first group."""
+    """Returns the asks whose turn it is: best child of best child, best application, first group."""
     queue = root
     while not queue.leaf:
-        child = queue.order.first()
+        child = queue.order.first_member()
         if child is None:
             return None
         queue = child
-    application = queue.order.first()
-    group: AskGroup | None = application.order.first() if application is not None else None
+    application = queue.order.first_member()
+    group: AskGroup | None = application.order.first_group() if application is not None else None
     return group
 
 
@@ -106,13 +106,13 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if application.state is _ACCEPTED and not may_start_next(application):
         hold_back(application, application.queue)
         return 1
-    ask = group.head()
+    ask = group.first_ask()
     found = finding.find_node(state, ask)
     if not isinstance(found, NotPlaced):
-        vetting.place(state, ask, found, now_ns)
+        vetting.place_vetted(state, ask, found, now_ns)
         return 1
     failing.note_unplaced(ask, found.reason, now_ns)
-    if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist(state, ask, now_ns):
+    if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist_on_node(state, ask, now_ns):
         return 1
     ask.missed += 1
     cost = 1
@@ -141,5 +141,5 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
         park_for_node(state, group)
     else:
         park_without_node(state, group, group.shape)
-        backoff.count(state, group, now_ns)
+        backoff.count_unplaced(state, group, now_ns)
         reserving.wait_for_age(state, group, now_ns)

@@ -1,4 +1,4 @@
-"""An ask gets its node: :func:`bind` or :func:`place` books every placement, and :func:`announce` reports it."""
+"""Placements: :func:`bind` and :func:`place_unchecked` book them, and :func:`announce_placement` reports each."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Non
     if reservation is not None:
         # Only now: nobody is to be woken for room that the ask has just taken.
         offer_room(state, reservation.node)
-    announce(state, ask, node, now_ns)
+    announce_placement(state, ask, node, now_ns)
 
 
-def place(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+def place_unchecked(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Book *allocation* on *node* without any check, and say so: its echo or its placement."""
     place_unasked(state, allocation, node, now_ns)
-    announce(state, allocation, node, now_ns)
+    announce_placement(state, allocation, node, now_ns)
 
 
-def announce(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """*allocation* is on the books of *node*: its application follows, and the shim hears of it."""
+def announce_placement(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
+    """Has the application follow and the shim hear of *allocation*, which is on the books of *node*."""
     if state.recording:
         state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
-    allocation.placed()
+    allocation.clear_search()
     if spec.placeholder or application.state is not _RUNNING:
         lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
         if application.state is _ACCEPTED:
-            admission.allocating(state, application)
+            admission.note_allocating(state, application)
     if state.recording:
         state.events.allocation_added(allocation)
     state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))

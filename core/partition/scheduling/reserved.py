@@ -29,7 +29,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     cost_before = state.search_cost
     turns = Turns()
     ready = [reservation for reservation in state.reserved_ready if chosen is None or chosen(reservation)]
-    ready.sort(key=lambda reservation: turns.of(reservation.ask))
+    ready.sort(key=lambda reservation: turns.sort_key(reservation.ask))
     for reservation in ready:
         del state.reserved_ready[reservation]
     for reservation in _in_order_of_claims(ready):
@@ -40,7 +40,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
-    """*ready*, but on each node by claims: what leaves it goes to the first of them, whoever is more important."""
+    """Returns *ready*, but on each node by claims: what leaves it goes to the first of them, whoever is more
+    important."""
     chosen = dict.fromkeys(ready)
     found: dict[Reservation, None] = {}
     for reservation in ready:
@@ -49,8 +50,8 @@ def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
     return list(found)
 
 
-def insist(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """*ask* must run on a node that has no room for it: room is held for it there at once (scheduling.md 9).
+def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
+    """Holds room at once for *ask* on the node that it must run on and that has no room for it (scheduling.md 9).
 
     False: the node is unknown or too small for ever.
     """
@@ -68,11 +69,11 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
     if ask.refused is not None and node.node_id in ask.refused:
         return
     if finding.kept_back(state, ask) is None:
-        vetting.place(state, ask, node, now_ns)
+        vetting.place_vetted(state, ask, node, now_ns)
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
-    """Any other node will do as well, unless one is required; nowhere at all, it waits.
+    """Places the ask on any other node that will do, unless one is required; otherwise has it wait for what it lacks.
 
     Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
     """
@@ -86,7 +87,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     if limited is None and not ask.spec.required_node:
         other = finding.find_node(state, ask)
         if not isinstance(other, NotPlaced):
-            vetting.place(state, ask, other, now_ns)
+            vetting.place_vetted(state, ask, other, now_ns)
             return
     if slices.serve_reserved(state, reservation, limited, now_ns):
         return

@@ -29,24 +29,24 @@ PAUSE_NS: Final = 100 * 10**6
 """Least time between two rounds: the idle tick of the scheduling loop."""
 PAUSE_PER_GROUP_NS: Final = 100_000
 REFUSAL_PAUSE_NS: Final = 15 * 10**9
-"""From the shim's refusal of a node to be reserved to the next question for the same ask."""
+"""The time from the shim's refusal of a node to be reserved to the next question for the same ask."""
 NODES_PER_UNIT: Final = 20
 """Nodes looked at that count for one decision in a slice's budget."""
 
 
 def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """*group* has just found no room: see that a round comes when its first ask is old enough."""
+    """Sees that a round comes when the first ask of *group*, which has just found no room, is old enough."""
     if state.reserving.delay_ns is not None and len(state.node_order):
-        state.reserving.call(max(group.head().created_ns + state.reserving.delay_ns + 1, now_ns))
+        state.reserving.call_round(max(group.first_ask().created_ns + state.reserving.delay_ns + 1, now_ns))
 
 
 def is_due(state: PartitionState, now_ns: int) -> bool:
-    """Whether a round is under way or should begin."""
+    """Tells whether a round is under way or should begin."""
     round_ = state.reserving
     return bool(round_.left) or (round_.due_ns is not None and round_.due_ns <= now_ns)
 
 
-def step(state: PartitionState, now_ns: int) -> int:
+def advance_round(state: PartitionState, now_ns: int) -> int:
     """Begin a round, or look at its next group up to the first node given out. Returns what it cost.
 
     A round ends when no more may be kept. The next is called for once more may be: until then no age needs watching.
@@ -55,7 +55,7 @@ def step(state: PartitionState, now_ns: int) -> int:
     if not round_.left:
         round_.due_ns = None
         if state.reserving.delay_ns is not None and _more_may_be_kept(state):
-            round_.left.extend(_waiting(state))
+            round_.left.extend(_waiting_groups(state))
         round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(round_.left))
         return 1
     if not len(state.node_order) or not _more_may_be_kept(state):
@@ -72,25 +72,26 @@ def step(state: PartitionState, now_ns: int) -> int:
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """A node for the first ask of *group* that is old enough. False: there is no more to do for the group."""
+    """Reserves a node for the first ask of *group* that is old enough. Returns false when there is no more to do for
+    the group."""
     round_, delay_ns = state.reserving, state.reserving.delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
         return False  # It was woken, and is tried like any other.
     oldest_ns = group.oldest_ns()
     if now_ns - oldest_ns <= delay_ns:
-        round_.call(oldest_ns + delay_ns + 1)
+        round_.call_round(oldest_ns + delay_ns + 1)
         return False
     for ask in _in_order(group):
         if now_ns - ask.created_ns <= delay_ns:
-            round_.call(ask.created_ns + delay_ns + 1)
+            round_.call_round(ask.created_ns + delay_ns + 1)
             continue
         if now_ns < ask.reserve_after_ns:
-            round_.call(ask.reserve_after_ns)
+            round_.call_round(ask.reserve_after_ns)
             continue
         if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
             return False
-        for node in _candidates(state, group.shape):
+        for node in _candidate_nodes(state, group.shape):
             if node in state.node_order and _may_hold(node, group.shape.pairs):
                 _reserve(state, ask, node, now_ns)
                 return True
@@ -99,7 +100,7 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
 
 
 def most_kept_by_age(state: PartitionState, nodes: int) -> int:
-    """How many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
+    """Returns how many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
     return max(1, nodes * state.reserving.percent // 100)
 
 
@@ -118,7 +119,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if node.node_id in refused:
             ask.reserve_after_ns = at_ns + REFUSAL_PAUSE_NS
-            state.reserving.call(ask.reserve_after_ns)
+            state.reserving.call_round(ask.reserve_after_ns)
             return
         ask.reserve_after_ns = 0
         open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
@@ -126,7 +127,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
         if open_to_it and sound and _waits_for_room(state, ask.group):
             reserve_node(state, ask, node, at_ns, by_age=True)
         else:
-            state.reserving.call(at_ns)
+            state.reserving.call_round(at_ns)
 
     def drop() -> None:
         ask.reserve_after_ns = 0
@@ -135,7 +136,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
 
 
 def _may_hold(node: Node, pairs: Pairs) -> bool:
-    """Whether *node*, once nothing else runs there, has *pairs* beside all that is held on it."""
+    """Tells whether *node*, once nothing else runs there, has *pairs* beside all that is held on it."""
     claims = node.claims
     if claims is None:
         return node.could_hold(pairs)
@@ -143,23 +144,24 @@ def _may_hold(node: Node, pairs: Pairs) -> bool:
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
-    """Whether no node has room for the asks of *group*, which is all that keeps them waiting."""
+    """Tells whether no node has room for the asks of *group*, and nothing else keeps them waiting."""
     if group is None or group.parked_at is None or group.application.backoff_until_ns:
         return False
     return group.parked_at is state.no_room.get(group.shape)
 
 
 def _in_order(group: AskGroup) -> Iterator[Allocation]:
-    """The first is cheap and mostly enough; all are sorted only when somebody asks for the second."""
-    yield group.head()
+    """Yields the asks of *group* in order. The first is cheap and mostly enough; all are sorted only when somebody asks
+    for the second."""
+    yield group.first_ask()
     yield from group.asks()[1:]
 
 
-def _waiting(state: PartitionState) -> list[AskGroup]:
-    """The groups that no node has room for, in the order in which the cycle would serve them."""
+def _waiting_groups(state: PartitionState) -> list[AskGroup]:
+    """Returns the groups that no node has room for, in the order in which the cycle would serve them."""
     groups = [waiter for room in state.no_room.values() for waiter in room if isinstance(waiter, AskGroup)]
     turns = Turns()
-    return sorted(groups, key=lambda group: (*turns.of(group.head()), group.number))
+    return sorted(groups, key=lambda group: (*turns.sort_key(group.first_ask()), group.number))
 
 
 class Turns:
@@ -168,8 +170,8 @@ class Turns:
     def __init__(self) -> None:
         self._shared: dict[Application, tuple[object, ...]] = {}
 
-    def of(self, ask: Allocation) -> tuple[object, ...]:
-        """To sort *ask* by: its queues from the root down, its application, itself."""
+    def sort_key(self, ask: Allocation) -> tuple[object, ...]:
+        """Returns the key to sort *ask* by: its queues from the root down, its application, itself."""
         application = ask.application
         shared = self._shared.get(application)
         if shared is None:
@@ -178,7 +180,7 @@ class Turns:
         return (*shared, ask.order)
 
 
-def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
+def _candidate_nodes(state: PartitionState, shape: Shape) -> Iterator[Node]:
     """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order.
 
     They are sorted when the round first needs one for the shape: while nothing more may be promised, it needs none.
@@ -190,7 +192,8 @@ def _candidates(state: PartitionState, shape: Shape) -> Iterator[Node]:
 
 
 def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
-    """Those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first, then as they came.
+    """Returns those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first, then as they
+    came.
 
     :meth:`Node.could_hold` and :func:`missing_share` in one: a round looks at all nodes for each shape that waits.
     """
@@ -212,6 +215,7 @@ def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
 
 
 def missing_share(node: Node, pairs: Pairs) -> float:
-    """How much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and 1."""
+    """Returns how much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and
+    1."""
     free = node.beside
     return sum([min(1.0, (amount - free[t]) / amount) for t, amount in pairs if amount > free[t]])

@@ -1,4 +1,4 @@
-"""What is remembered about reservations by age: how old an ask must be, how many there are, and the round under way."""
+"""The memory of reservations by age: how old an ask must be, how many there are, and the round under way."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ReservingRecord:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
         """Age from which an ask without room may have a node kept free; ``None``: never."""
         self.percent = RESERVATION_PERCENT
-        """How many of a hundred nodes may be kept free at once because asks have waited; at least one is."""
+        """The most nodes of a hundred that may be kept free at once because asks have waited; one always may."""
         self.kept = 0
         """Nodes that are."""
         self.due_ns: int | None = None
-        """When the next round begins; ``None``: nothing calls for one."""
+        """The time at which the next round begins; ``None``: nothing calls for one."""
         self.not_before_ns = 0
         """Rounds keep a distance that grows with what one costs."""
         self.left: deque[AskGroup] = deque()
@@ -32,7 +32,7 @@ class ReservingRecord:
         self.candidates: dict[Shape, Iterator[Node]] = {}
         """By shape, the nodes that the round under way has not given out yet, the best first."""
 
-    def call(self, at_ns: int = 0) -> None:
+    def call_round(self, at_ns: int = 0) -> None:
         """Have a round at *at_ns*, or as soon as rounds may follow each other, unless one comes sooner."""
         at_ns = max(at_ns, self.not_before_ns)
         if self.due_ns is None or at_ns < self.due_ns:

@@ -19,7 +19,7 @@ from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, inquiries, pausing
-from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
 
 FIRST_NODES: Final = 8
@@ -29,18 +29,18 @@ MORE_NODES: Final = 64
 _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 
 
-def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Put *ask* on *node*, at once or when the shim agrees."""
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
         return
-    node_ids = _offered(state, ask, node)
+    node_ids = _offered_nodes(state, ask, node)
     moves.hold_ask(state, ask, node)
-    admission.allocating(state, ask.application)
+    admission.note_allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
-            _decide(state, ask, node_ids, refused, at_ns)
+            _apply_answer(state, ask, node_ids, refused, at_ns)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
@@ -51,32 +51,32 @@ def place(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> No
 
 
 def forgive_all(state: PartitionState) -> None:
-    """Somebody else answers from now on, or nobody: what was refused may be asked again."""
+    """Forgets what was refused, since somebody else answers from now on, or nobody: all of it may be asked again."""
     for ask in state.requests.values():
         if ask.refused is not None and ask.pending:
-            pausing.forgive(state, ask)
+            pausing.forgive_refusals(state, ask)
 
 
 def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """No node with room that the shim has not refused: *ask* waits for another one, or for its pause to end."""
+    """Has *ask*, which the shim refused on every node with room, wait for another node or for its pause to end."""
     if state.recording:
         state.events.refused_everywhere(ask)
     move_ask(state, ask, AskMove.REFUSE)
-    pausing.pause(state, ask, now_ns)
+    pausing.pause_ask(state, ask, now_ns)
 
 
 def forget_node(state: PartitionState, node: Node) -> None:
-    """*node* is gone: what was refused there says nothing about one that may come under its name."""
+    """Forgets what was refused on *node*, which is gone: it says nothing about one that may come under its name."""
     if state.callbacks.predicates:
         for ask in state.requests.values():
             if ask.refused is not None:
                 ask.refused.pop(node.node_id, None)
                 if ask.place is AskPlace.REFUSED:
-                    pausing.forgive(state, ask)
+                    pausing.forgive_refusals(state, ask)
 
 
-def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
-    """The chosen node, and the next ones that would do."""
+def _offered_nodes(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
+    """Returns the IDs of the chosen node and of the next ones that would do."""
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
     most = MORE_NODES if ask.refused else FIRST_NODES
@@ -84,10 +84,10 @@ def _offered(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, .
     return (node.node_id, *islice(others, most - 1))
 
 
-def _decide(
+def _apply_answer(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str], now_ns: int
 ) -> None:
-    """The shim has spoken about *node_ids*, the first of which *ask* is held on."""
+    """Applies the shim's answer about *node_ids*, the first of which *ask* is held on."""
     ask.inquiry = None
     node = ask.held_on
     assert node is not None, "a question about a placement is open only while the ask is held"
@@ -96,13 +96,13 @@ def _decide(
             ask.refused = ask.refused or {}
             ask.refused[node_id] = refused[node_id]
     for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
-        note(ask, reason, now_ns)
+        note_failure(ask, reason, now_ns)
     if node.node_id not in refused and _still_sound(state, ask, node):
-        _settle(state, ask, now_ns)
+        _settle_hold(state, ask, now_ns)
         return
     moves.end_hold(state, ask)
     if ask.application.state in _SERVED:
-        for other in _passed(state, ask, node_ids[1:], refused):
+        for other in _passed_nodes(state, ask, node_ids[1:], refused):
             if ask.reservation is None:
                 wait_in_line(state, ask)
             placement.bind(state, ask, other, now_ns)
@@ -110,15 +110,15 @@ def _decide(
     questions.wait_again(state, ask)
 
 
-def _settle(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+def _settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
     moves.end_claim(state, ask)
-    placement.announce(state, ask, moves.confirm_hold(state, ask, now_ns), now_ns)
+    placement.announce_placement(state, ask, moves.confirm_hold(state, ask, now_ns), now_ns)
 
 
 def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
-    """Whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
+    """Tells whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
     if state.nodes.get(node.node_id) is not node or ask.application.state not in _SERVED:
         return False
     if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
@@ -134,7 +134,7 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     return all(account.used[t] <= account.limit.max.get(t, account.used[t]) for account in accounts for t, _ in pairs)
 
 
-def _passed(
+def _passed_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
 ) -> list[Node]:
     """Of the other nodes asked about, those that the shim let pass and that still have room."""
@@ -142,7 +142,7 @@ def _passed(
     if finding.kept_back(state, ask) is not None:
         return []
     nodes = (state.nodes.get(node_id) for node_id in node_ids if node_id not in refused)
-    return [node for node in nodes if node is not None and node in state.node_order and node.fits(pairs)]
+    return [node for node in nodes if node is not None and node in state.node_order and node.has_room(pairs)]
 
 
 def _reserved_node(ask: Allocation) -> Node | None:

@@ -1,1 +1,1 @@
-"""Where asks and applications wait, and who wakes them."""
+"""The rooms in which asks and applications wait, and how they are woken."""

@@ -1,4 +1,4 @@
-"""How many applications may run: who counts at which queue, and whether one more may start (scheduling.md 12).
+"""Limits on how many applications run: who counts at which queue, and whether one more may start (scheduling.md 12).
 
 Only Accepted applications are held back. Whoever holds something by recovery or by the shim's own placement counts,
 but is never refused. Counters are exact, above a lowered limit too (S-22); limits are compared when admitting.
@@ -18,7 +18,8 @@ _NOT_RUNNING_YET: Final = frozenset({AppState.ACCEPTED, AppState.RESUMING})
 
 
 def may_run(_state: PartitionState, application: Application) -> Gate | None:
-    """The queue, user or group whose limit keeps *application* from starting, the root first; ``None``: it may run."""
+    """Returns the queue, user or group whose limit keeps *application* from starting, the root first; ``None``: it may
+    run."""
     if application.state is not AppState.ACCEPTED:
         return None
     if not application.allocating:
@@ -31,8 +32,8 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     return None
 
 
-def allocating(_state: PartitionState, application: Application) -> None:
-    """*application* was given an allocation or a reservation: while Accepted, it counts as if it ran."""
+def note_allocating(_state: PartitionState, application: Application) -> None:
+    """Counts *application*, which was given an allocation or a reservation, as if it ran while it is Accepted."""
     if application.state is AppState.ACCEPTED and not application.allocating:
         application.allocating = True
         for queue in application.queue.lineage():
@@ -41,8 +42,9 @@ def allocating(_state: PartitionState, application: Application) -> None:
         offer_application(application)
 
 
-def allocating_no_more(_state: PartitionState, application: Application) -> None:
-    """*application* may have lost the only thing it was given, a place that the shim did not agree to."""
+def note_allocating_no_more(_state: PartitionState, application: Application) -> None:
+    """Counts *application* as running no more if it has lost the only thing it was given: a place that the shim did not
+    agree to."""
     if not application.allocating or application.state is not AppState.ACCEPTED:
         return
     if application.allocations or application.held_count:
@@ -54,13 +56,13 @@ def allocating_no_more(_state: PartitionState, application: Application) -> None
 
 
 def state_changed(application: Application, before: AppState) -> None:
-    """*application*, whose state was *before*, entered another one: count it where it counts now."""
+    """Counts *application*, which has left the state *before*, where it counts now."""
     now = application.state
     freed = before is AppState.RUNNING
     if freed:
-        _count(application, -1)
+        _count_running(application, -1)
     if now is AppState.RUNNING:
-        _count(application, 1)
+        _count_running(application, 1)
     if application.allocating and now not in _NOT_RUNNING_YET:
         _stop_allocating(application)
         freed = now is not AppState.RUNNING
@@ -71,11 +73,11 @@ def state_changed(application: Application, before: AppState) -> None:
     review_newcomer(application)
 
 
-def forget(application: Application) -> None:
-    """*application* leaves its queue in whatever state: it counts nowhere any more (S-10)."""
+def forget_application(application: Application) -> None:
+    """Counts *application*, which leaves its queue in whatever state, nowhere any more (S-10)."""
     runs = application.state is AppState.RUNNING
     if runs:
-        _count(application, -1)
+        _count_running(application, -1)
     if application.allocating:
         _stop_allocating(application)
     elif not runs:
@@ -84,14 +86,14 @@ def forget(application: Application) -> None:
 
 
 def set_max_applications(queue: Queue, most: int) -> None:
-    """*queue* now admits *most* applications (0: any number); whoever it held back is looked at again."""
+    """Has *queue* admit *most* applications (0: any number); whoever it held back is looked at again."""
     queue.max_applications = most
     for waiting in list(queue.held_back.values()):
         for application in list(waiting):
             offer_application(application)
 
 
-def _count(application: Application, change: int) -> None:
+def _count_running(application: Application, change: int) -> None:
     for queue in application.queue.lineage():
         queue.running += change
 

@@ -11,8 +11,9 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import rooms
 
 
-def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """No node has room for the asks of *group*, which has just been set aside."""
+def count_unplaced(state: PartitionState, group: AskGroup, now_ns: int) -> None:
+    """Counts the asks of *group*, which no node has room for, and backs off from its application once they are too
+    many."""
     application = group.application
     properties = application.queue.properties
     threshold = properties.unschedulable_backoff
@@ -29,6 +30,6 @@ def count(state: PartitionState, group: AskGroup, now_ns: int) -> None:
             application.backoff_until_ns = 0
             application.unschedulable = 0
             rooms.end_back_off(application)
-            state.reserving.call()
+            state.reserving.call_round()
 
-    state.at(until_ns, begin_anew)
+    state.run_at(until_ns, begin_anew)

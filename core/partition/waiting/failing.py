@@ -50,11 +50,11 @@ _PREEMPTION: Final[Mapping[Outcome, str]] = MappingProxyType(
 _NS_PER_S: Final = 10**9
 
 
-def note(ask: Allocation, message: str, now_ns: int) -> None:
-    """*ask* was tried and not placed because of *message*."""
+def note_failure(ask: Allocation, message: str, now_ns: int) -> None:
+    """Notes that *ask* was tried and not placed because of *message*."""
     if ask.failures is None:
         ask.failures = FailureLog()
-    ask.failures.note(message, now_ns)
+    ask.failures.note_failure(message, now_ns)
 
 
 def describe_lack_of_room(ask: Allocation) -> str:
@@ -65,11 +65,11 @@ def describe_lack_of_room(ask: Allocation) -> str:
 def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
     """Notes that the cycle found no place for *ask*. What the shim refused stands there in the shim's own words."""
     if reason is Unschedulable.NO_FITTING_NODE:
-        note(ask, describe_lack_of_room(ask), now_ns)
+        note_failure(ask, describe_lack_of_room(ask), now_ns)
     elif reason is Unschedulable.REQUIRED_NODE:
-        note(ask, f"Required node {ask.spec.required_node} is unknown or has no room", now_ns)
+        note_failure(ask, f"Required node {ask.spec.required_node} is unknown or has no room", now_ns)
     elif reason in _BY_LIMIT:
-        note(ask, _BY_LIMIT[reason], now_ns)
+        note_failure(ask, _BY_LIMIT[reason], now_ns)
 
 
 def note_preemption(ask: Allocation, outcome: Outcome, now_ns: int) -> None:
@@ -79,4 +79,6 @@ def note_preemption(ask: Allocation, outcome: Outcome, now_ns: int) -> None:
         queue = ask.queue
         delay = queue.properties.preemption_delay_ns / _NS_PER_S
         amounts = ask.shape.write_amounts()
-        note(ask, text.format(queue=queue.path, node=ask.spec.required_node, delay=delay, amounts=amounts), now_ns)
+        note_failure(
+            ask, text.format(queue=queue.path, node=ask.spec.required_node, delay=delay, amounts=amounts), now_ns
+        )

@@ -28,7 +28,7 @@ def ask_predicates(
     *,
     allocate: bool,
 ) -> Inquiry:
-    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget` or *drop* comes first."""
+    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget_inquiry` or *drop* comes first."""
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(PredicatesAsked(number, state.name, application_id, ask.spec.key, node_ids, allocate))
@@ -70,13 +70,13 @@ def is_open(ask: Allocation, number: int) -> bool:
     return ask.inquiry is not None and ask.inquiry.number == number
 
 
-def forget(state: PartitionState, inquiry: Inquiry) -> None:
-    """The answer does not matter any more."""
+def forget_inquiry(state: PartitionState, inquiry: Inquiry) -> None:
+    """Drops *inquiry*, whose answer does not matter any more."""
     state.callbacks.open.pop(inquiry.number, None)
 
 
 def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str, str], now_ns: int) -> None:
-    """The shim said no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
+    """Passes on the shim's answer, no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide is not None:
         del callbacks.open[number]
@@ -84,7 +84,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
 
 
 def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now_ns: int) -> None:
-    """The ask would run once the victim with index *last* is gone, ``None``: never."""
+    """Passes on the shim's answer that the ask would run once the victim with index *last* is gone; ``None``: never."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide_victims is not None:
         del callbacks.open[number]
@@ -92,19 +92,19 @@ def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now
 
 
 def forget_partition(callbacks: Callbacks, partition: str) -> None:
-    """*partition* is gone with everything that was asked about."""
+    """Drops all questions about *partition*, which is gone."""
     for number in [number for number, inquiry in callbacks.open.items() if inquiry.partition == partition]:
         del callbacks.open[number]
 
 
 def drop_all(callbacks: Callbacks) -> None:
-    """Nobody will answer what is open: every question counts as not asked."""
+    """Drops all open questions as if they had never been asked, since nobody will answer them."""
     while callbacks.open:
         _, inquiry = callbacks.open.popitem()
         inquiry.drop()
 
 
-def expire(callbacks: Callbacks, now_ns: int) -> None:
+def expire_inquiries(callbacks: Callbacks, now_ns: int) -> None:
     """Stop waiting for answers that are overdue."""
     deadlines = callbacks.deadlines
     while deadlines and deadlines[0][0] <= now_ns:
@@ -118,7 +118,7 @@ def expire(callbacks: Callbacks, now_ns: int) -> None:
 
 
 def next_deadline_ns(callbacks: Callbacks) -> int | None:
-    """When the oldest open question is overdue; ``None``: nothing is open."""
+    """Returns when the oldest open question is overdue; ``None``: nothing is open."""
     deadlines = callbacks.deadlines
     while deadlines and deadlines[0][1] not in callbacks.open:
         heappop(deadlines)

@@ -15,7 +15,7 @@ from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import NEVER_FAILED, Allocation, StartFailure
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.failing import note
+from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
 from kornel.core.partition.waiting.rooms import look_again
 
@@ -27,7 +27,7 @@ COULD_NOT_START: Final[str] = "could not be started there"
 """Stands among what the shim refused, instead of a reason of its own."""
 
 
-def pause(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """See that what was refused for *ask* is forgotten after a while; a pause under way goes on."""
     refused = ask.refused or {}
     if ask.pause_until_ns or all(reason is COULD_NOT_START for reason in refused.values()):
@@ -36,8 +36,8 @@ def pause(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     _end_at(state, ask, now_ns + min(PAUSE_NS << min(ask.refusals - 1, 10), LONGEST_PAUSE_NS))
 
 
-def forgive(state: PartitionState, ask: Allocation) -> None:
-    """Nothing is refused for *ask* any more but where it lately failed: it is tried again, wherever it waits."""
+def forgive_refusals(state: PartitionState, ask: Allocation) -> None:
+    """Forgets what was refused for *ask*, except where it lately failed: it is tried again, wherever it waits."""
     failed = {node_id: reason for node_id, reason in (ask.refused or {}).items() if reason is COULD_NOT_START}
     ask.refused = failed or None
     ask.pause_until_ns = 0
@@ -45,7 +45,7 @@ def forgive(state: PartitionState, ask: Allocation) -> None:
 
 
 def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """The shim could not start *ask*, an ask again, on *node*: for a while only other nodes will do."""
+    """Leaves *node* out for a while for *ask*, an ask again since the shim could not start it there."""
     before = ask.failed_on.get(node.node_id)
     times = 1 if before is None else before.times + 1
     until_ns = now_ns + min(PAUSE_NS << min(times - 1, 20), LONGEST_START_PAUSE_NS)
@@ -56,26 +56,26 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
     # Being placed in between cleared what was refused; the other failures may still count.
     failed = [node_id for node_id, failure in ask.failed_on.items() if failure.until_ns > now_ns]
     ask.refused = {**(ask.refused or {}), **dict.fromkeys(failed, COULD_NOT_START)}
-    note(ask, f"{node.node_id}: {COULD_NOT_START}", now_ns)
+    note_failure(ask, f"{node.node_id}: {COULD_NOT_START}", now_ns)
 
     def end(_: int) -> None:
         failure = ask.failed_on.get(node.node_id)
         if failure is not None and failure.until_ns == until_ns:
-            _allow(state, ask, node.node_id)
+            _allow_node(state, ask, node.node_id)
 
-    state.at(until_ns, end)
+    state.run_at(until_ns, end)
 
 
 def node_changed(state: PartitionState, node_id: str) -> None:
-    """The node grew, shrank, opened, closed or left: what could not be started there may be now."""
+    """Allows a node again that grew, shrank, opened, closed or left: what could not be started there may be now."""
     for ask in state.failed_starts.pop(node_id, {}):
         failures = {other: failure for other, failure in ask.failed_on.items() if other != node_id}
         ask.failed_on = failures or NEVER_FAILED
-        _allow(state, ask, node_id)
+        _allow_node(state, ask, node_id)
 
 
 def forget_failures(state: PartitionState, ask: Allocation) -> None:
-    """*ask* is gone, as an ask or an allocation."""
+    """Forgets where *ask*, which is gone as an ask or an allocation, could not be started."""
     for node_id in ask.failed_on:
         known = state.failed_starts[node_id]
         del known[ask]
@@ -84,8 +84,8 @@ def forget_failures(state: PartitionState, ask: Allocation) -> None:
     ask.failed_on = NEVER_FAILED
 
 
-def _allow(state: PartitionState, ask: Allocation, node_id: str) -> None:
-    """The node is no longer left out for *ask* because of a failed start."""
+def _allow_node(state: PartitionState, ask: Allocation, node_id: str) -> None:
+    """Allows for *ask* a node that was left out because of a failed start."""
     refused = ask.refused
     if not ask.pending or refused is None or refused.get(node_id) is not COULD_NOT_START:
         return
@@ -114,6 +114,6 @@ def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:
         if ask.inquiry is not None:  # What the shim says now may need the refusals once more.
             _end_at(state, ask, now_ns + PAUSE_NS)
         else:
-            forgive(state, ask)
+            forgive_refusals(state, ask)
 
-    state.at(until_ns, end)
+    state.run_at(until_ns, end)

@@ -14,7 +14,7 @@ from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import (
-    activate,
+    activate_group,
     leave_room,
     lend_instead,
     lend_nothing,
@@ -62,10 +62,10 @@ def resume_waiting(state: PartitionState, ask: Allocation) -> None:
 
 
 def offer_attempt(state: PartitionState, ask: Allocation) -> None:
-    """*ask* may try to preempt in the next cycle, once placement has had its turn."""
+    """Lets *ask* try to preempt in the next cycle, once placement has had its turn."""
     if ask.group is not None:
         ask.group.attempt_is_due(ask)
-        activate(ask.group)
+        activate_group(ask.group)
         return
     # While the shim is being asked about it, or has just refused it, that is noted until it is back.
     ask.attempt_due = True
@@ -74,7 +74,7 @@ def offer_attempt(state: PartitionState, ask: Allocation) -> None:
 
 
 def refused_asks(state: PartitionState) -> Iterator[Allocation]:
-    """All asks that were refused everywhere."""
+    """Yields all asks that were refused everywhere."""
     for rooms in state.refused.values():
         for room in rooms.values():
             yield from room
@@ -91,7 +91,7 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     comes_first = group.add(ask)
     # Behind another ask of an active group nothing changes: that one is offered already.
     if comes_first if group.parked_at is None else ask in group.due:
-        activate(group)
+        activate_group(group)
     if comes_first and lent != NOTHING_WAITS:
         lend_priority(group)
     gate = application.held_at
@@ -101,14 +101,14 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
         # The slot is offered to another one already, but this ask may bring its own application before it.
         offer_application(application)
     else:
-        gate.held_back[application.queue].mark(application)
+        gate.held_back[application.queue].mark_changed(application)
 
 
 def _leave_group(state: PartitionState, ask: Allocation) -> None:
     group: AskGroup = ask.where
     application = group.application
     if application.held_at is not None:
-        application.held_at.held_back[application.queue].mark(application)
+        application.held_at.held_back[application.queue].mark_changed(application)
     elif application.offered_by is not None:
         # Without this ask, one that is held back may come before it.
         offer_slot(application.offered_by, application.queue)
@@ -176,5 +176,5 @@ _STEPS: Final = tuple(
     )
     for targets in (MOVES[move] for move in AskMove)
 )
-"""By the numbers of move and place: what leaves the place, the next one, and what enters that. Every ask moves several
-times, and hashing a member costs as much as a call."""
+"""The steps of a move, by its number and that of the place: what leaves the place, the next one, and what enters that.
+Every ask moves several times, and hashing a member costs as much as a call."""

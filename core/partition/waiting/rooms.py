@@ -34,7 +34,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.policies.application_order import application_key
 
 Gate = Queue | Account
-"""What may limit how many applications run or hold something."""
+"""A queue, user or group that may limit how many applications run or hold something."""
 
 UNSERVED: Final = frozenset(
     {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
@@ -42,12 +42,12 @@ UNSERVED: Final = frozenset(
 """Applications in these states get nothing any more (scheduling.md S-26)."""
 
 
-def activate(group: AskGroup) -> None:
+def activate_group(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
     if group in application.order:
-        application.order.offer(group)
-        application.queue.order.mark(application)
+        application.order.offer_group(group)
+        application.queue.order.mark_changed(application)
         return
     if group.parked_at is not None:
         leave_room(group)
@@ -56,9 +56,9 @@ def activate(group: AskGroup) -> None:
     if group.lent == NOTHING_WAITS:
         lend_priority(group)
     if application.backoff_until_ns:
-        _park(group, application.backoff_room, WaitsFor.BACK_OFF)
+        _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
         return
-    application.order.offer(group)
+    application.order.offer_group(group)
     queue: Queue = application.queue
     queue.order.add(application)
     parent = queue.parent
@@ -73,7 +73,7 @@ def retract_group(group: AskGroup) -> None:
     application.order.discard(group)
     queue: Queue | None = application.queue
     if application.order:
-        application.queue.order.mark(application)
+        application.queue.order.mark_changed(application)
         return
     application.queue.order.discard(application)
     gate = application.offered_by
@@ -86,7 +86,7 @@ def retract_group(group: AskGroup) -> None:
 
 
 def stop_offering(application: Application) -> None:
-    """The application may not be served any more: none of its groups is offered, their asks stay known."""
+    """Offers none of the groups of *application*, which may not be served any more; their asks stay known."""
     _stop_waiting(application)
     application.step_back()
     for group in list(application.groups.values()):
@@ -95,15 +95,15 @@ def stop_offering(application: Application) -> None:
 
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
-    """*waiter* waits until *queue* has room for *shape* under its max."""
-    _park(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
+    """Has *waiter* wait until *queue* has room for *shape* under its max."""
+    _park_waiter(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
-    """*waiter* waits until the user or group of *account* may hold *shape*."""
-    _park(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
+    """Has *waiter* wait until the user or group of *account* may hold *shape*."""
+    _park_waiter(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
@@ -118,7 +118,7 @@ def hold_back(application: Application, gate: Gate) -> None:
         if gate is not application.queue:
             review_newcomer(application)
     for group in list(application.order):
-        _park(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
+        _park_waiter(group, application.held_groups, WaitsFor.APPLICATION_SLOT)
 
 
 def offer_application(application: Application) -> None:
@@ -126,7 +126,7 @@ def offer_application(application: Application) -> None:
     _stop_waiting(application)
     for group in list(application.held_groups):
         if isinstance(group, AskGroup):
-            activate(group)
+            activate_group(group)
 
 
 def _stop_waiting(application: Application) -> None:
@@ -155,7 +155,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
     waiting = gate.held_back.get(leaf)
     if waiting is None or not gate.open():
         return
-    while (application := waiting.first()) is not None:
+    while (application := waiting.first_member()) is not None:
         if gate is leaf and not may_start_next(application):
             return  # Nor may any of those behind it: of all that could start, the first is not among them.
         offer_application(application)
@@ -165,26 +165,26 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
-    """*waiter* waits until a node that can hold *shape* gains room."""
+    """Has *waiter* wait until a node that can hold *shape* gains room."""
     shape.no_room = True
-    _park(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
+    _park_waiter(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
-    """*group* waits for the node it requires, which is unknown or too small: else it would have reserved it."""
-    _park(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
+    """Has *group* wait for the node it requires, which is unknown or too small: else it would have reserved it."""
+    _park_waiter(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
     lend_nothing(group)
 
 
 def back_off(application: Application) -> None:
-    """Nothing of *application* is offered until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
+    """Offers nothing of *application* until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
     application.step_back()
     review_newcomer(application)
     for group in list(application.groups.values()):
         if group.parked_at is None:
-            _park(group, application.backoff_room, WaitsFor.BACK_OFF)
+            _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
 
 
 def end_back_off(application: Application) -> None:
@@ -194,10 +194,10 @@ def end_back_off(application: Application) -> None:
     review_newcomer(application)
     for waiter in list(application.backoff_room):
         if isinstance(waiter, AskGroup):
-            activate(waiter)
+            activate_group(waiter)
 
 
-def _park(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
+def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) -> None:
     if isinstance(waiter, AskGroup):
         retract_group(waiter)
         waiter.waits_for = lacking
@@ -217,37 +217,38 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | None:
 
 
 def lend_priority(group: AskGroup) -> None:
-    """*group* lends its application the priority of its first ask."""
-    priority = group.head().spec.priority
+    """Lends the application of *group* the priority of its first ask."""
+    priority = group.first_ask().spec.priority
     lent = group.lent
     if priority != lent:
         group.lent = priority
         application = group.application
-        application.lends(lent, priority)
+        application.update_lent(lent, priority)
         if application.queue.newcomers is not None:
             review_newcomer(application)
 
 
 def lend_nothing(group: AskGroup) -> None:
-    """No ask of *group* can be placed now, whatever is free and whoever is first."""
+    """Lends the application of *group* no priority: none of its asks can be placed now, whatever is free and whoever is
+    first."""
     lent = group.lent
     if lent != NOTHING_WAITS:
         group.lent = NOTHING_WAITS
         application = group.application
-        application.lends(lent, NOTHING_WAITS)
+        application.update_lent(lent, NOTHING_WAITS)
         if application.queue.newcomers is not None:
             review_newcomer(application)
 
 
 def lend_instead(application: Application, before: int, now: int) -> None:
     """Has one ask lend *application* the priority *now* where it lent *before*."""
-    application.lends(before, now)
+    application.update_lent(before, now)
     if application.queue.newcomers is not None:
         review_newcomer(application)
 
 
 def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
-    """Whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
+    """Tells whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
     if shape in state.too_large:
         return False
     if shape.has_holder:
@@ -293,10 +294,10 @@ def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
 
 
 def filter_newcomers(leaf: Queue) -> None:
-    """*leaf* begins or ceases to let one application start at a time, as its policy says."""
+    """Begins or ceases to start one application of *leaf* at a time, as its policy says."""
     filters = leaf.leaf and leaf.properties.sort_policy is SortPolicy.STATE_AWARE
     if filters and leaf.newcomers is not None:
-        leaf.newcomers.rekey()
+        leaf.newcomers.renew_keys()
     elif filters:
         leaf.newcomers = KeyedHeap(application_key)
         for application in leaf.applications.values():
@@ -308,7 +309,7 @@ def filter_newcomers(leaf: Queue) -> None:
 
 
 def review_newcomer(application: Application) -> None:
-    """Something changed that decides whether *application* is among those one of which may start in its leaf.
+    """Decides anew whether *application* is among those one of which may start in its leaf.
 
     A new application whose asks cannot be placed now takes nobody's turn; nor does one that a limit of its own user
     or group, or its back-off, keeps from starting.
@@ -328,13 +329,13 @@ def review_newcomer(application: Application) -> None:
     else:
         newcomers.discard(application)
     if leaf.open() and not leaf.allocating:
-        first = newcomers.first()
+        first = newcomers.first_member()
         if first is not None and first.held_at is leaf:
             offer_application(first)
 
 
 def may_start_next(application: Application) -> bool:
-    """Whether *application*, not running yet, is the one of its leaf that may start now (``stateaware``).
+    """Tells whether *application*, not running yet, is the one of its leaf that may start now (``stateaware``).
 
     What has begun to start, a gang some of whose placeholders run, goes on before another one begins.
     """
@@ -343,17 +344,17 @@ def may_start_next(application: Application) -> bool:
         return True
     if leaf.allocating:
         return application in leaf.allocating
-    return leaf.newcomers.first() is application
+    return leaf.newcomers.first_member() is application
 
 
 def look_again(state: PartitionState, reservation: Reservation) -> None:
-    """Something changed for the ask behind *reservation*: the next cycle tries it."""
+    """Has the next cycle try the ask of *reservation*, for which something has changed."""
     forget_reservation(state, reservation)
     state.reserved_ready[reservation] = None
 
 
 def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
-    """*reservation* waits nowhere any more."""
+    """Takes *reservation* out of wherever it waits."""
     state.reserved_ready.pop(reservation, None)
     room = leave_room(reservation)
     shape = reservation.ask.shape

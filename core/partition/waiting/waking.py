@@ -9,7 +9,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
-from kornel.core.partition.waiting.rooms import activate, look_again, offer_application, offer_slots
+from kornel.core.partition.waiting.rooms import activate_group, look_again, offer_application, offer_slots
 
 
 def wake_waiting(state: PartitionState) -> None:
@@ -38,7 +38,7 @@ def reconsider_limited(state: PartitionState) -> None:
         offer_application(application)
         for group in application.groups.values():
             if group.kept_back:
-                activate(group)
+                activate_group(group)
     for reservation in list(state.reservations.values()):
         look_again(state, reservation)
 
@@ -50,7 +50,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
             look_again(state, reservation)
     waiting = state.waiting_for_node.pop(node.node_id, None)
     if waiting:
-        _wake(state, waiting)
+        _wake_room(state, waiting)
     if node not in state.node_order:
         return
     if state.refused:
@@ -59,15 +59,15 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
         state.gangs.to_match.update(state.gangs.without_room)
         state.gangs.without_room.clear()
     if state.no_room and state.reserving.delay_ns is not None:
-        state.reserving.call()
-    for shape in [shape for shape in state.no_room if node.fits(shape.pairs)]:
+        state.reserving.call_round()
+    for shape in [shape for shape in state.no_room if node.has_room(shape.pairs)]:
         shape.no_room = False
-        _wake(state, state.no_room.pop(shape))
+        _wake_room(state, state.no_room.pop(shape))
 
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
-    """A node with room again: those that were not refused on it may try."""
-    for shape in [shape for shape in state.refused if node.fits(shape.pairs)]:
+    """Lets those try again that were not refused on *node*, which has room again."""
+    for shape in [shape for shape in state.refused if node.has_room(shape.pairs)]:
         rooms = state.refused[shape]
         for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
             for ask in list(rooms[refused_on]):
@@ -80,7 +80,7 @@ def wake_for_queue(state: PartitionState, queue: Queue) -> None:
     if not queue.parked:
         return
     for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
-        _wake(state, queue.parked.pop(shape))
+        _wake_room(state, queue.parked.pop(shape))
     if queue.claims:
         for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
             for waiter in list(queue.parked[shape]):
@@ -93,13 +93,13 @@ def wake_for_account(state: PartitionState, account: Account) -> None:
     if not account.parked:
         return
     for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
-        _wake(state, account.parked.pop(shape))
+        _wake_room(state, account.parked.pop(shape))
 
 
-def _wake(state: PartitionState, room: Room) -> None:
+def _wake_room(state: PartitionState, room: Room) -> None:
     for waiter in list(room):
         if isinstance(waiter, AskGroup):
-            activate(waiter)
+            activate_group(waiter)
         else:
             waiter.parked_at = None
             state.reserved_ready[waiter] = None

@@ -261,7 +261,7 @@ def limits_for_reading(state: PartitionState) -> Limits:
     known = state.governor.limits
     if known is not None and known[0] is state.preemption.governor:
         return known[1]
-    return _by_index(state, state.types.known)
+    return _by_index(state, state.types.known_index)
 
 
 def _limits_in_force(state: PartitionState) -> Limits:
@@ -270,7 +270,7 @@ def _limits_in_force(state: PartitionState) -> Limits:
     known = state.governor.limits
     if known is not None and known[0] is settings:
         return known[1]
-    limits = _by_index(state, state.types.index)
+    limits = _by_index(state, state.types.index_of)
     state.governor.limits = (settings, limits)
     return limits
 

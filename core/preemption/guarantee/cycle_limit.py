@@ -11,7 +11,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.shapes import Pairs
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import UNSERVED, activate
+from kornel.core.partition.waiting.rooms import UNSERVED, activate_group
 from kornel.core.preemption import pacing
 from kornel.core.preemption.governor.bounds import SECOND_NS
 from kornel.core.preemption.guarantee.entitlement import find_entitlement
@@ -76,7 +76,7 @@ def _offer_again(state: PartitionState, _now_ns: int) -> None:
     waiting, pace.waiting = pace.waiting, {}
     for group in waiting:
         if isinstance(group, AskGroup) and group.due and group.application.state not in UNSERVED:
-            activate(group)
+            activate_group(group)
 
 
 def _check_limit(state: PartitionState, window: Window, pairs: Pairs) -> Refusal | None:

@@ -90,7 +90,7 @@ def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
             if state.guarantee.refusals_looked_at_ns == when_ns:
                 state.guarantee.refusals_looked_at_ns = None
 
-        state.at(when_ns, look)
+        state.run_at(when_ns, look)
 
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
@@ -130,7 +130,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
         if try_due_asks(state, group, now_ns) or group.due:
             return cost, True
     if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
-        cannot_help(state, group.head(), why.account, now_ns)
+        cannot_help(state, group.first_ask(), why.account, now_ns)
     return cost, False
 
 

@@ -101,4 +101,4 @@ def can_take_claim(node: Node, ask: Allocation) -> bool:
     """
     if not node.schedulable or (ask.stuck and node.node_id in ask.stuck.values()):
         return False
-    return node.could_hold(ask.shape.pairs) and not node.overdrawn(ask.shape.pairs)
+    return node.could_hold(ask.shape.pairs) and not node.is_overdrawn(ask.shape.pairs)

@@ -104,7 +104,7 @@ class Approval:
     def _drop_again(self, solution: Solution, chosen: list[Candidate], elsewhere: list[Candidate]) -> list[Candidate]:
         """Returns *chosen* less everyone, from the last on, without whom needs and predicate are content (K6)."""
         node = solution.node
-        fits = node.fits(self._ask.shape.pairs)
+        fits = node.has_room(self._ask.shape.pairs)
         needs = self._needs.base if fits else self._needs.on(node)
         kept = chosen
         for victim in reversed(chosen):

@@ -301,7 +301,7 @@ class Search:
     def _fits_now(self, node: Node) -> bool:
         """Tells whether normal placement finds room on *node*: something else has kept the ask off it."""
         own = self._ask.reservation
-        return node.fits_holder(own) if own is not None and own.node is node else node.fits(self._ask.shape.pairs)
+        return node.fits_holder(own) if own is not None and own.node is node else node.has_room(self._ask.shape.pairs)
 
     def _victims_anywhere(self) -> list[Candidate] | None:
         if any(amount > most for amount, most in zip(self._needs.base, self._most_given(), strict=True)):

@@ -95,7 +95,7 @@ def _schedule(state: PartitionState, when_ns: int) -> None:
         if notices.generation == generation and notices.settings is not None:
             notices.steps = _run_round(state, notices.settings)
 
-    state.at(when_ns, begin)
+    state.run_at(when_ns, begin)
 
 
 def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
@@ -341,7 +341,7 @@ def _take_places(
         if state.recording:
             state.events.preempted_for_share(allocations, leaf)
         state.preemptions += 1
-        target = state.types.resources(selection.targets.get(leaf, {}))
+        target = state.types.to_resources(selection.targets.get(leaf, {}))
         _record_decision(state, leaf, allocations, Outcome.TRIGGERED, f"round {number}, to give up {target}")
 
 
@@ -392,7 +392,7 @@ def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Map
     """Hold for *ask* on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
     if victims:
         ask.victims = {**ask.victims, **victims}
-    ledger.claim(state, ask)
+    ledger.book_claim(state, ask)
     ask.outcome = _TRIGGERED
     # With victims there is no room for it yet, here or elsewhere: to look for some would cost as much as all the rest.
     reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
@@ -415,7 +415,7 @@ def _watch_exits(
             elif not victims:
                 eviction.rearm_ask(state, ask, at_ns)
 
-    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)
 
 
 def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:
@@ -445,7 +445,7 @@ def _note_observed(state: PartitionState, selection: Selection) -> None:
     for leaf, allocations in seen.items():
         observed[leaf.path] = tuple(allocation.key for allocation in allocations)
         if observed[leaf.path] != notices.observed.get(leaf.path):
-            target = state.types.resources(selection.targets.get(leaf, {}))
+            target = state.types.to_resources(selection.targets.get(leaf, {}))
             _record_decision(state, leaf, allocations, Outcome.OBSERVED, f"round {notices.rounds}, to give up {target}")
     notices.observed = observed
 

@@ -215,7 +215,7 @@ def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, 
             looked_at += 1
             if not group.size or group.kept_back or group.required_node or not _could_run(group.shape.pairs, largest):
                 continue
-            members = group.members()
+            members = group.unordered_asks()
             looked_at += len(members) // _MEMBERS_A_LOOK
             unwilling = {ask for ask in members if not ask.spec.allow_preempt_other}
             count = _within_limits(application, group.shape.pairs, group.size - len(unwilling), taken)

@@ -84,7 +84,7 @@ def settle_credits(state: PartitionState) -> list[Entry]:
 
 def _held_amounts(application: Application) -> dict[int, int]:
     """Returns what *application* holds by type, victims that have not left yet included."""
-    real, placeholder = application.confirmed(), application.placeholder
+    real, placeholder = application.confirmed_amounts(), application.placeholder
     return {t: amount + placeholder[t] for t, amount in enumerate(real)}
 
 
@@ -191,7 +191,7 @@ def _send(state: PartitionState, notice: Notice) -> None:
             notice.round,
             () if negotiable else keys,
             keys if negotiable else (),
-            state.types.resources(need) if negotiable else None,
+            state.types.to_resources(need) if negotiable else None,
             notice.deadline_ns,
             KIND,
             f"queue {application.queue.path} holds more than its share",

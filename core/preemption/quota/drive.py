@@ -186,7 +186,7 @@ def _record_run(
     state: PartitionState, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, outcome: Outcome, refused: str, now_ns: int
 ) -> None:
     freed = {t: run.freed.get(t, 0) for t in plan.target}
-    named, stopped = state.types.resources, run.stopped
+    named, stopped = state.types.to_resources, run.stopped
     told = "would be told to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "told to leave"
     target, got, left = (format_quantities(named(amounts)) for amounts in (plan.target, freed, unmet))
     amounts = f"target {target}, freed {got}, unmet {left}"

@@ -141,7 +141,7 @@ def say_protection(state: PartitionState, protection: Protection) -> str:
     """Returns one line for people. What a queue holds and is guaranteed is that of now."""
 
     def write(amounts: Mapping[int, int]) -> str:
-        return format_quantities(state.types.resources(amounts))
+        return format_quantities(state.types.to_resources(amounts))
 
     amount = write({protection.t: protection.amount})
     match protection.reason:

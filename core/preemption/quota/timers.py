@@ -156,7 +156,7 @@ def _tick_soon(state: PartitionState, now_ns: int) -> None:
             enforcement.ticking = False
             _look_at_queues(state, at_ns)
 
-        state.at(now_ns + TICK_NS, tick)
+        state.run_at(now_ns + TICK_NS, tick)
 
 
 def _look_at_queues(state: PartitionState, now_ns: int) -> None:
@@ -221,4 +221,4 @@ def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocatio
         if is_enforceable(state, queue) and queue not in enforcement.armed and _is_over(state, queue):
             _set(state, queue, at_ns, at_ns)
 
-    state.at(now_ns + state.preemption.victim_timeout_ns, look)
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)

@@ -92,7 +92,7 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
     node = reservation.node
     if reservation.comes_last is not last:
         node.rank_claim(reservation, last=last)
-        state.node_order.refresh(node)
+        state.node_order.refresh_node(node)
         state.changes += 1
         if last and node.claims is not None:
             # What it held first is for those who preempt there now.

@@ -71,9 +71,9 @@ class ApplicationHandlers:
             # Of those that have ended upstream ignores the status, whatever it says.
             return await self._find_live(request, views, "", _status(request))
         if state == "completed":
-            return await _list_past(request, views.finished())
+            return await _list_past(request, views.finished_applications())
         if state == "rejected":
-            return await _list_past(request, views.rejected())
+            return await _list_past(request, views.rejected_applications())
         raise RestError(400, "Only following application states are allowed: active, rejected, completed")
 
     async def in_queue(self, request: Request) -> ASGIApp:
@@ -93,7 +93,11 @@ class ApplicationHandlers:
         found = views.application(wanted)
         if found is None and wishes_of(request).query.get("state", "").lower() == "any":
             found = next(
-                (past for past in reversed([*views.rejected(), *views.finished()]) if past.application_id == wanted),
+                (
+                    past
+                    for past in reversed([*views.rejected_applications(), *views.finished_applications()])
+                    if past.application_id == wanted
+                ),
                 None,
             )
         if found is None:

@@ -48,11 +48,11 @@ class ClusterHandlers:
                 counted.add(node)
                 if turns.over():
                     await turns.pause()
-            documents.append(counted.document())
+            documents.append(counted.to_document())
         return await page_answer(request, _keyed_documents(documents, "partition"), dict)
 
     def cluster_documents(self) -> list[dict[str, Any]]:
-        """One for each partition."""
+        """Returns one document for each partition, as ``ws/v1/clusters`` lists them."""
         manager = self._reader.manager
         if manager is None:
             return []
@@ -63,7 +63,7 @@ class ClusterHandlers:
         ]
 
     def partition_documents(self) -> list[dict[str, Any]]:
-        """One for each partition."""
+        """Returns one document for each partition, as ``ws/v1/partitions`` lists them."""
         return [PARTITION.write(views.partition()) for views in self._reader.partitions()]
 
     def rule_documents(self) -> list[dict[str, Any]]:

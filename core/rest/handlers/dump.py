@@ -133,7 +133,7 @@ class DumpHandlers:
     async def _applications(self) -> list[Any]:
         found: list[Any] = []
         for views in self._reader.partitions():
-            for kind in (views.applications(), views.finished(), views.rejected()):
+            for kind in (views.applications(), views.finished_applications(), views.rejected_applications()):
                 found += await _gather_documents(map(write_application, kind))
         return found
 

@@ -43,7 +43,7 @@ class ExplanationHandlers:
         self._journal = journal
 
     async def explain(self, request: Request) -> ASGIApp:
-        """The same answer as ``kornel.v1.ExplainService.Explain``."""
+        """Returns the same answer as ``kornel.v1.ExplainService.Explain``."""
         partition_of(self._runner.reader, request)  # Raises before anything else about the request is looked at.
         query = read_query(request.scope["query_string"])
         key, node = query.get("key", ""), query.get("node", "")
@@ -68,7 +68,7 @@ class ExplanationHandlers:
         return reader.explain(NamedOnNode(key, node)) if key else reader.explain(NodeUse(node))
 
     async def kinds(self, request: Request) -> ASGIApp:
-        """Who decides about preemption, and how what they decide is to be read."""
+        """Returns the kinds of preemption, and how what they decide is to be read."""
         return json_answer(write_preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:

@@ -30,11 +30,11 @@ class HistoryHandlers:
         return await page_answer(request, self._samples_since(request), CONTAINER_SAMPLE.write)
 
     def application_documents(self) -> list[dict[str, Any]]:
-        """All samples, the oldest first; numbers are text, as upstream has it."""
+        """Returns all samples of the number of applications, the oldest first; numbers are text, as upstream has it."""
         return [APPLICATION_SAMPLE.write(sample) for sample in self._history.samples()]
 
     def container_documents(self) -> list[dict[str, Any]]:
-        """The same for containers."""
+        """Returns all samples of the number of containers, as those of applications."""
         return [CONTAINER_SAMPLE.write(sample) for sample in self._history.samples()]
 
     def _samples_since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:

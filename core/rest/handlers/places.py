@@ -11,7 +11,7 @@ from kornel.core.telling.reader import PartitionReader, Reader
 
 
 def partition_of(reader: Reader, request: Request) -> PartitionReader:
-    """The partition that the path names. Raises 404."""
+    """Returns the partition that the path names. Raises 404."""
     found = partition_or_none(reader, request)
     if found is None:
         raise not_found("Partition")
@@ -19,7 +19,8 @@ def partition_of(reader: Reader, request: Request) -> PartitionReader:
 
 
 def partition_or_none(reader: Reader, request: Request) -> PartitionReader | None:
-    """The same where an unknown partition is no error. Only the short form of a name is one (rest.md 1)."""
+    """Returns the partition that the path names; ``None``: an unknown one is no error. Only the short form of a name is
+    one (rest.md 1)."""
     name = request.path_params["partition"]
     return None if name.startswith("[") else reader.get(name)
 

@@ -30,7 +30,7 @@ class QueueHandlers:
         return json_answer(await queue_tree(partition_of(self._reader, request)))
 
     async def flat(self, request: Request) -> ASGIApp:
-        """All queues by their paths, none within another."""
+        """Returns all queues by their paths, none within another."""
         views = partition_of(self._reader, request)
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
         found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
@@ -46,7 +46,7 @@ class QueueHandlers:
 
 
 async def queue_tree(views: PartitionReader) -> dict[str, Any]:
-    """All queues of a partition; the root alone says which one that is."""
+    """Returns all queues of a partition as a tree; the root alone says which partition that is."""
     return await _make_tree(views, "root", QueueTree(views.partition().name))
 
 
@@ -56,7 +56,7 @@ async def _make_tree(views: PartitionReader, path: str, tree: QueueTree, *, subt
         tree.add(view)
         if turns.over():
             await turns.pause()
-    document = tree.document()
+    document = tree.to_document()
     if document is None:
         raise not_found("Queue")
     return document

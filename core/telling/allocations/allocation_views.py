@@ -42,9 +42,9 @@ class AskView(NamedTuple):
     attempted: bool
     """The scheduler has tried to place it, or asks exactly like it."""
     scale_up: bool
-    """The shim was told that no node has room for it."""
+    """The shim has heard that no node has room for it."""
     reserved_node: str
-    """Which node is kept free for it."""
+    """The node that is kept free for it; empty: none."""
 
 
 @dataclass(slots=True)
@@ -58,15 +58,15 @@ class AllocationView:
     application_id: str
     tags: Tags
     created_ns: int
-    """When it was asked for."""
+    """The time when it was asked for."""
     bound_ns: int
-    """When it got its node."""
+    """The time when it got its node."""
     resources: Resources
     priority: int
     node_id: str
     placeholder: bool
     placeholder_ns: int
-    """When the placeholder was made whose place it took; 0: it took none."""
+    """The time when the placeholder was made whose place it took; 0: it took none."""
     task_group: str
     preempted: bool
     originator: bool
@@ -74,7 +74,7 @@ class AllocationView:
 
 
 class ForeignView(NamedTuple):
-    """Load of another scheduler. ``static``: it is never told to leave."""
+    """Load of another scheduler. ``static``: it is never asked to leave."""
 
     key: str
     tags: Tags
@@ -162,7 +162,7 @@ class KeptViews:
     def __init__(self, state: PartitionState) -> None:
         self._state = proxy(state)
         self._views: dict[int, AllocationView] = {}
-        """By version of the allocation."""
+        """The views by version of the allocation."""
         self._on_nodes: dict[str, _Shown] = {}
         self._of_applications: dict[str, _Shown] = {}
         """By ID, what was last shown of what one holds."""
@@ -174,11 +174,11 @@ class KeptViews:
 
     def on_node(self, node: Node) -> list[AllocationView]:
         """Shows what is on *node*, by key."""
-        return self._held(self._on_nodes, node.node_id, node.allocations)
+        return self._views_of(self._on_nodes, node.node_id, node.allocations)
 
     def of_application(self, application: Application) -> list[AllocationView]:
         """Shows what *application* holds, by key."""
-        return self._held(self._of_applications, application.application_id, application.allocations)
+        return self._views_of(self._of_applications, application.application_id, application.allocations)
 
     def in_pieces(self, application: Application, size: int) -> Iterator[list[AllocationView]]:
         """Shows what *application* holds now, by key, in pieces of *size*; what is new is made piece by piece."""
@@ -199,7 +199,7 @@ class KeptViews:
         """Drops some views of what is no allocation any more, if there are many."""
         self._look_at(_LOOKED_AT_ONCE)
 
-    def _held(self, known: dict[str, _Shown], name: str, placed: dict[str, Allocation]) -> list[AllocationView]:
+    def _views_of(self, known: dict[str, _Shown], name: str, placed: dict[str, Allocation]) -> list[AllocationView]:
         # In the order of their dict: that of their keys is only needed for what has changed.
         versions = [each.version for each in placed.values()]
         shown = known.get(name)
@@ -242,7 +242,7 @@ class KeptViews:
 
 
 class _Shown(NamedTuple):
-    """What was shown of one node or application: versions in the order of its dict, views by key."""
+    """The last views of one node or application: versions in the order of its dict, views by key."""
 
     versions: list[int]
     views: list[AllocationView]

@@ -15,7 +15,7 @@ from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.preemption.foresight import PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.registry import allowed_by
-from kornel.core.telling.allocations.blockers import blockers
+from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskFailure,
@@ -26,7 +26,7 @@ from kornel.core.telling.allocations.explanation import (
     PreemptedWork,
     Report,
 )
-from kornel.core.telling.preemption.outlook import ReadingIndex, outlook
+from kornel.core.telling.preemption.outlook import ReadingIndex, find_outlook
 
 MOST_KINDS: Final = 10
 """Groups of equal asks of one application that are explained, those tried first."""
@@ -39,20 +39,20 @@ def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: 
 
     Cost: linear in nodes and, if preemption finds nobody, in allocations; an application costs that per kind of ask.
     """
-    index.begin()
+    index.begin_answer()
     request = state.requests.get(name)
     if request is not None:
         return _explain_ask(state, index, request, now_ns)
     application = state.applications.get(name)
     if application is not None:
         return _explain_application(state, index, application, now_ns)
-    lost = _preempted(state, name)
+    lost = _find_preempted(state, name)
     return LostWork(name, lost) if lost is not None else None
 
 
 def ask_standing(ask: Allocation) -> AskReport:
     """Tells where *ask* stands and what it failed at, but not what is in its way: at a cost that is constant."""
-    stands, node_id = _standing(ask)
+    stands, node_id = _describe_standing(ask)
     failures = () if ask.failures is None else ask.failures.recent_first()
     return AskReport(
         ask.spec.key,
@@ -67,7 +67,7 @@ def ask_standing(ask: Allocation) -> AskReport:
     )
 
 
-def _standing(ask: Allocation) -> tuple[str, str]:
+def _describe_standing(ask: Allocation) -> tuple[str, str]:
     """Name of the state, and the node that goes with it."""
     if ask.node is not None:
         return "Allocated", ask.node.node_id
@@ -83,27 +83,27 @@ def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, no
     """Explains *ask* as a whole. An allocation has neither blockers nor a position."""
     report = ask_standing(ask)
     if not ask.pending:
-        return report._replace(preempted=_preempted(state, ask.spec.key) if ask.preempted else None)
-    found, fitting = blockers(state, ask)
+        return report._replace(preempted=_find_preempted(state, ask.spec.key) if ask.preempted else None)
+    found, fitting = find_blockers(state, ask)
     needless = PreemptionOutlook(PreemptionVerdict.NOT_NEEDED, "", "", "nothing is in its way")
     return report._replace(
         blockers=found,
         fitting_nodes=fitting,
-        position=position(state, ask),
-        preemption=outlook(state, ask, now_ns, limited=finding.exceeded_limit(state, ask), index=index)
+        position=find_position(state, ask),
+        preemption=find_outlook(state, ask, now_ns, limited=finding.exceeded_limit(state, ask), index=index)
         if found
         else needless,
-        preempted=_preempted(state, ask.spec.key),
+        preempted=_find_preempted(state, ask.spec.key),
     )
 
 
-def _preempted(state: PartitionState, key: str) -> PreemptedWork | None:
-    victim = state.recent_victims.of(key)
+def _find_preempted(state: PartitionState, key: str) -> PreemptedWork | None:
+    victim = state.recent_victims.find_victim(key)
     return _preempted_work(victim) if victim is not None else None
 
 
 def _preempted_work(victim: RecentVictim) -> PreemptedWork:
-    """Says by what decision *victim* was told to leave, for whom, and what allowed it."""
+    """Says by what decision *victim* was asked to leave, for whom, and what allowed it."""
     record, decided = victim
     reason, _, alternatives = decided.detail.partition("; weighed: ")
     return PreemptedWork(
@@ -124,7 +124,7 @@ def _explain_application(
 ) -> ApplicationReport:
     heads: dict[tuple[object, ...], list[Allocation]] = {}
     for ask in sorted((a for a in application.asks.values() if a.pending), key=lambda a: a.order):
-        heads.setdefault(_kind(ask), []).append(ask)
+        heads.setdefault(_kind_of(ask), []).append(ask)
     held = [a + b for a, b in zip(application.real, application.placeholder, strict=True)]
     lost = state.recent_victims.of_application(application.application_id)
     return ApplicationReport(
@@ -134,7 +134,7 @@ def _explain_application(
         application.user,
         sum(map(len, heads.values())),
         len(application.allocations),
-        state.types.resources(held),
+        state.types.to_resources(held),
         len(heads),
         tuple(
             EqualAsks(len(asks), _explain_ask(state, index, asks[0], now_ns))
@@ -144,28 +144,28 @@ def _explain_application(
     )
 
 
-def _kind(ask: Allocation) -> tuple[object, ...]:
+def _kind_of(ask: Allocation) -> tuple[object, ...]:
     """Asks of the same kind have the same blockers; one with a node kept or held for it stands alone."""
     alone = ask.key if ask.reservation is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
     pool = ask.pool.name if ask.pool is not None else ""
     return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone)
 
 
-def position(state: PartitionState, ask: Allocation) -> Position:
-    """The place of a pending *ask* if everything waiting were looked at in order, as queues stand now (from 1).
+def find_position(state: PartitionState, ask: Allocation) -> Position:
+    """Returns the place of a pending *ask* if everything waiting were looked at in order, as queues stand now (from 1).
 
     Queue and application order move with every placement, so this is the order of the next look, not a promise.
     Cost: linear in what waits in the leaf, and in the siblings on the way to the root.
     """
     application, leaf = ask.application, ask.queue
-    mine = _waiting(application)
+    mine = _waiting_asks(application)
     before = sum(1 for other in mine if other.order < ask.order)
     # Held asks and those in a pool are pending too, so an ask always finds itself.
     in_leaf, leaf_of = before, len(mine)
     key = application_key(application)
     for other in leaf.applications.values():
         if other is not application:
-            count = len(_waiting(other))
+            count = len(_waiting_asks(other))
             leaf_of += count
             if count and application_key(other) < key:
                 in_leaf += count
@@ -178,5 +178,5 @@ def position(state: PartitionState, ask: Allocation) -> Position:
     return Position(before + 1, len(mine), in_leaf + 1, leaf_of, overall + 1, max(overall + 1, state.root.waiting))
 
 
-def _waiting(application: Application) -> list[Allocation]:
+def _waiting_asks(application: Application) -> list[Allocation]:
     return [ask for ask in application.asks.values() if ask.pending]

@@ -30,9 +30,14 @@ from kornel.core.telling.queues.above_max import above_max_of
 _LEVELS = {level: at for at, level in enumerate(Level)}
 
 
-def blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
-    """What keeps *ask* waiting, ranked, and how many open nodes have room for it. Cost: linear in nodes."""
-    found = [*_application(ask), *_users(state, ask), *_queues(state, ask), *_reservation(state, ask)]
+def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
+    """Returns what keeps *ask* waiting, ranked, and how many open nodes have room for it. Cost: linear in nodes."""
+    found = [
+        *_application_blockers(ask),
+        *_user_blockers(state, ask),
+        *_queue_blockers(state, ask),
+        *_reservation_blockers(state, ask),
+    ]
     fitting = 0
     if ask.place is not AskPlace.HELD and ask.place is not AskPlace.POOLED:
         if ask.spec.required_node:
@@ -41,15 +46,15 @@ def blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...
         else:
             on_node, fitting = node_blockers(state, ask)
         # With room on one node, the others are in nobody's way.
-        found += [] if fitting else [*on_node, *_cluster(state, ask)]
-    return tuple(sorted(found, key=_rank)), int(fitting)
+        found += [] if fitting else [*on_node, *_cluster_blockers(state, ask)]
+    return tuple(sorted(found, key=_rank_of)), int(fitting)
 
 
-def _rank(blocker: Blocker) -> tuple[bool, int, float, str, str]:
+def _rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:
     return (not blocker.permanent, _LEVELS[blocker.level], -blocker.distance, blocker.kind, blocker.name)
 
 
-def _application(ask: Allocation) -> Iterator[Blocker]:
+def _application_blockers(ask: Allocation) -> Iterator[Blocker]:
     application = ask.application
     name = application.application_id
     if application.state in UNSERVED:
@@ -69,10 +74,10 @@ def _application(ask: Allocation) -> Iterator[Blocker]:
         detail = "the shim is asked whether it may run there"
         yield Blocker(BlockerKind.WAITING_FOR_ANSWER, Level.NODE, held_on.node_id, detail)
     if application.state is AppState.ACCEPTED:
-        yield from _gates(ask)
+        yield from _gate_blockers(ask)
 
 
-def _gates(ask: Allocation) -> Iterator[Blocker]:
+def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
     """Limits of how many applications may run (scheduling.md 12)."""
     application = ask.application
     if not application.allocating:
@@ -87,7 +92,7 @@ def _gates(ask: Allocation) -> Iterator[Blocker]:
                 yield Blocker(
                     BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, queue.path, detail, (numbers,), distance=1.0
                 )  # fmt: skip
-    yield from _turn(application)
+    yield from _turn_blockers(application)
     for account in application.accounts:
         if not account.open() and application not in account.holders:
             count, most = len(account.holders), account.max_applications
@@ -99,8 +104,9 @@ def _gates(ask: Allocation) -> Iterator[Blocker]:
             yield Blocker(kind, Level.USER, _account_name(account), detail, (numbers,), distance=1.0)
 
 
-def _turn(application: Application) -> Iterator[Blocker]:
-    """A leaf sorted ``stateaware`` lets one application at a time start (preemption.md G)."""
+def _turn_blockers(application: Application) -> Iterator[Blocker]:
+    """Yields whose turn it is before *application* in a leaf sorted ``stateaware``, where one new application at a time
+    may start (preemption.md G)."""
     leaf = application.queue
     if leaf.newcomers is None or application.held_at is not leaf or not leaf.open():
         return
@@ -110,7 +116,7 @@ def _turn(application: Application) -> Iterator[Blocker]:
     yield Blocker(BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, leaf.path, detail, (numbers,), distance=1.0)
 
 
-def _users(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+def _user_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     pairs = ask.shape.pairs
     for account in ask.application.accounts:
         short = tuple(
@@ -120,19 +126,19 @@ def _users(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         )
         if short:
             kind = BlockerKind.USER_QUOTA if account.kind is AccountKind.USER else BlockerKind.GROUP_QUOTA
-            yield _quota(kind, Level.USER, _account_name(account), short)
+            yield _quota_blocker(kind, Level.USER, _account_name(account), short)
 
 
 def _account_name(account: Account) -> str:
     return str(account)
 
 
-def _queues(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     swaps = () if ask.victims else ask.swaps_in
     for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster: the nodes tell of it.
         short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
         if short:
-            blocker = _quota(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+            blocker = _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
             above = above_max_of(state, queue)
             if above is not None:
                 why = "; ".join((above.course, *above.protected))
@@ -140,11 +146,11 @@ def _queues(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
             yield blocker
 
 
-def _cluster(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
-    """All nodes together have too little: that is room, no quota, and more nodes would help."""
+def _cluster_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """Yields what all nodes together have too little of: that is room, no quota, and more nodes would help."""
     short = queue_shortages(state, state.root, ask.shape.pairs)
     if short:
-        yield _quota(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short)
+        yield _quota_blocker(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short)
 
 
 def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[Shortage, ...]:
@@ -157,7 +163,7 @@ def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[
     )
 
 
-def _quota(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Blocker:
+def _quota_blocker(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Blocker:
     never = any(shortage.asked > shortage.limit for shortage in short)
     limit = "cluster" if kind is BlockerKind.CLUSTER_SIZE else "limit"
     detail = f"asks for more than the {limit} ever allows" if never else f"not enough left of the {limit}"
@@ -165,7 +171,7 @@ def _quota(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ..
     return Blocker(kind, level, name, detail, short, distance=distance, permanent=never)
 
 
-def _reservation(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     reservation = ask.reservation
     if reservation is None or ask.spec.required_node:
         return
@@ -184,7 +190,8 @@ def _reservation(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
 
 
 def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
-    """The one node it may run on (scheduling.md 9). Draining does not matter there."""
+    """Yields what speaks against the one node that *ask* may run on (scheduling.md 9). Draining does not matter
+    there."""
     name, pairs = ask.spec.required_node, ask.shape.pairs
     node = state.nodes.get(name)
     if node is None:
@@ -211,5 +218,5 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
 
 
 def _claims_of(node: Node) -> list[Reservation]:
-    """Who holds room on *node*, the first to be served first."""
+    """Returns the reservations that hold room on *node*, the first to be served first."""
     return [] if node.claims is None else node.claims.in_order()

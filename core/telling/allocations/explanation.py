@@ -155,7 +155,7 @@ class PreemptedWork(NamedTuple):
 
 
 class AskReport(NamedTuple):
-    """Where one ask or allocation stands. ``state``: Pending, Reserved, Held or Allocated.
+    """The standing of one ask or allocation. ``state``: Pending, Reserved, Held or Allocated.
 
     blockers       ranked: a manager that is gone, then permanent ones, then in the order of :class:`Level`, the
                    shortest distance last
@@ -224,12 +224,12 @@ def add_absence(report: Report, rm_id: str, absence: str) -> Report:
     detail = f"{absence}: nothing that is decided reaches it, and nothing starts"
     blocker = Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, rm_id, detail)
     if isinstance(report, AskReport):
-        return _blocked(report, blocker)
+        return _add_blocker(report, blocker)
     if isinstance(report, ApplicationReport):
-        asks = tuple(equals._replace(first=_blocked(equals.first, blocker)) for equals in report.asks)
+        asks = tuple(equals._replace(first=_add_blocker(equals.first, blocker)) for equals in report.asks)
         return report._replace(asks=asks)
     return report
 
 
-def _blocked(ask: AskReport, blocker: Blocker) -> AskReport:
+def _add_blocker(ask: AskReport, blocker: Blocker) -> AskReport:
     return ask if ask.position is None else ask._replace(blockers=(blocker, *ask.blockers))

@@ -1,1 +1,1 @@
-"""What applications ask for and hold, live ones and those that have ended."""
+"""Views of applications: what they ask for and hold, live ones and those that have ended."""

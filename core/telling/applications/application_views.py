@@ -41,7 +41,7 @@ Spent = Mapping[str, Mapping[str, int]]
 
 
 class SpentView(NamedTuple):
-    """What ended allocations have used: real ones, those that were preempted, and placeholders."""
+    """The amounts that ended allocations have used: real ones, those that were preempted, and placeholders."""
 
     real: Spent
     preempted: Spent
@@ -68,12 +68,12 @@ class ApplicationView(NamedTuple):
     pending: Resources
     submitted_ns: int
     started_ns: int
-    """When it first was Running."""
+    """The time when it first was Running."""
     finished_ns: int
     asks: tuple[AskView, ...]
     allocations: tuple[AllocationView, ...]
     rejected: str
-    """Why it was not taken."""
+    """The reason for which it was rejected; empty: it was not."""
     states: tuple[StateEntry, ...]
     placeholders: tuple[PlaceholderView, ...]
     reservations: tuple[str, ...]
@@ -86,7 +86,7 @@ class ApplicationView(NamedTuple):
 
 
 class ApplicationParts(NamedTuple):
-    """A live application, to be told bit by bit: it may ask for and hold very much.
+    """A live application that is shown bit by bit, because it may ask for and hold very much.
 
     ``head``: all that a reader makes of it but its asks and allocations.
     """
@@ -97,7 +97,7 @@ class ApplicationParts(NamedTuple):
 
 
 class ApplicationSummary(NamedTuple):
-    """What a list of many applications shows of one: cheap to make."""
+    """One application as a list of many shows it: cheap to make."""
 
     application_id: str
     queue: str
@@ -116,7 +116,7 @@ _PIECE: Final = 256
 """Asks or allocations handed over at once."""
 
 Render = Callable[[ApplicationView], bytes]
-"""What a reader makes of an application without its asks and allocations; always the same of the same."""
+"""A function that makes the bytes of an application without its asks and allocations; always the same of the same."""
 
 
 class ApplicationViews:
@@ -134,19 +134,19 @@ class ApplicationViews:
         """By ID, what was last made of a live application, and of what it was made."""
         self._ended: dict[EndedApplication, ApplicationView] = {}
 
-    def all(self) -> Iterator[ApplicationView]:
+    def all_views(self) -> Iterator[ApplicationView]:
         """Shows all live applications, by ID."""
         for application_id in sorted(self._live):
             application = self._live.get(application_id)
             if application is not None:
-                yield self.view(application)
+                yield self.view_of(application)
 
     def of_queue(self, path: str) -> Iterator[ApplicationView]:
         """Shows the live applications of the very queue at *path*, by ID."""
         for application in self._in_queue(path):
-            yield self.view(application)
+            yield self.view_of(application)
 
-    def view(self, application: Application) -> ApplicationView:
+    def view_of(self, application: Application) -> ApplicationView:
         """Shows one live application with everything it asks for and holds."""
         waiting = application.asks
         asks = (
@@ -155,34 +155,34 @@ class ApplicationViews:
             else []
         )
         reserved = tuple([ask.key for ask in asks if ask.reserved_node])
-        return self._view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
+        return self._make_view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
-    def parts(self, path: str, render: Render) -> Iterator[ApplicationParts]:
+    def render_parts(self, path: str, render: Render) -> Iterator[ApplicationParts]:
         """Shows the live applications, of the very queue at *path* or, if that is empty, of all, by ID, in parts."""
         for application in self._in_queue(path) if path else self._by_id():
-            head = self._head(application, render, _stamp(application, render))
-            yield ApplicationParts(head, _asks(application), self._placed(application))
+            head = self._render_head(application, render, _stamp_of(application, render))
+            yield ApplicationParts(head, _asks(application), self._placed_views(application))
 
-    def keep(self, render: Render) -> Iterator[None]:
+    def render_ahead(self, render: Render) -> Iterator[None]:
         """Keeps what *render* makes of each live application of which that can be kept, one at a time."""
         for application in list(self._live.values()):
-            stamp = _stamp(application, render)
+            stamp = _stamp_of(application, render)
             if stamp is not None and self._live.get(application.application_id) is application:
-                self._head(application, render, stamp)
+                self._render_head(application, render, stamp)
             yield
 
-    def summaries(self, after: str) -> Iterator[ApplicationSummary]:
+    def list_summaries(self, after: str) -> Iterator[ApplicationSummary]:
         """Shows all live applications in short whose IDs come after *after*, by ID."""
         for application in self._by_id(after):
-            yield self._summary(application)
+            yield self._make_summary(application)
 
-    def finished(self, now_ns: int) -> Iterator[ApplicationView]:
+    def finished_views(self, now_ns: int) -> Iterator[ApplicationView]:
         """Shows those that have completed, failed or were removed, the oldest first."""
-        return map(self._ended_view, self._past.finished(now_ns))
+        return map(self._ended_view, self._past.finished_applications(now_ns))
 
-    def rejected(self, now_ns: int) -> Iterator[ApplicationView]:
+    def rejected_views(self, now_ns: int) -> Iterator[ApplicationView]:
         """Shows those that were not taken, the oldest first."""
-        return map(self._ended_view, self._past.rejected(now_ns))
+        return map(self._ended_view, self._past.rejected_applications(now_ns))
 
     def _by_id(self, after: str = "") -> Iterator[Application]:
         ids = sorted(self._live)
@@ -198,33 +198,33 @@ class ApplicationViews:
             if application is not None and application.queue is queue:
                 yield application
 
-    def _head(self, application: Application, render: Render, stamp: object) -> bytes:
+    def _render_head(self, application: Application, render: Render, stamp: object) -> bytes:
         name = application.application_id
         kept = self._heads.get(name) if stamp is not None else None
         if kept is not None and kept[0] == stamp:
             return kept[1]
         asks = application.asks.items()
         reserved = sorted((key, ask.spec.key) for key, ask in asks if ask.reservation is not None)
-        head = render(self._view(application, (), (), tuple([key for _, key in reserved])))
+        head = render(self._make_view(application, (), (), tuple([key for _, key in reserved])))
         if stamp is not None:
             if len(self._heads) >= most_kept(len(self._live)):
                 self._heads = {key: value for key, value in self._heads.items() if key in self._live}
             self._heads[name] = stamp, head
         return head
 
-    def _placed(self, application: Application) -> Iterator[list[AllocationView]]:
+    def _placed_views(self, application: Application) -> Iterator[list[AllocationView]]:
         if len(application.allocations) > _PIECE:
             return self._allocations.in_pieces(application, _PIECE)
         return iter([self._allocations.of_application(application)] if application.allocations else ())
 
-    def _view(
+    def _make_view(
         self,
         application: Application,
         asks: tuple[AskView, ...],
         allocations: tuple[AllocationView, ...],
         reserved: tuple[str, ...],
     ) -> ApplicationView:
-        resources = self._types.resources
+        resources = self._types.to_resources
         return ApplicationView(
             application_id=application.application_id,
             partition=self._partition,
@@ -232,10 +232,10 @@ class ApplicationViews:
             state=application.state,
             user=application.user,
             groups=groups_of(application.spec),
-            used=resources(application.confirmed()),
+            used=resources(application.confirmed_amounts()),
             placeholder=resources(application.placeholder),
             max_used=resources(application.most_held()),
-            pending=resources(_pending(application)),
+            pending=resources(_pending_amounts(application)),
             submitted_ns=application.submitted_ns,
             started_ns=application.started_ns,
             finished_ns=0,
@@ -243,20 +243,20 @@ class ApplicationViews:
             allocations=allocations,
             rejected="",
             states=tuple(application.entered),
-            placeholders=_placeholders(application),
+            placeholders=_view_placeholders(application),
             reservations=reserved,
             priority=as_reported(application.priority),
-            spent=self._spent(application),
+            spent=self._view_spent(application),
             backoff_until_ns=application.backoff_until_ns or 0,
             tags=application.spec.tags,
         )
 
-    def _spent(self, application: Application) -> SpentView:
+    def _view_spent(self, application: Application) -> SpentView:
         spent = application.spent
-        return _spent_view({kind: self._types.resources(spent[kind]) for kind in sorted(spent)})
+        return _spent_view({kind: self._types.to_resources(spent[kind]) for kind in sorted(spent)})
 
-    def _summary(self, application: Application) -> ApplicationSummary:
-        resources = self._types.resources
+    def _make_summary(self, application: Application) -> ApplicationSummary:
+        resources = self._types.to_resources
         return ApplicationSummary(
             application.application_id,
             application.queue.path,
@@ -264,9 +264,9 @@ class ApplicationViews:
             application.state,
             application.submitted_ns,
             0,
-            resources(application.confirmed()),
+            resources(application.confirmed_amounts()),
             resources(application.placeholder),
-            resources(_pending(application)),
+            resources(_pending_amounts(application)),
             len(application.allocations),
             len(application.asks),
         )
@@ -275,7 +275,7 @@ class ApplicationViews:
         view = self._ended.get(ended)
         if view is None:
             if len(self._ended) >= most_kept(2 * MOST_ENDED):
-                remembered = {*self._past.finished(0), *self._past.rejected(0)}
+                remembered = {*self._past.finished_applications(0), *self._past.rejected_applications(0)}
                 self._ended = {known: shown for known, shown in self._ended.items() if known in remembered}
             view = self._ended[ended] = _ended_view(ended, self._partition)
         return view
@@ -329,7 +329,7 @@ def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:
     )
 
 
-def _stamp(application: Application, render: Render) -> object:
+def _stamp_of(application: Application, render: Render) -> object:
     """Equal as long as the view of *application* is; ``None`` for one with more to look at than to show.
 
     One that asks for nothing has neither pending amounts nor a priority.
@@ -361,8 +361,8 @@ def _asks(application: Application) -> Iterator[list[AskView]]:
         yield [ask_view(each) for each in found[start : start + _PIECE]]
 
 
-def _pending(application: Application) -> list[int]:
-    """What it asks for, asks included that are charged on a node while the shim is asked about them."""
+def _pending_amounts(application: Application) -> list[int]:
+    """Returns the amounts asked for, also by asks that are charged on a node while the shim is asked about them."""
     if not application.held_count:
         return application.pending
     pending = list(application.pending)
@@ -373,7 +373,7 @@ def _pending(application: Application) -> list[int]:
     return pending
 
 
-def _placeholders(application: Application) -> tuple[PlaceholderView, ...]:
+def _view_placeholders(application: Application) -> tuple[PlaceholderView, ...]:
     if not application.task_groups:
         return ()
     return tuple(

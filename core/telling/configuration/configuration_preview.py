@@ -30,7 +30,7 @@ from kornel.core.telling.configuration.impact import (
     QuotaExcess,
     UnplacedApplication,
 )
-from kornel.core.telling.configuration.partition_moment import PartitionMoment, restore
+from kornel.core.telling.configuration.partition_moment import PartitionMoment, restore_partition
 from kornel.core.telling.configuration.setting_changes import Terms
 
 
@@ -56,28 +56,30 @@ class ConfigurationPreview:
             if configuration.checksum == self.configuration.checksum:
                 return Impact(changed=False, checksum=configuration.checksum)
             in_force = {full_partition_name(self.rm_id, p.name): p for p in self.configuration.partitions}
-            copies = {name: _Copy(restore(moment, in_force[name]), moment) for name, moment in self.moments.items()}
+            copies = {
+                name: _Copy(restore_partition(moment, in_force[name]), moment) for name, moment in self.moments.items()
+            }
         listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
         refused = tuple(
             obstacle
             for name, config in listed.items()
             if name in copies
-            for obstacle in configure.obstacles(copies[name].state, config)
+            for obstacle in configure.find_obstacles(copies[name].state, config)
         )
         if refused:
             return Impact(changed=True, checksum=configuration.checksum, refused=refused)
         found = _Findings()
         for name, copy in copies.items():
             if name in listed:
-                _change(name, copy, listed[name], found)
+                _change_copy(name, copy, listed[name], found)
             else:
                 found.partitions.append(PartitionChange(name, False, True, len(copy.moment.subjects), ()))
         for name, config in listed.items():
             if name not in copies:
                 found.partitions.append(PartitionChange(name, True, False, 0, ()))
                 effects: list[Effect] = []
-                fresh = configure.build(name, config, 0, effects)
-                found.queues += setting_changes.added(name, fresh.queues)
+                fresh = configure.build_partition(name, config, 0, effects)
+                found.queues += setting_changes.added_queues(name, fresh.queues)
         return Impact(
             True,
             configuration.checksum,
@@ -101,21 +103,25 @@ class _Findings:
         self.enforcements: list[QuotaEnforcement] = []
 
 
-def _change(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -> None:
+def _change_copy(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -> None:
     state, old = copy.state, copy.state.config
     assert old is not None, "a partition follows a configuration from the start"
-    before = {path: setting_changes.terms(queue) for path, queue in state.queues.items()}
-    placed = {subject.spec.application_id for subject in copy.moment.subjects if _refusal(state, subject.spec) is None}
+    before = {path: setting_changes.terms_of(queue) for path, queue in state.queues.items()}
+    placed = {
+        subject.spec.application_id for subject in copy.moment.subjects if _find_refusal(state, subject.spec) is None
+    }
     armed = dict(state.enforcement.armed)
     configure.update(state, config, 0)
     settings = setting_changes.partition_settings(old, config)
     if settings:
         found.partitions.append(PartitionChange(name, False, False, len(copy.moment.subjects), settings))
-    found.queues += setting_changes.queue_changes(state, before, _limits(old.root), _limits(config.root))
+    found.queues += setting_changes.queue_changes(
+        state, before, _queues_by_path(old.root), _queues_by_path(config.root)
+    )
     found.quota_excesses += _quota_excesses(state, before)
-    found.limit_excesses += limit_usage.excesses(name, copy.moment.holders, old.root, config.root)
-    found.unplaced += _unplaced(state, copy, placed)
-    found.enforcements += _enforcements(state, armed)
+    found.limit_excesses += limit_usage.find_excesses(name, copy.moment.holders, old.root, config.root)
+    found.unplaced += _find_unplaced(state, copy, placed)
+    found.enforcements += _find_enforcements(state, armed)
 
 
 def _quota_excesses(state: PartitionState, before: Mapping[str, Terms]) -> Iterator[QuotaExcess]:
@@ -128,28 +134,28 @@ def _quota_excesses(state: PartitionState, before: Mapping[str, Terms]) -> Itera
                 yield QuotaExcess(state.name, path, state.types.names[t], used, most, already)
 
 
-def _unplaced(state: PartitionState, copy: _Copy, placed: set[str]) -> Iterator[UnplacedApplication]:
+def _find_unplaced(state: PartitionState, copy: _Copy, placed: set[str]) -> Iterator[UnplacedApplication]:
     for spec, queue, _ in copy.moment.subjects:
         if spec.application_id in placed:
-            reason = _refusal(state, spec)
+            reason = _find_refusal(state, spec)
             if reason is not None:
                 yield UnplacedApplication(state.name, spec.application_id, queue, reason)
 
 
-def _refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
-    """Why placement would turn *spec* away now; ``None``: it would not."""
+def _find_refusal(state: PartitionState, spec: ApplicationSpec) -> str | None:
+    """Returns why placement would turn *spec* away now; ``None``: it would not."""
     found = place_applicant(state.placement_rules, state.queues, applicant_of(spec))
     return "; ".join(found.outcomes) if isinstance(found, Unplaced) else None
 
 
-def _enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
+def _find_enforcements(state: PartitionState, armed: Mapping[Queue, int]) -> Iterator[QuotaEnforcement]:
     """Queues whose timer differs from those *armed* before, and what guarantees would let a run free now (D.4, D.6)."""
     for queue, start_ns in state.enforcement.armed.items():
         target = quota_shares.find_attainable(queue, quota_shares.find_excess(queue, queue.max))
         if armed.get(queue) != start_ns and target:
             delay_ns = queue.properties.quota_preemption_delay_ns
-            yield QuotaEnforcement(state.name, queue.path, state.types.resources(target), delay_ns)
+            yield QuotaEnforcement(state.name, queue.path, state.types.to_resources(target), delay_ns)
 
 
-def _limits(root: QueueConfig) -> dict[str, QueueConfig]:
-    return dict(configure.walk(root, "root"))
+def _queues_by_path(root: QueueConfig) -> dict[str, QueueConfig]:
+    return dict(configure.walk_queues(root, "root"))

@@ -1,4 +1,4 @@
-"""Who has more than a user or group limit allows, reckoned from what applications hold (config.md 10.2)."""
+"""Users and groups with more than a limit allows, reckoned from what applications hold (config.md 10.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.config.model import LimitConfig, QueueConfig
 from kornel.core.domain.resources import Resources
-from kornel.core.partition.configuration.configure import walk
+from kornel.core.partition.configuration.configure import walk_queues
 from kornel.core.telling.configuration.impact import LimitExcess
 
 _EVERYBODY: Final = "*"
@@ -38,40 +38,42 @@ class _Account(NamedTuple):
     name: str
 
 
-def excesses(partition: str, holders: Sequence[Holder], old: QueueConfig, new: QueueConfig) -> Iterator[LimitExcess]:
-    """Every limit of *new* that somebody exceeds, in tree order; *old* is the root that is in force now."""
-    before, after = _limited(old), _limited(new)
+def find_excesses(
+    partition: str, holders: Sequence[Holder], old: QueueConfig, new: QueueConfig
+) -> Iterator[LimitExcess]:
+    """Yields every limit of *new* that somebody exceeds, in tree order; *old* is the root that is in force now."""
+    before, after = _limits_by_queue(old), _limits_by_queue(new)
     groups = [holder.group for holder in holders]
-    known, known_limits = _usage(holders, groups, before)
-    usage, limits = _usage(holders, [_group(holder, before, after) for holder in holders], after)
+    known, known_limits = _sum_usage(holders, groups, before)
+    usage, limits = _sum_usage(holders, [_choose_group(holder, before, after) for holder in holders], after)
     order = {path: number for number, path in enumerate(after)}
     for account in sorted(usage, key=lambda found: (order[found.path], found.kind, found.name)):
-        for name, most in _amounts(limits[account]).items():
+        for name, most in _amounts_of(limits[account]).items():
             used = usage[account].get(name, 0)
             if used > most:
-                was = _amounts(known_limits[account]).get(name) if account in known_limits else None
+                was = _amounts_of(known_limits[account]).get(name) if account in known_limits else None
                 already = was is not None and known[account].get(name, 0) > was
                 yield LimitExcess(partition, *account, name, used, most, already)
 
 
-def _limited(root: QueueConfig) -> dict[str, tuple[LimitConfig, ...]]:
-    return {path: queue.limits for path, queue in walk(root, "root") if queue.limits}
+def _limits_by_queue(root: QueueConfig) -> dict[str, tuple[LimitConfig, ...]]:
+    return {path: queue.limits for path, queue in walk_queues(root, "root") if queue.limits}
 
 
-def _amounts(limit: LimitConfig) -> dict[str, int]:
+def _amounts_of(limit: LimitConfig) -> dict[str, int]:
     counted = {_COUNT: limit.max_applications} if limit.max_applications else {}
     return {**counted, **(limit.max_resources or {})}
 
 
-def _usage(
+def _sum_usage(
     holders: Sequence[Holder], groups: Sequence[str | None], limited: Mapping[str, tuple[LimitConfig, ...]]
 ) -> tuple[dict[_Account, dict[str, int]], dict[_Account, LimitConfig]]:
-    """What each limited user and group has, and the limit that binds it."""
+    """Returns what each limited user and group has, and the limit that binds it."""
     usage: dict[_Account, dict[str, int]] = {}
     limits: dict[_Account, LimitConfig] = {}
     for holder, group in zip(holders, groups, strict=True):
         for path in _limited_levels(holder, limited):
-            for kind, name, limit in _binding(holder.user, group, limited[path]):
+            for kind, name, limit in _binding_limits(holder.user, group, limited[path]):
                 account = _Account(path, kind, name)
                 limits[account] = limit
                 booked = usage.setdefault(account, {})
@@ -81,8 +83,11 @@ def _usage(
     return usage, limits
 
 
-def _binding(user: str, group: str | None, limits: tuple[LimitConfig, ...]) -> Iterator[tuple[str, str, LimitConfig]]:
-    """A user that only ``*`` names has a limit of its own; the group ``*`` is shared."""
+def _binding_limits(
+    user: str, group: str | None, limits: tuple[LimitConfig, ...]
+) -> Iterator[tuple[str, str, LimitConfig]]:
+    """Yields the limits that bind *user* and *group*. A user that only ``*`` names has a limit of its own; the group
+    ``*`` is shared."""
     named = next((limit for limit in limits if user in limit.users), None)
     limit = named or next((limit for limit in limits if _EVERYBODY in limit.users), None)
     if limit is not None:
@@ -92,31 +97,31 @@ def _binding(user: str, group: str | None, limits: tuple[LimitConfig, ...]) -> I
         yield "group", group, of_group
 
 
-def _group(
+def _choose_group(
     holder: Holder, before: Mapping[str, tuple[LimitConfig, ...]], after: Mapping[str, tuple[LimitConfig, ...]]
 ) -> str | None:
-    """The group that will count: the same as now unless a limit of it is gone (10.4).
+    """Returns the group that will count: the same as now unless a limit of it is gone (config.md 10.4).
 
     Otherwise, from the leaf up, the first one listed that the owner belongs to, else ``*``.
     """
     levels = _limited_levels(holder, after)
     if holder.settled and holder.group is not None:
-        had = {path for path in _limited_levels(holder, before) if holder.group in _groups(before[path])}
-        if all(path in after and holder.group in _groups(after[path]) for path in had):
+        had = {path for path in _limited_levels(holder, before) if holder.group in _named_groups(before[path])}
+        if all(path in after and holder.group in _named_groups(after[path]) for path in had):
             return holder.group
     for path in levels:
-        for name in _groups(after[path]):
+        for name in _named_groups(after[path]):
             if name in holder.groups or name == _EVERYBODY:
                 return name
     return None
 
 
-def _groups(limits: tuple[LimitConfig, ...]) -> list[str]:
+def _named_groups(limits: tuple[LimitConfig, ...]) -> list[str]:
     return [name for limit in limits for name in limit.groups]
 
 
 def _limited_levels(holder: Holder, limited: Mapping[str, tuple[LimitConfig, ...]]) -> list[str]:
-    """The queues with limits above the application, its leaf first."""
+    """Returns the queues with limits above the application, its leaf first."""
     if not limited:
         return []
     levels = []

@@ -1,4 +1,5 @@
-"""What configurations shape, as it is at one moment: plain values, from which it can be made again elsewhere.
+"""The part of a partition that configurations shape, at one moment: plain values, from which it can be made again
+elsewhere.
 
 What the configuration in force says is not among them; whoever restores a partition has that at hand.
 """
@@ -69,12 +70,12 @@ class PartitionMoment(NamedTuple):
 
 
 def moment_of(state: PartitionState) -> PartitionMoment:
-    """*state* as it is now."""
+    """Returns the values of *state* as it is now."""
     armed = state.enforcement.armed.items()
     return PartitionMoment(
         state.name,
         state.types.known_now(),
-        [_queue_moment(queue) for queue in _subtree(state.root)],
+        [_queue_moment(queue) for queue in _walk_subtree(state.root)],
         {queue.path: at_ns for queue, at_ns in armed if state.queues.get(queue.path) is queue},
         [Subject(app.spec, app.queue.path, app.user) for app in state.applications.values()],
         [
@@ -84,7 +85,7 @@ def moment_of(state: PartitionState) -> PartitionMoment:
                 app.limit_group,
                 app.state is not AppState.NEW,
                 app.queue.path,
-                _held(state, app.real, app.placeholder),
+                _held_amounts(state, app.real, app.placeholder),
                 bool(app.allocations),
             )
             for app in state.applications.values()
@@ -92,10 +93,11 @@ def moment_of(state: PartitionState) -> PartitionMoment:
     )
 
 
-def restore(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
-    """A partition with the queues of *moment*, when *config* held. It has neither nodes nor applications of its own."""
+def restore_partition(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
+    """Returns a partition with the queues of *moment*, when *config* held. It has neither nodes nor applications of its
+    own."""
     state = PartitionState(moment.name, moment.queues[0].properties, config.preemption, [])
-    state.types.follow(moment.types)
+    state.types.adopt_types(moment.types)
     state.placement_rules = compile_rules(config.placement_rules)
     state.config = config
     _restore_queue(moment.queues[0], state.root)
@@ -113,14 +115,14 @@ def restore(moment: PartitionMoment, config: PartitionConfig) -> PartitionState:
     return state
 
 
-def _held(state: PartitionState, real: list[int], placeholder: list[int]) -> Resources:
-    return state.types.resources([a + b for a, b in zip(real, placeholder, strict=True)])
+def _held_amounts(state: PartitionState, real: list[int], placeholder: list[int]) -> Resources:
+    return state.types.to_resources([a + b for a, b in zip(real, placeholder, strict=True)])
 
 
-def _subtree(queue: Queue) -> Iterator[Queue]:
+def _walk_subtree(queue: Queue) -> Iterator[Queue]:
     yield queue
     for child in queue.children.values():
-        yield from _subtree(child)
+        yield from _walk_subtree(child)
 
 
 def _queue_moment(queue: Queue) -> QueueMoment:

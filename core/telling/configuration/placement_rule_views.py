@@ -12,7 +12,7 @@ from kornel.core.policies.placement.paths import is_qualified
 
 
 class FilterView(NamedTuple):
-    """Whom a placement rule serves: listed names, or a regular expression for either."""
+    """The users and groups that a placement rule serves: listed names, or a regular expression for either."""
 
     deny: bool
     users: tuple[str, ...]
@@ -34,30 +34,31 @@ _UNCONFIGURED: Final = (PlacementRuleConfig("provided"),)
 
 
 def rule_views(state: PartitionState) -> tuple[RuleView, ...]:
-    """In the order in which they are asked; the recovery queue is always the last resort."""
+    """Returns the placement rules in the order in which they are asked; the recovery queue is always the last
+    resort."""
     configured = state.config.placement_rules if state.config is not None else ()
     return (
-        *(_view(rule) for rule in configured or _UNCONFIGURED),
+        *(_view_rule(rule) for rule in configured or _UNCONFIGURED),
         RuleView("recovery", {"queue": RECOVERY_PATH}, None, None),
     )
 
 
-def _view(rule: PlacementRuleConfig) -> RuleView:
-    parameters = {"create": _text(rule.create)}
+def _view_rule(rule: PlacementRuleConfig) -> RuleView:
+    parameters = {"create": _write_value(rule.create)}
     if rule.name == "tag":
         parameters["tagName"] = rule.value
     elif rule.name == "fixed":
         parameters["queue"] = rule.value
-        parameters["qualified"] = _text(is_qualified(rule.value))
+        parameters["qualified"] = _write_value(is_qualified(rule.value))
     return RuleView(
         rule.name,
         parameters,
-        _filter(rule.filter) if rule.filter != FilterConfig() else None,
-        _view(rule.parent) if rule.parent is not None else None,
+        _view_filter(rule.filter) if rule.filter != FilterConfig() else None,
+        _view_rule(rule.parent) if rule.parent is not None else None,
     )
 
 
-def _filter(config: FilterConfig) -> FilterView:
+def _view_filter(config: FilterConfig) -> FilterView:
     users, user_expression = _names_or_expression(config.users)
     groups, group_expression = _names_or_expression(config.groups)
     return FilterView(config.deny, users, groups, user_expression, group_expression)
@@ -69,5 +70,5 @@ def _names_or_expression(entries: tuple[str, ...]) -> tuple[tuple[str, ...], str
     return entries, ""
 
 
-def _text(value: bool) -> str:
+def _write_value(value: bool) -> str:
     return "true" if value else "false"

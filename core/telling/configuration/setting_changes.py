@@ -1,4 +1,4 @@
-"""What differs between queues before and after an update, as text for people."""
+"""Differences between queues before and after an update, as text for people."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Terms(NamedTuple):
     dynamic_terms: DynamicTerms | None
 
 
-def terms(queue: Queue) -> Terms:
-    """The settings of *queue* now."""
+def terms_of(queue: Queue) -> Terms:
+    """Returns the settings of *queue* now."""
     return Terms(
         queue.leaf,
         queue.managed,
@@ -70,8 +70,8 @@ def terms(queue: Queue) -> Terms:
     )
 
 
-def added(partition: str, paths: Iterable[str]) -> list[QueueChange]:
-    """All of *paths* are new."""
+def added_queues(partition: str, paths: Iterable[str]) -> list[QueueChange]:
+    """Returns the changes of an update in which all of *paths* are new."""
     return [QueueChange(partition, path, QueueChangeKind.ADDED, 0, ()) for path in paths]
 
 
@@ -81,15 +81,15 @@ def queue_changes(
     old: Mapping[str, QueueConfig],
     new: Mapping[str, QueueConfig],
 ) -> Iterator[QueueChange]:
-    """Every queue of *state* that is not what it was *before*; *old* and *new*: the queues listed, by path."""
+    """Returns every queue of *state* that is not what it was *before*; *old* and *new*: the queues listed, by path."""
     for path, queue in state.queues.items():
         was = before.get(path)
         if was is None:
             yield QueueChange(state.name, path, QueueChangeKind.ADDED, 0, ())
             continue
-        now = terms(queue)
-        settings = [*_differences(state, was, now), *_limit_differences(old.get(path), new.get(path))]
-        kind = _kind(queue, was, now)
+        now = terms_of(queue)
+        settings = [*_find_differences(state, was, now), *_limit_differences(old.get(path), new.get(path))]
+        kind = _kind_of(queue, was, now)
         if kind is not QueueChangeKind.CHANGED or settings:
             yield QueueChange(state.name, path, kind, _applications(queue), tuple(settings))
     for path in before:
@@ -98,20 +98,20 @@ def queue_changes(
 
 
 def partition_settings(old: PartitionConfig, new: PartitionConfig) -> tuple[SettingChange, ...]:
-    """What differs outside the queues."""
-    found = list(_fields("preemption", old.preemption, new.preemption, _PREEMPTION))
+    """Returns what differs outside the queues."""
+    found = list(_compare_fields("preemption", old.preemption, new.preemption, _PREEMPTION))
     if old.placement_rules != new.placement_rules:
-        before_, after_ = (" ".join(_rule(rule) for rule in config.placement_rules) for config in (old, new))
+        before_, after_ = (" ".join(_write_rule(rule) for rule in config.placement_rules) for config in (old, new))
         found.append(SettingChange("placementrules", before_, after_))
     if old.node_sort != new.node_sort:
-        before_, after_ = (f"{c.node_sort.policy} {_text(c.node_sort.weights)}" for c in (old, new))
+        before_, after_ = (f"{c.node_sort.policy} {_write_value(c.node_sort.weights)}" for c in (old, new))
         found.append(SettingChange("nodesortpolicy", before_, after_))
     if old.resolver != new.resolver:
         found.append(SettingChange("usergroupresolver", old.resolver, new.resolver))
     return tuple(found)
 
 
-def _kind(queue: Queue, was: Terms, now: Terms) -> QueueChangeKind:
+def _kind_of(queue: Queue, was: Terms, now: Terms) -> QueueChangeKind:
     if now.draining and not was.draining:
         empty = _applications(queue) == 0
         return QueueChangeKind.REMOVED if empty else QueueChangeKind.DRAINED
@@ -128,27 +128,29 @@ def _applications(queue: Queue) -> int:
     return len(queue.applications) + sum(_applications(child) for child in queue.children.values())
 
 
-def _differences(state: PartitionState, was: Terms, now: Terms) -> Iterator[SettingChange]:
+def _find_differences(state: PartitionState, was: Terms, now: Terms) -> Iterator[SettingChange]:
     if was == now:
         return
     names = state.types.names
     for label, before, after in (("guaranteed", was.guaranteed, now.guaranteed), ("max", was.max, now.max)):
         for t in sorted(before.keys() | after.keys(), key=lambda t: names[t]):
             if before.get(t) != after.get(t):
-                yield SettingChange(f"{label}.{names[t]}", _text(before.get(t)), _text(after.get(t)))
+                yield SettingChange(f"{label}.{names[t]}", _write_value(before.get(t)), _write_value(after.get(t)))
     if was.max_applications != now.max_applications:
         yield SettingChange("maxapplications", str(was.max_applications), str(now.max_applications))
     if was.submit_acl != now.submit_acl:
         yield SettingChange("submitacl", was.submit_acl.text, now.submit_acl.text)
     if was.admin_acl != now.admin_acl:
         yield SettingChange("adminacl", was.admin_acl.text, now.admin_acl.text)
-    yield from _fields("properties", was.properties, now.properties, _PROPERTIES)
+    yield from _compare_fields("properties", was.properties, now.properties, _PROPERTIES)
     if was.dynamic_terms != now.dynamic_terms:
-        yield SettingChange("childtemplate", _template(state, was.dynamic_terms), _template(state, now.dynamic_terms))
+        yield SettingChange(
+            "childtemplate", _write_template(state, was.dynamic_terms), _write_template(state, now.dynamic_terms)
+        )
 
 
-def _fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator[SettingChange]:
-    """What differs between two objects of the same dataclass; times, which are in nanoseconds, as seconds."""
+def _compare_fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator[SettingChange]:
+    """Yields what differs between two objects of the same dataclass; times, which are in nanoseconds, as seconds."""
     for item in fields(now):
         before, after = getattr(was, item.name), getattr(now, item.name)
         name = item.name.removesuffix("_ns")
@@ -156,65 +158,65 @@ def _fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> Iterator
         if before == after:
             continue
         if is_dataclass(after):
-            yield from _fields(path, before, after, {})
+            yield from _compare_fields(path, before, after, {})
         elif isinstance(after, Mapping) and any(map(_has_parts, (*before.values(), *after.values()))):
-            yield from _entries(path, before, after)
+            yield from _compare_entries(path, before, after)
         elif name != item.name:
-            yield SettingChange(path, _seconds(before), _seconds(after))
+            yield SettingChange(path, _write_seconds(before), _write_seconds(after))
         else:
-            yield SettingChange(path, _text(before), _text(after))
+            yield SettingChange(path, _write_value(before), _write_value(after))
 
 
 def _has_parts(value: Any) -> bool:
     return is_dataclass(value) or isinstance(value, Mapping)
 
 
-def _entries(label: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[SettingChange]:
-    """What differs between two mappings of kinds of preemption to their settings."""
+def _compare_entries(label: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[SettingChange]:
+    """Yields what differs between two mappings of kinds of preemption to their settings."""
     for name in sorted(was.keys() | now.keys()):
         before, after = was.get(name), now.get(name)
         if is_dataclass(before) and is_dataclass(after):
-            yield from _fields(f"{label}.{name}", before, after, {})
+            yield from _compare_fields(f"{label}.{name}", before, after, {})
         elif before != after:
-            yield SettingChange(f"{label}.{name}", _text(before), _text(after))
+            yield SettingChange(f"{label}.{name}", _write_value(before), _write_value(after))
 
 
 def _limit_differences(old: QueueConfig | None, new: QueueConfig | None) -> Iterator[SettingChange]:
     before = old.limits if old is not None else ()
     after = new.limits if new is not None else ()
     if before != after:
-        yield SettingChange("limits", "; ".join(map(_limit, before)), "; ".join(map(_limit, after)))
+        yield SettingChange("limits", "; ".join(map(_write_limit, before)), "; ".join(map(_write_limit, after)))
 
 
-def _limit(limit: LimitConfig) -> str:
+def _write_limit(limit: LimitConfig) -> str:
     parts = [f"users {','.join(limit.users)}"] if limit.users else []
     parts += [f"groups {','.join(limit.groups)}"] if limit.groups else []
     parts += [f"maxapplications {limit.max_applications}"] if limit.max_applications else []
-    return " ".join([*parts, _text(limit.max_resources or {})]).rstrip()
+    return " ".join([*parts, _write_value(limit.max_resources or {})]).rstrip()
 
 
-def _rule(rule: PlacementRuleConfig) -> str:
-    above = f"{_rule(rule.parent)}->" if rule.parent is not None else ""
+def _write_rule(rule: PlacementRuleConfig) -> str:
+    above = f"{_write_rule(rule.parent)}->" if rule.parent is not None else ""
     value = f"={rule.value}" if rule.value else ""
     return f"{above}{rule.name}{value}{'+create' if rule.create else ''}"
 
 
-def _template(state: PartitionState, found: DynamicTerms | None) -> str:
+def _write_template(state: PartitionState, found: DynamicTerms | None) -> str:
     if found is None:
         return ""
-    resources = state.types.resources
+    resources = state.types.to_resources
     return (
-        f"maxapplications {found.max_applications} guaranteed {_text(resources(found.guaranteed))}"
-        f" max {_text(resources(found.max))}"
+        f"maxapplications {found.max_applications} guaranteed {_write_value(resources(found.guaranteed))}"
+        f" max {_write_value(resources(found.max))}"
     )
 
 
-def _seconds(nanoseconds: int) -> str:
+def _write_seconds(nanoseconds: int) -> str:
     whole, part = divmod(nanoseconds, 10**9)
     return f"{whole}.{part:09}".rstrip("0").rstrip(".") + "s"
 
 
-def _text(value: Any) -> str:
+def _write_value(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, frozenset):

@@ -45,9 +45,9 @@ class Shown(Enum):
 
     ALWAYS = auto()
     IF_ANY = auto()
-    """It is there unless it is 0, false, empty or unset."""
+    """The field is there unless it is 0, false, empty or unset."""
     IF_SET = auto()
-    """It is there unless it is unset."""
+    """The field is there unless it is unset."""
     APART = auto()
     """The table only describes it: who sends the document adds it."""
 

@@ -1,1 +1,1 @@
-"""What nodes offer and hold, and why no node takes an ask."""
+"""Views of nodes: what they offer and hold, and why no node takes an ask."""

@@ -1,4 +1,4 @@
-"""Why no node takes an ask: nodes grouped by the same reason, never a list of all of them."""
+"""Reasons why no node takes an ask: nodes grouped by the same reason, never a list of all of them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class _Group:
 
 
 def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker], int]:
-    """One blocker per reason, and how many open nodes have room. Cost: linear in nodes.
+    """Returns one blocker per reason, and how many open nodes have room. Cost: linear in nodes.
 
-    A node counts for the first reason that applies, in the order of :func:`reason`.
+    A node counts for the first reason that applies, in the order of :func:`first_reason`.
     """
     if not state.nodes:
         return [Blocker(BlockerKind.NO_NODES, Level.NODE, "", "the partition has no nodes", permanent=True)], 0
@@ -41,7 +41,7 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
     for node in state.nodes.values():
         if ask.key in node.reservations:
             continue  # A blocker of its own: the reservation.
-        kind = reason(node, ask)
+        kind = first_reason(node, ask)
         if kind is None:
             fitting += 1
         else:
@@ -49,19 +49,19 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
             if group is None:
                 group = groups[kind] = _Group()
             group.add(node, _too_small_by(node, pairs) if kind in PERMANENT else missing_share(node, pairs))
-    found = [_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups]
+    found = [_make_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups]
     if ask.reservation is not None or not PERMANENT.issuperset(groups):
         # Waiting may help as long as it may on one node.
         found = [blocker._replace(permanent=False) for blocker in found]
     return found, fitting
 
 
-def reason(node: Node, ask: Allocation) -> BlockerKind | None:
+def first_reason(node: Node, ask: Allocation) -> BlockerKind | None:
     """Returns the first thing about *node* that keeps *ask* off it; ``None``: nothing does."""
-    return next(reasons(node, ask), None)
+    return next(find_reasons(node, ask), None)
 
 
-def reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
+def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
     """Yields everything about *node* that keeps *ask* off it, what waiting helps least against in front."""
     pairs = ask.shape.pairs
     too_small = not node.could_hold(pairs)
@@ -97,18 +97,18 @@ def _too_small_by(node: Node, pairs: Pairs) -> float:
     return sum([(amount - capacity[t]) / amount for t, amount in pairs if amount > capacity[t]])
 
 
-def _blocker(state: PartitionState, ask: Allocation, kind: BlockerKind, group: _Group) -> Blocker:
+def _make_blocker(state: PartitionState, ask: Allocation, kind: BlockerKind, group: _Group) -> Blocker:
     assert group.closest is not None, "a group has at least one node"
     return blocker_on(state, ask, kind, group.closest, group.distance)._replace(nodes=group.count)
 
 
 def blocker_on(state: PartitionState, ask: Allocation, kind: BlockerKind, node: Node, distance: float) -> Blocker:
-    """Returns *kind*, one of the :func:`reasons` of *node* against *ask*, with its numbers."""
+    """Returns *kind*, one of the :func:`find_reasons` of *node* against *ask*, with its numbers."""
     return Blocker(
         kind,
         Level.NODE,
         node.node_id,
-        _detail(kind, node, ask),
+        _write_detail(kind, node, ask),
         shortages_on(state, node, ask.shape.pairs, empty=kind is BlockerKind.NODE_TOO_SMALL),
         1,
         distance,
@@ -116,7 +116,7 @@ def blocker_on(state: PartitionState, ask: Allocation, kind: BlockerKind, node: 
     )
 
 
-def _detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
+def _write_detail(kind: BlockerKind, node: Node, ask: Allocation) -> str:
     match kind:
         case BlockerKind.NODE_TOO_SMALL:
             return "smaller than the ask even when empty"

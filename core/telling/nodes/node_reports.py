@@ -1,4 +1,5 @@
-"""Why an ask is not on a node, and why a node is not used more than it is: plain values for people and programs."""
+"""Reports why an ask is not on a node, and why a node is not used more than it is: plain values for people and
+programs."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.scheduling.reserving import missing_share
 from kornel.core.partition.state import PartitionState
-from kornel.core.telling.allocations.blockers import blockers
+from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
-from kornel.core.telling.nodes.node_blockers import blocker_on, reasons
+from kornel.core.telling.nodes.node_blockers import blocker_on, find_reasons
 
 MOST_EXPLAINED: Final = 10
 """Kinds of asks that a node has room for and of each of which the first obstacle is looked for."""
@@ -24,7 +25,7 @@ FITS: Final = "fits"
 
 
 class AskOnNode(NamedTuple):
-    """Why an ask is, or is not, on one node.
+    """The reasons why an ask is, or is not, on one node.
 
     runs_on     where it runs; empty: it waits
     blockers    everything about the node that keeps the ask off it; none: it has room
@@ -57,7 +58,7 @@ class AsksOnNode(NamedTuple):
 
 
 class NodeReport(NamedTuple):
-    """Why a node is used as it is.
+    """The reasons why a node is used as it is.
 
     reservations    keys of the asks that room is held for
     last_placed_ns  when the youngest of its allocations was placed; 0: it has none
@@ -85,7 +86,7 @@ def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, stan
     elsewhere: tuple[Blocker, ...] = ()
     first_node = ""
     if ask.pending:
-        found, _ = blockers(state, ask)
+        found, _ = find_blockers(state, ask)
         elsewhere = tuple(blocker for blocker in found if blocker.level is not Level.NODE)
         first_node = _first_node(state, ask)
     return AskOnNode(
@@ -104,10 +105,10 @@ def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, stan
 
 def explain_node(state: PartitionState, node: Node) -> NodeReport:
     """Tells what keeps waiting asks off *node*. Cost: linear in waiting asks, and in nodes for some kinds of asks."""
-    resources = state.types.resources
+    resources = state.types.to_resources
     waiting = 0
     verdicts: dict[str, AsksOnNode] = {}
-    for asks in _alike(state).values():
+    for asks in _group_equals(state).values():
         waiting += len(asks)
         blocker = _first_obstacle(state, node, asks[0], len(verdicts) < MOST_EXPLAINED)
         kind = FITS if blocker is None else str(blocker.kind)
@@ -131,7 +132,7 @@ def explain_node(state: PartitionState, node: Node) -> NodeReport:
     )
 
 
-def _alike(state: PartitionState) -> dict[tuple[object, ...], list[Allocation]]:
+def _group_equals(state: PartitionState) -> dict[tuple[object, ...], list[Allocation]]:
     """Groups the waiting asks that no node tells apart, those of one application."""
     found: dict[tuple[object, ...], list[Allocation]] = {}
     for application in state.applications.values():
@@ -148,7 +149,7 @@ def _first_obstacle(state: PartitionState, node: Node, ask: Allocation, look_els
     on_node = next(_blockers_on(state, node, ask), None)
     if on_node is not None or not look_elsewhere:
         return on_node
-    found, _ = blockers(state, ask)
+    found, _ = find_blockers(state, ask)
     return next((blocker for blocker in found if blocker.level is not Level.NODE), None)
 
 
@@ -159,7 +160,7 @@ def _blockers_on(state: PartitionState, node: Node, ask: Allocation) -> Iterator
         detail = f"it must run on {required}"
         yield Blocker(BlockerKind.NODE_NOT_REQUIRED, Level.NODE, node.node_id, detail, (), 1, permanent=True)
         return
-    for kind in reasons(node, ask):
+    for kind in find_reasons(node, ask):
         if kind is BlockerKind.NODE_DRAINING and required:
             continue  # An ask that must run there is placed on a draining node too.
         yield blocker_on(state, ask, kind, node, missing_share(node, ask.shape.pairs))
@@ -169,6 +170,6 @@ def _first_node(state: PartitionState, ask: Allocation) -> str:
     """Returns the node that *ask* would be given now, whatever limits keep it back; empty: none has room."""
     if ask.spec.required_node:
         node = state.nodes.get(ask.spec.required_node)
-        return node.node_id if node is not None and node.fits(ask.shape.pairs) else ""
+        return node.node_id if node is not None and node.has_room(ask.shape.pairs) else ""
     node = next(finding.acceptable_nodes(state, ask), None)
     return node.node_id if node is not None else ""

@@ -1,4 +1,4 @@
-"""What nodes offer, and what they hold."""
+"""Views of nodes: what they offer, and what they hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kornel.core.telling.allocations.allocation_views import AllocationView, For
 
 
 class NodeSummary(NamedTuple):
-    """What a list of many nodes shows of one: cheap to make."""
+    """One node as a list of many shows it: cheap to make."""
 
     node_id: str
     schedulable: bool
@@ -44,7 +44,7 @@ class NodeView(NamedTuple):
     """Keys of the asks it is kept free for."""
     drained_by_shim: bool = False
     operator_drain: OperatorDrain | None = None
-    """Who else keeps it out of scheduling; ``None``: no operator does."""
+    """The drain by which an operator keeps it out of scheduling; ``None``: no operator does."""
 
 
 _HOST: Final = ("si/hostname", "si.io/hostname")
@@ -65,11 +65,11 @@ def node_summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
 
 def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
     """Shows one node with everything on it."""
-    resources, attributes = state.types.resources, dict(node.attributes)
+    resources, attributes = state.types.to_resources, dict(node.attributes)
     return NodeView(
         node.node_id,
-        _first(attributes, _HOST),
-        _first(attributes, _RACK),
+        _first_of(attributes, _HOST),
+        _first_of(attributes, _RACK),
         node.attributes,
         resources(node.capacity),
         resources(node.allocated),
@@ -86,7 +86,7 @@ def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
 
 def node_summary(state: PartitionState, node: Node) -> NodeSummary:
     """Shows one node without what runs on it."""
-    resources = state.types.resources
+    resources = state.types.to_resources
     return NodeSummary(
         node.node_id,
         node.schedulable,
@@ -108,5 +108,5 @@ def nodes_by_id(state: PartitionState, after: str = "") -> Iterator[Node]:
             yield node
 
 
-def _first(attributes: Mapping[str, str], names: tuple[str, ...]) -> str:
+def _first_of(attributes: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((attributes[name] for name in names if attributes.get(name)), "")

@@ -1,4 +1,4 @@
-"""Whether the books of a partition agree with each other: the checks that a health report names (rest.md 7).
+"""Checks whether the books of a partition agree with each other, as a health report names them (rest.md 7).
 
 One node or application is looked at a time, in the middle of running work: what changes between two looks may count as
 it was before or after, but each look by itself sees books that have to add up.
@@ -25,15 +25,15 @@ class Offender(NamedTuple):
     what: str
 
 
-def faults(state: PartitionState) -> Iterator[Offender | None]:
-    """Every offender; ``None`` now and then, as a moment at which somebody else may go on."""
+def find_faults(state: PartitionState) -> Iterator[Offender | None]:
+    """Yields every offender; ``None`` now and then, as a moment at which somebody else may go on."""
     yield from _negative_totals(state)
     yield from _sum_of_nodes(state)
     looked = 0
     for node_id in sorted(state.nodes):
         node = state.nodes.get(node_id)
         if node is not None:
-            yield from list(_node(state, node))
+            yield from list(_check_node(state, node))
             looked += 1 + len(node.allocations)
             if looked > _PAUSE_AFTER:
                 looked = 0
@@ -56,10 +56,10 @@ def faults(state: PartitionState) -> Iterator[Offender | None]:
 
 
 def _negative_totals(state: PartitionState) -> Iterator[Offender]:
-    resources = state.types.resources
+    resources = state.types.to_resources
     for what, amounts in (("allocated", resources(state.root.used)), ("total", resources(state.root.max))):
         if amounts.has_negative():
-            yield Offender(2, f"{bare_partition_name(state.name)}: {what} {_negatives(amounts)}")
+            yield Offender(2, f"{bare_partition_name(state.name)}: {what} {_list_negatives(amounts)}")
 
 
 def _sum_of_nodes(state: PartitionState) -> Iterator[Offender]:
@@ -74,8 +74,8 @@ def _sum_of_nodes(state: PartitionState) -> Iterator[Offender]:
             yield Offender(4, f"{where}: {state.types.names[t]} {known}, but its nodes have {amount}")
 
 
-def _node(state: PartitionState, node: Node) -> Iterator[Offender]:
-    resources = state.types.resources
+def _check_node(state: PartitionState, node: Node) -> Iterator[Offender]:
+    resources = state.types.to_resources
     vectors = {
         "allocated": node.allocated,
         "available": node.free,
@@ -84,7 +84,7 @@ def _node(state: PartitionState, node: Node) -> Iterator[Offender]:
     }
     for what, vector in vectors.items():
         if vector and min(vector) < 0:
-            yield Offender(3, f"{node.node_id}: {what} {_negatives(resources(vector))}")
+            yield Offender(3, f"{node.node_id}: {what} {_list_negatives(resources(vector))}")
     for t, amount in enumerate(node.capacity):
         if amount != node.allocated[t] + node.occupied[t] + node.free[t]:
             yield Offender(5, f"{node.node_id}: {state.types.names[t]}")
@@ -94,5 +94,5 @@ def _node(state: PartitionState, node: Node) -> Iterator[Offender]:
             yield Offender(7, f"{key} on {node.node_id} of {placed.application.application_id}")
 
 
-def _negatives(amounts: Resources) -> str:
+def _list_negatives(amounts: Resources) -> str:
     return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()) if amount < 0)

@@ -1,4 +1,4 @@
-"""What one scrape tells of a partition. Cost: linear in queues, applications and nodes, and small for each."""
+"""Gauges of a partition for one scrape. Cost: linear in queues, applications and nodes, and small for each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kornel.core.preemption.governor.governing import limits_for_reading
 from kornel.core.preemption.quota.standing import above_max
 
 Amounts = Sequence[int]
-"""By the index of the resource type."""
+"""Amounts by the index of the resource type."""
 
 
 class QueueGauges(NamedTuple):
@@ -103,7 +103,8 @@ _NO_STATES: Final[Mapping[AppState, int]] = MappingProxyType({})
 
 
 def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iterator[PartitionGauges | None]:
-    """The partition at *now_ns*, at last; before that moments to let others have a turn. At most so many queues."""
+    """Yields the gauges of the partition at *now_ns* at the end, and ``None`` before as moments to let others have a
+    turn. Shows at most *most_queues* queues."""
     queues: list[QueueGauges] = []
     everywhere: Counter[AppState] = Counter()
     names = list(state.queues)
@@ -118,7 +119,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
             states = Counter([application.state for application in queue.applications.values()])
             everywhere.update(states)
         if len(queues) < most_queues:
-            queues.append(_queue(path, queue, states))
+            queues.append(_queue_gauges(path, queue, states))
     usage, unschedulable = _Usage(state.types.names), 0
     for number, node in enumerate(list(state.nodes.values())):
         if not number % LOOKED_AT_ONCE:
@@ -132,7 +133,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         if over := above_max(queue):
             above[queue.path] = over
     yield None
-    governor = _governor(state, now_ns)
+    governor = _governor_gauges(state, now_ns)
     yield None
     yield PartitionGauges(
         name=state.name,
@@ -159,7 +160,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
     )
 
 
-def _queue(path: str, queue: Queue, states: Mapping[AppState, int]) -> QueueGauges:
+def _queue_gauges(path: str, queue: Queue, states: Mapping[AppState, int]) -> QueueGauges:
     return QueueGauges(
         path,
         queue.guaranteed,
@@ -193,7 +194,7 @@ class _Usage:
         return {name: deciles for name, deciles in zip(self._names, self._counts, strict=True) if any(deciles)}
 
 
-def _governor(state: PartitionState, now_ns: int) -> GovernorGauges:
+def _governor_gauges(state: PartitionState, now_ns: int) -> GovernorGauges:
     books, settings = state.governor, state.preemption.governor
     past = AsOf(books, limits_for_reading(state), now_ns)
     paused = Counter(scope.kind for scope, until_ns in books.paused.items() if until_ns > now_ns)
@@ -201,15 +202,17 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorGauges:
     scopes: dict[str, list[Scope]] = {kind: [] for kind in budgets}
     for scope in books.scopes:
         scopes[scope.kind].append(scope)
-    used = [use for kind, budget in budgets.items() for use in _used(state, past, kind, budget, scopes[kind])]
+    used = [use for kind, budget in budgets.items() for use in _budget_uses(state, past, kind, budget, scopes[kind])]
     return GovernorGauges(books.denied, {kind: paused[kind] for kind in budgets}, tuple(used))
 
 
-def _used(state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]) -> Iterator[BudgetUse]:
+def _budget_uses(
+    state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]
+) -> Iterator[BudgetUse]:
     """Of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
     if budget.victims:
         yield BudgetUse(kind, "victims", max(map(past.victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         lost = max((past.lost(scope, t) for scope in scopes), default=0) if t is not None else 0
         yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))

@@ -35,9 +35,9 @@ class QueueStatus(NamedTuple):
     applications: int
     priority: int
     quota_due_ns: int | None = None
-    """When its lowered max is to be enforced by preemption; ``None``: not at all."""
+    """The time when its lowered max is to be enforced by preemption; ``None``: not at all."""
     quota_running: bool = False
-    """It is being enforced just now."""
+    """Tells whether its max is being enforced just now."""
 
 
 class UserStatus(NamedTuple):
@@ -49,7 +49,7 @@ class UserStatus(NamedTuple):
 
 
 class ScopeStatus(NamedTuple):
-    """What preemption took from one scope within the governor's window, and what it may take there.
+    """The losses of one scope to preemption within the governor's window, and what may still be taken there.
 
     kind, name        ``cluster``, ``queue`` and its path, ``application`` and its ID, or ``interval`` and a kind of
                       preemption that is held back: what that took within one interval of the preemption cycle
@@ -81,7 +81,7 @@ class GovernorStatus(NamedTuple):
 
 
 class StuckVictim(NamedTuple):
-    """An allocation that was told to leave and has not within ``preemption.victim.timeout``.
+    """An allocation that was asked to leave and has not within ``preemption.victim.timeout``.
 
     ``preemptor``: the ask that waited for it and looks elsewhere now, or the path of the queue whose max it was for.
     """
@@ -124,7 +124,7 @@ class PartitionStatus(NamedTuple):
     """Request entries without effect, by cause (:class:`kornel.core.domain.reasons.Ignored`)."""
     governor: GovernorStatus | None = None
     stuck: tuple[StuckVictim, ...] = ()
-    """By key."""
+    """The stuck victims by key."""
     monitor: MonitorStatus | None = None
     """``None``: the periodic policy is off."""
     drained: tuple[DrainedNode, ...] = ()
@@ -142,7 +142,7 @@ class EngineStatus(NamedTuple):
 
 
 def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:
-    """The partition at *now_ns*, which only bears on what the governor counts.
+    """Shows the partition at *now_ns*, which only bears on what the governor counts.
 
     *audited*: check the books too, at a cost linear in everything the partition holds.
     """
@@ -152,18 +152,18 @@ def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -
         asks=state.root.waiting + state.held_count,
         allocations=state.allocation_count,
         reservations=len(state.reservations),
-        capacity=state.types.resources(state.root.max),
+        capacity=state.types.to_resources(state.root.max),
         law_checks=state.law_checks,
         law_violations=state.law_violations,
         invariant_violations=len(audit.check(state)) if audited else 0,
         preemption_attempts=state.preemption_attempts,
         preemptions=state.preemptions,
-        queues=tuple(_describe(state, queue) for queue in _tree(state.root)),
+        queues=tuple(_describe_queue(state, queue) for queue in _walk_tree(state.root)),
         users=_users(state),
         ignored=tuple(sorted(state.ignored.items())),
-        governor=_governor(state, now_ns),
-        stuck=_stuck(state),
-        monitor=_monitor(state),
+        governor=_governor_status(state, now_ns),
+        stuck=_stuck_victims(state),
+        monitor=_monitor_status(state),
         drained=tuple(
             DrainedNode(node_id, drain, node_id in state.nodes)
             for node_id, drain in sorted(state.operator_drains.items())
@@ -171,7 +171,7 @@ def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -
     )
 
 
-def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
+def _governor_status(state: PartitionState, now_ns: int) -> GovernorStatus:
     settings, books = state.preemption.governor, state.governor
     past = AsOf(books, limits_for_reading(state), now_ns)
     budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
@@ -187,7 +187,7 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
             scope.name,
             past.victims(scope),
             budget.victims,
-            state.types.resources({t: amount for t, amount in lost.items() if amount}),
+            state.types.to_resources({t: amount for t, amount in lost.items() if amount}),
             Resources(dict(budget.lost)),
             paused.get(scope),
         )
@@ -199,7 +199,7 @@ def _governor(state: PartitionState, now_ns: int) -> GovernorStatus:
 
 
 def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
-    """The kinds of preemption of which somebody waits until the window of one interval has moved."""
+    """Yields the kinds of preemption of which somebody waits until the window of one interval has moved."""
     pace, governor, nothing = state.pace, state.preemption.governor, Resources({})
     if pace.wakes_ns is None or pace.wakes_ns <= now_ns:
         return
@@ -210,7 +210,7 @@ def _held_back(state: PartitionState, now_ns: int) -> Iterator[ScopeStatus]:
             yield ScopeStatus("interval", kind, victims, most, nothing, nothing, pace.wakes_ns)
 
 
-def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:
+def _stuck_victims(state: PartitionState) -> tuple[StuckVictim, ...]:
     return tuple(
         StuckVictim(
             victim.key,
@@ -224,7 +224,7 @@ def _stuck(state: PartitionState) -> tuple[StuckVictim, ...]:
     )
 
 
-def _monitor(state: PartitionState) -> MonitorStatus | None:
+def _monitor_status(state: PartitionState) -> MonitorStatus | None:
     notices = state.notices
     if notices.settings is None:
         return None
@@ -237,24 +237,24 @@ def _users(state: PartitionState) -> tuple[UserStatus, ...]:
     for application in state.applications.values():
         if application.allocations:
             holders.setdefault(application.user, []).append(application)
-    return tuple(UserStatus(user, _held(state, holders[user]), len(holders[user])) for user in sorted(holders))
+    return tuple(UserStatus(user, _held_amounts(state, holders[user]), len(holders[user])) for user in sorted(holders))
 
 
-def _held(state: PartitionState, applications: list[Application]) -> Resources:
+def _held_amounts(state: PartitionState, applications: list[Application]) -> Resources:
     held = [sum(amounts) for amounts in zip(*(a.real for a in applications), strict=True)]
     for application in applications:
         held = [amount + more for amount, more in zip(held, application.placeholder, strict=True)]
-    return state.types.resources(held)
+    return state.types.to_resources(held)
 
 
-def _tree(queue: Queue) -> Iterator[Queue]:
+def _walk_tree(queue: Queue) -> Iterator[Queue]:
     yield queue
     for name in sorted(queue.children):
-        yield from _tree(queue.children[name])
+        yield from _walk_tree(queue.children[name])
 
 
-def _describe(state: PartitionState, queue: Queue) -> QueueStatus:
-    resources = state.types.resources
+def _describe_queue(state: PartitionState, queue: Queue) -> QueueStatus:
+    resources = state.types.to_resources
     return QueueStatus(
         path=queue.path,
         leaf=queue.leaf,

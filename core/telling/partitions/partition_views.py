@@ -17,7 +17,7 @@ class PartitionView(NamedTuple):
     """One partition. ``applications``: how many in each state, those still remembered included."""
 
     name: str
-    """Without the manager's name in front."""
+    """The name without the manager's in front."""
     rm_id: str
     capacity: Resources
     used: Resources
@@ -32,7 +32,7 @@ class PartitionView(NamedTuple):
     pending_asks: int
     state: str
     since_ns: int
-    """When it entered its state."""
+    """The time when it entered its state."""
 
 
 _DEFAULT_SORT: Final = NodeSortConfig()
@@ -40,11 +40,11 @@ _DEFAULT_SORT: Final = NodeSortConfig()
 
 def partition_view(state: PartitionState, rm_id: str, now_ns: int) -> PartitionView:
     """Shows the partition of manager *rm_id* at *now_ns*. Cost: one look at each application."""
-    resources, past = state.types.resources, state.past
+    resources, past = state.types.to_resources, state.past
     sort = state.config.node_sort if state.config is not None else _DEFAULT_SORT
     counts = Counter(application.state for application in state.applications.values())
-    counts.update(ended.state for ended in past.finished(now_ns))
-    counts.update(ended.state for ended in past.rejected(now_ns))
+    counts.update(ended.state for ended in past.finished_applications(now_ns))
+    counts.update(ended.state for ended in past.rejected_applications(now_ns))
     return PartitionView(
         name=bare_partition_name(state.name),
         rm_id=rm_id,

@@ -1,1 +1,1 @@
-"""Whom preemption could tell to leave, and who was told."""
+"""Dry runs of preemption: the victims that it could ask to leave for an ask."""

@@ -1,4 +1,5 @@
-"""Whether preemption could make room for an ask, and what stands against it: a dry run by each kind of preemption.
+"""Forecasts whether preemption could make room for an ask, and what stands against it: a dry run by each kind of
+preemption.
 
 Nothing is decided, counted or asked of the shim; the answer is what an attempt would come to without the shim's word.
 """
@@ -36,24 +37,25 @@ class ReadingIndex(VictimIndex):
         super().__init__()
         self._checked: dict[Queue, RankedLeaf] = {}
 
-    def begin(self) -> None:
-        """A new answer: nothing is trusted unseen."""
+    def begin_answer(self) -> None:
+        """Begins a new answer, in which no ranking is trusted unseen."""
         self._checked.clear()
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
     def of(self, leaf: Queue) -> RankedLeaf:
+        """Returns the ranking of *leaf*, compared with what is there once in each answer."""
         checked = self._checked.get(leaf)
         if checked is None:
             checked = self._checked[leaf] = super().of(leaf)
         return checked
 
     def forget(self, leaf: Queue) -> None:
-        """What is known of *leaf* does not hold: something there is supposed to be different."""
+        """Drops the ranking of *leaf*, where something is supposed to be different."""
         self._leaves.pop(leaf, None)
         self._checked.pop(leaf, None)
 
 
-def outlook(
+def find_outlook(
     state: PartitionState, ask: Allocation, now_ns: int, *, limited: NotPlaced | None, index: ReadingIndex
 ) -> PreemptionOutlook:
     """Returns what preemption can do for a pending *ask* that *limited* keeps back (``None``: no limit does)."""
@@ -96,6 +98,6 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
     return found._replace(blocked_by=kind.ending(Outcome(found.outcome)).words)
 
 
-def records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
+def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
     """Returns the victims of *plan* as decisions name them."""
     return eviction.victim_records(plan)

@@ -1,1 +1,1 @@
-"""What queues hold, and how much they may still take."""
+"""Views of queues: what they hold, and how much they may still take."""

@@ -37,13 +37,13 @@ class AboveMax(NamedTuple):
 
 
 def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
-    """Everything about *queue* that holds more than its max; ``None``: it does not."""
+    """Returns everything about *queue* that holds more than its max; ``None``: it does not."""
     enforcement = state.enforcement
     standing = enforcement.above.get(queue)
     over = held_above_max(queue)
     if standing is None or not over:
         return None
-    resources = state.types.resources
+    resources = state.types.to_resources
     leaving = {t: min(amount, queue.preempting[t]) for t, amount in over.items() if queue.preempting[t]}
     rest = {t: net_usage(queue, t) - queue.max[t] for t in over if net_usage(queue, t) > queue.max[t]}
     return AboveMax(
@@ -52,13 +52,13 @@ def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
         resources(over),
         resources(leaving),
         enforcement.armed.get(queue),
-        _course(state, queue, standing, rest),
-        tuple(_protections(state, queue, standing, rest)),
+        _describe_course(state, queue, standing, rest),
+        tuple(_find_protections(state, queue, standing, rest)),
     )
 
 
-def _course(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> str:
-    """What is done about it, in words."""
+def _describe_course(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> str:
+    """Says in words what is done about a queue above its max."""
     enforcement = state.enforcement
     if enforcement.run is not None and enforcement.run.queue is queue:
         return "it is being enforced"
@@ -87,8 +87,9 @@ def switched_off_by(state: PartitionState, queue: Queue) -> str:
     return ""
 
 
-def _protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:
-    """What keeps there what is above the max; as of the last run, or before one the guarantees above the queue."""
+def _find_protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:
+    """Yields what keeps there what is above the max; as of the last run, or before one the guarantees above the
+    queue."""
     if not rest:
         return
     if standing.rest is not None:

@@ -1,4 +1,4 @@
-"""How much a queue or a user may still take, level by level, and which level says so (config.md 7.3, 10.3)."""
+"""The headroom of a queue or a user, level by level, and which level sets it (config.md 7.3, 10.3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bound(NamedTuple):
 
 
 class QueueExplanation(NamedTuple):
-    """What a queue may still take, and why no more (config.md 7.3).
+    """The headroom of a queue, and why it is no more (config.md 7.3).
 
     levels      the queue first, the root last
     headroom    the least over all levels; an absent type is not bounded, except that the root offers none of it
@@ -53,8 +53,9 @@ class QueueExplanation(NamedTuple):
 
 
 def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
-    """*queue* and everything above it. Of two levels that leave the same, the one further down bounds."""
-    resources = state.types.resources
+    """Explains the headroom of *queue* by everything above it. Of two levels that leave the same, the one further down
+    bounds."""
+    resources = state.types.to_resources
     levels: list[QueueLevel] = []
     bounds: dict[int, Bound] = {}
     for level in queue.lineage():
@@ -86,5 +87,6 @@ def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
 
 
 def part_left(bound: Bound) -> tuple[Fraction, str]:
-    """A max of 0 leaves nothing. Exact, so that equal parts compare equal on every machine."""
+    """Returns which part of a max *bound* leaves; a max of 0 leaves nothing. It is exact, so that equal parts compare
+    equal on every machine."""
     return (Fraction(bound.left, bound.max) if bound.max > 0 else Fraction(min(bound.left, 0)), bound.type)

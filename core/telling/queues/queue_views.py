@@ -13,13 +13,13 @@ from kornel.core.domain.priorities import as_reported
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, SortPolicy
 from kornel.core.model.queues import Queue
-from kornel.core.partition.configuration.configure import walk
+from kornel.core.partition.configuration.configure import walk_queues
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.queues.above_max import AboveMax, above_max_of
 
 
 class TemplateView(NamedTuple):
-    """What queues that placement makes below a parent are made with. ``max_applications`` 0: unlimited."""
+    """The settings with which placement makes queues below a parent. ``max_applications`` 0: unlimited."""
 
     max_applications: int
     max: Resources
@@ -52,7 +52,7 @@ class QueueView(NamedTuple):
     applications: int
     """Live ones, in this very queue."""
     priority: int
-    """What it shows its parent; ``PRIORITY_MIN`` also if no ask lends it a priority."""
+    """The priority that it shows its parent; ``PRIORITY_MIN`` also if no ask lends it one."""
     allocating: tuple[str, ...]
     """Applications that hold something and do not run yet."""
     sort_policy: str
@@ -78,12 +78,12 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def queue_views(state: PartitionState, path: str, *, subtree: bool) -> Iterator[QueueView]:
-    """The queue at *path* and, with *subtree*, everything below it in tree order; nothing if there is none."""
-    configured = dict(walk(state.config.root, "root")) if state.config is not None else {}
-    return _views(state, path, configured, subtree=subtree)
+    """Yields the queue at *path* and, with *subtree*, everything below it in tree order; nothing if there is none."""
+    configured = dict(walk_queues(state.config.root, "root")) if state.config is not None else {}
+    return _walk_views(state, path, configured, subtree=subtree)
 
 
-def _views(
+def _walk_views(
     state: PartitionState, path: str, configured: Mapping[str, QueueConfig], *, subtree: bool
 ) -> Iterator[QueueView]:
     queue = state.queues.get(path)
@@ -92,14 +92,14 @@ def _views(
     yield queue_view(state, queue, configured)
     if subtree:
         for name in sorted(queue.children):
-            yield from _views(state, f"{path}.{name}", configured, subtree=True)
+            yield from _walk_views(state, f"{path}.{name}", configured, subtree=True)
 
 
 def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, QueueConfig]) -> QueueView:
-    """One queue as it is now. *configured*: queues of the configuration by their paths."""
-    resources, terms, enforcement = state.types.resources, queue.properties, state.enforcement
-    above, below = _nearest(configured, queue.path)
-    headroom = _headroom(queue)
+    """Shows one queue as it is now. *configured*: queues of the configuration by their paths."""
+    resources, terms, enforcement = state.types.to_resources, queue.properties, state.enforcement
+    above, below = _nearest_config(configured, queue.path)
+    headroom = _find_headroom(queue)
     return QueueView(
         path=queue.path,
         parent=queue.parent.path if queue.parent is not None else "",
@@ -113,8 +113,8 @@ def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, Que
         pending=resources(queue.pending),
         preempting=resources(queue.preempting),
         headroom=resources(headroom) if headroom is not None else None,
-        properties=_properties(queue, above, below),
-        template=_template(queue, above),
+        properties=_write_properties(queue, above, below),
+        template=_find_template(queue, above),
         max_applications=queue.max_applications,
         running_applications=queue.running,
         applications=len(queue.applications),
@@ -138,8 +138,8 @@ def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, Que
     )
 
 
-def _headroom(queue: Queue) -> dict[int, int] | None:
-    """The least of each type that any level leaves; ``None``: no level has a max."""
+def _find_headroom(queue: Queue) -> dict[int, int] | None:
+    """Returns the least of each type that any level leaves; ``None``: no level has a max."""
     least: dict[int, int] | None = None
     for level in queue.lineage():
         if level.max:
@@ -152,8 +152,9 @@ def _headroom(queue: Queue) -> dict[int, int] | None:
     return least
 
 
-def _nearest(configured: Mapping[str, QueueConfig], path: str) -> tuple[QueueConfig | None, int]:
-    """What is configured for the queue at *path* or the nearest one above, and how many levels above that is."""
+def _nearest_config(configured: Mapping[str, QueueConfig], path: str) -> tuple[QueueConfig | None, int]:
+    """Returns what is configured for the queue at *path* or the nearest one above, and how many levels above that
+    is."""
     levels = 0
     while path and path not in configured:
         path = path.rpartition(".")[0]
@@ -161,8 +162,8 @@ def _nearest(configured: Mapping[str, QueueConfig], path: str) -> tuple[QueueCon
     return configured.get(path), levels
 
 
-def _properties(queue: Queue, config: QueueConfig | None, below: int) -> Mapping[str, str]:
-    """As texts: those in force, inherited ones included."""
+def _write_properties(queue: Queue, config: QueueConfig | None, below: int) -> Mapping[str, str]:
+    """Returns the properties in force as texts, inherited ones included."""
     if config is None or queue.path == RECOVERY_PATH:
         return _NONE
     if not below:
@@ -174,14 +175,14 @@ def _properties(queue: Queue, config: QueueConfig | None, below: int) -> Mapping
     return {**texts, **template.properties} if queue.leaf and template is not None else texts
 
 
-def _template(queue: Queue, config: QueueConfig | None) -> TemplateView | None:
+def _find_template(queue: Queue, config: QueueConfig | None) -> TemplateView | None:
     if queue.leaf or config is None:
         return None
     template = config.child_template if queue.managed else config.dynamic_template
-    return _shown(template) if template is not None else None
+    return _view_template(template) if template is not None else None
 
 
-def _shown(template: ChildTemplate) -> TemplateView:
+def _view_template(template: ChildTemplate) -> TemplateView:
     return TemplateView(
         template.max_applications,
         Resources(template.max),

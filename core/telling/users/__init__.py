@@ -1,1 +1,1 @@
-"""What users and groups hold, and what limits them."""
+"""Views of users and groups: what they hold, and what limits them."""

@@ -1,4 +1,4 @@
-"""What limits a user, level by level, and which limit is tightest (config.md 10.3)."""
+"""The limits of a user, level by level, and which of them is tightest (config.md 10.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LimitLevel(NamedTuple):
 
 
 class UserExplanation(NamedTuple):
-    """What a user holds, and the limits that bind it: the root's first, the user's before its groups'.
+    """The amounts that a user holds, and the limits that bind it: the root's first, the user's before its groups'.
 
     ``tightest``: the level and type with the smallest part of a limit left; ``None``: no amount is limited.
     """
@@ -42,11 +42,11 @@ class UserExplanation(NamedTuple):
 
 
 def explain_user(state: PartitionState, user: str) -> UserExplanation | None:
-    """What *user* holds and the limits that name it or bind its applications; ``None``: nothing is known of it.
+    """Returns what *user* holds and the limits that name it or bind its applications; ``None``: nothing is known of it.
 
     Cost: linear in queues and applications.
     """
-    resources = state.types.resources
+    resources = state.types.to_resources
     owned = [application for application in state.applications.values() if application.user == user]
     accounts = {account: None for application in owned for account in application.accounts}
     limits: list[tuple[Queue, AccountKind, str, Limit]] = [

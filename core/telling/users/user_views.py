@@ -1,6 +1,6 @@
-"""What users and groups hold, and what their limits are, queue by queue (rest.md 4.12).
+"""Views of users and groups: what they hold and what their limits are, queue by queue (rest.md 4.12).
 
-Usage is kept per application; who looks pays for the sum. Seen are owners of applications that hold something, and
+Usage is kept per application; who looks pays for the sum. Shown are owners of applications that hold something, and
 everybody whom a limit names; ``*`` only as a group, because users that it alone names have limits of their own.
 """
 
@@ -19,12 +19,12 @@ from kornel.core.partition.state import PartitionState
 
 
 class UsageView(NamedTuple):
-    """What a user or group holds in one queue and below. ``max`` ``None``, ``max_applications`` 0: not limited."""
+    """The usage of a user or group in one queue and below. ``max`` ``None``, ``max_applications`` 0: not limited."""
 
     path: str
     used: Resources
     applications: tuple[str, ...]
-    """That hold something, sorted."""
+    """The applications that hold something, sorted."""
     max: Resources | None
     max_applications: int
     children: tuple[UsageView, ...]
@@ -55,54 +55,55 @@ _LEAVES_A_STEP: Final = 64
 
 
 def user_views(state: PartitionState) -> Iterator[UserView | None]:
-    """All of them, by name. ``None``: a moment to let others have a turn."""
+    """Yields all users, by name. ``None``: a moment to let others have a turn."""
     named = {name for queue in state.queues.values() for name in queue.limits.users} - {WILDCARD}
     owned: dict[str, list[Application]] = {name: [] for name in named}
     for application in state.applications.values():
         if application.allocations:
             owned.setdefault(application.user, []).append(application)
     for name in sorted(owned):
-        yield from _user(state, name, owned[name])
+        yield from _view_user(state, name, owned[name])
 
 
 def user_view(state: PartitionState, name: str) -> Iterator[UserView | None]:
-    """One of them, if it holds anything or is named by a limit, after moments to let others have a turn."""
+    """Yields the user *name*, if it holds anything or is named by a limit, after moments to let others have a turn."""
     owned = [a for a in state.applications.values() if a.user == name and a.allocations]
     if not owned and not any(name in queue.limits.users for queue in state.queues.values()):
         return
-    yield from _user(state, name, owned)
+    yield from _view_user(state, name, owned)
 
 
 def group_views(state: PartitionState) -> Iterator[GroupView | None]:
-    """All of them, by name. ``None``: a moment to let others have a turn."""
+    """Yields all groups, by name. ``None``: a moment to let others have a turn."""
     named = {name for queue in state.queues.values() for name in queue.limits.groups}
     members: dict[str, list[Application]] = {name: [] for name in named}
     for application in state.applications.values():
         if application.limit_group is not None and application.allocations:
             members.setdefault(application.limit_group, []).append(application)
     for name in sorted(members):
-        yield from _group(state, name, members[name])
+        yield from _view_group(state, name, members[name])
 
 
 def group_view(state: PartitionState, name: str) -> Iterator[GroupView | None]:
-    """One of them, if anything counts for it or a limit names it, after moments to let others have a turn."""
+    """Yields the group *name*, if anything counts for it or a limit names it, after moments to let others have a
+    turn."""
     members = [a for a in state.applications.values() if a.limit_group == name and a.allocations]
     if not members and not any(name in queue.limits.groups for queue in state.queues.values()):
         return
-    yield from _group(state, name, members)
+    yield from _view_group(state, name, members)
 
 
-def _user(state: PartitionState, name: str, owned: list[Application]) -> Iterator[UserView | None]:
+def _view_user(state: PartitionState, name: str, owned: list[Application]) -> Iterator[UserView | None]:
     usage = _Usage(state, _USER, name)
-    yield from usage.reckon(owned)
+    yield from usage.sum_up(owned)
     tracked = {a.application_id: a.limit_group for a in owned if a.limit_group is not None}
     groups = {application_id: tracked[application_id] for application_id in sorted(tracked)}
     yield UserView(name, groups, usage.found)
 
 
-def _group(state: PartitionState, name: str, members: list[Application]) -> Iterator[GroupView | None]:
+def _view_group(state: PartitionState, name: str, members: list[Application]) -> Iterator[GroupView | None]:
     usage = _Usage(state, _GROUP, name)
-    yield from usage.reckon(members)
+    yield from usage.sum_up(members)
     yield GroupView(name, tuple(sorted([application.application_id for application in members])), usage.found)
 
 
@@ -120,7 +121,7 @@ class _Usage:
         self._below: dict[Queue, list[Queue]] = {}
         """The children of a queue that are in the tree."""
 
-    def reckon(self, holders: Iterable[Application]) -> Iterator[None]:
+    def sum_up(self, holders: Iterable[Application]) -> Iterator[None]:
         """Sum up what *holders* hold, in steps."""
         by_leaf: dict[Queue, list[Application]] = {}
         for application in holders:
@@ -132,41 +133,41 @@ class _Usage:
         for queue in self._state.queues.values():
             limits = queue.limits
             if self._name in (limits.users if self._kind is _USER else limits.groups):
-                self._at(queue)
+                self._usage_in(queue)
         root = self._state.root
-        self._at(root)
-        found = yield from self._view(root)
+        self._usage_in(root)
+        found = yield from self._view_usage(root)
         self.found = found
 
-    def _at(self, queue: Queue) -> Vector:
-        """What is used of *queue*, to be added to; the queue is in the tree from now on, and those above it."""
+    def _usage_in(self, queue: Queue) -> Vector:
+        """Returns what is used of *queue*, to be added to; the queue is in the tree from now on, and those above it."""
         used = self._used.get(queue)
         if used is None:
             used = self._used[queue] = [0] * len(self._state.types.names)
             if queue.parent is not None:
-                self._at(queue.parent)
+                self._usage_in(queue.parent)
                 self._below.setdefault(queue.parent, []).append(queue)
         return used
 
     def _add(self, leaf: Queue, here: list[Application]) -> None:
         total = [0] * len(self._state.types.names)
         for application in here:
-            for held in (application.confirmed(), application.placeholder):
+            for held in (application.confirmed_amounts(), application.placeholder):
                 if any(held):
                     total = list(map(add, total, held))
         ids = [application.application_id for application in here]
         for level in leaf.lineage():
-            known = self._at(level)
+            known = self._usage_in(level)
             known[:] = map(add, known, total)
             self._applications.setdefault(level, []).extend(ids)
 
-    def _view(self, queue: Queue) -> Generator[None, None, UsageView]:
-        limit = self._limit(queue)
-        resources = self._state.types.resources
+    def _view_usage(self, queue: Queue) -> Generator[None, None, UsageView]:
+        limit = self._find_limit(queue)
+        resources = self._state.types.to_resources
         below = sorted(self._below.get(queue, ()), key=_PATH)
         children = []
         for number, child in enumerate(below):
-            children.append((yield from self._view(child)))
+            children.append((yield from self._view_usage(child)))
             if number % _LEAVES_A_STEP == _LEAVES_A_STEP - 1:
                 yield None
         ids = self._applications.get(queue, ())
@@ -179,8 +180,8 @@ class _Usage:
             tuple(children),
         )
 
-    def _limit(self, queue: Queue) -> Limit | None:
-        """The one that binds; a user that no limit names is bound by that of everybody."""
+    def _find_limit(self, queue: Queue) -> Limit | None:
+        """Returns the limit of *queue* that binds; a user that no limit names is bound by that of everybody."""
         if self._kind is _GROUP:
             return queue.limits.groups.get(self._name)
         return queue.limits.users.get(self._name) or queue.limits.users.get(WILDCARD)

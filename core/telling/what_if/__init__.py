@@ -1,1 +1,1 @@
-"""What would come of a supposed change, worked out and taken back to the last bit."""
+"""Forecasts of a supposed change, worked out and taken back to the last bit."""

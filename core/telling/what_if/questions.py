@@ -25,12 +25,18 @@ from kornel.core.preemption import attempts, eviction
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
-from kornel.core.telling.allocations.ask_report import position
-from kornel.core.telling.preemption.outlook import ReadingIndex, records
+from kornel.core.telling.allocations.ask_report import find_position
+from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
 from kornel.core.telling.queues.above_max import switched_off_by
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
-from kornel.core.telling.what_if.supposed_asks import again, applicant, refused, shape_of, supposed_asks
+from kornel.core.telling.what_if.supposed_asks import (
+    ask_again,
+    find_applicant,
+    refuse_question,
+    shape_of,
+    supposed_asks,
+)
 from kornel.core.telling.what_if.supposition import (
     Enforced,
     Forecast,
@@ -55,12 +61,12 @@ _CUT_SHORT: Final = f"cut short after {MOST_DECISIONS} placements"
 
 
 def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
-    """What would come of *question*. Leaves *state* exactly as it was, whatever happens.
+    """Forecasts what would come of *question*. Leaves *state* exactly as it was, whatever happens.
 
     *index*: kept from one question to the next, it saves ranking what did not change.
     Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
-    index.begin()
+    index.begin_answer()
     everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
     with Journal() as journal, Sandbox(state, journal, index, now_ns, everybody=everybody) as sandbox:
         if isinstance(question, SupposeAsk):
@@ -75,8 +81,8 @@ def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, n
 def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     state = sandbox.state
     if not 1 <= question.asks <= MOST_ASKS:
-        raise refused(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
-    application = applicant(state, question, sandbox.now_ns)
+        raise refuse_question(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
+    application = find_applicant(state, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
     # They are all alike: so many are placed, hold room or look for victims at most, and the others fare as the last.
     alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
@@ -93,9 +99,9 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
 def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
     node = sandbox.state.nodes.get(question.node_id)
     if node is None:
-        raise refused(f"no node {question.node_id!r}")
-    gone = sandbox.lose(node)
-    asks = [again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
+        raise refuse_question(f"no node {question.node_id!r}")
+    gone = sandbox.lose_node(node)
+    asks = [ask_again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
     sandbox.add(asks)
     forecast = _let_everybody_try(sandbox)
     return forecast._replace(displaced=tuple(allocation.spec.key for allocation in gone))
@@ -105,16 +111,16 @@ def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
     state = sandbox.state
     queue = state.queues.get(question.queue.lower())
     if queue is None:
-        raise refused(f"no queue {question.queue!r}")
+        raise refuse_question(f"no queue {question.queue!r}")
     if queue.parent is None:
-        raise refused("the root's max is what its nodes offer, and it guarantees nothing")
-    guaranteed = _changed(state, queue.guaranteed, question.guaranteed)
-    maximum = _changed(state, queue.max, question.max)
-    problems = SupposedLimits(queue, guaranteed, maximum, state.types.names).problems() if queue.managed else []
+        raise refuse_question("the root's max is what its nodes offer, and it guarantees nothing")
+    guaranteed = _changed_amounts(state, queue.guaranteed, question.guaranteed)
+    maximum = _changed_amounts(state, queue.max, question.max)
+    problems = SupposedLimits(queue, guaranteed, maximum, state.types.names).find_problems() if queue.managed else []
     if problems:
-        raise refused(f"no configuration could say so: {'; '.join(problems)}")
+        raise refuse_question(f"no configuration could say so: {'; '.join(problems)}")
     sandbox.set_limits(queue, guaranteed, maximum)
-    enforced = _enforced(sandbox, queue)
+    enforced = _foretell_enforcement(sandbox, queue)
     forecast = _let_everybody_try(sandbox)
     return forecast._replace(enforced=enforced)
 
@@ -123,42 +129,42 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
     state = sandbox.state
     request = state.requests.get(question.key)
     if request is None:
-        raise refused(f"no ask or allocation {question.key!r}")
+        raise refuse_question(f"no ask or allocation {question.key!r}")
     request = sandbox.set_priority(request, question.priority)
     if request.pending:
-        forecast = _let_try(sandbox, [request] if _served(request) else [])
-        return forecast._replace(position=position(state, request).partition)
+        forecast = _let_try(sandbox, [request] if _is_served(request) else [])
+        return forecast._replace(position=find_position(state, request).partition)
     try:
-        waiting = [ask for ask in _waiting(state) if attempts.may_ever_preempt(ask)]
-        return _have_victims_leave(sandbox, [], _unplaced(sandbox, waiting), [])
+        waiting = [ask for ask in _waiting_asks(state) if attempts.may_ever_preempt(ask)]
+        return _have_victims_leave(sandbox, [], _find_unplaced(sandbox, waiting), [])
     finally:
         # Its leaf is ranked by what it is not after this answer.
         sandbox.index.forget(request.queue)
 
 
-def _changed(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
+def _changed_amounts(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
     after = dict(before)
     for name, amount in new.items():
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         if t is None:
-            raise refused(f"no node, queue or ask ever had the resource type {name!r}")
+            raise refuse_question(f"no node, queue or ask ever had the resource type {name!r}")
         if amount is None:
             after.pop(t, None)
         elif amount < 0:
-            raise refused(f"{name}={amount} is negative")
+            raise refuse_question(f"{name}={amount} is negative")
         else:
             after[t] = amount
     return after
 
 
-def _waiting(state: PartitionState) -> list[Allocation]:
-    """Every ask that waits for a place of its own, in no order."""
+def _waiting_asks(state: PartitionState) -> list[Allocation]:
+    """Returns every ask that waits for a place of its own, in no order."""
     return [
-        ask for application in state.applications.values() for ask in application.asks.values() if _served(ask)
+        ask for application in state.applications.values() for ask in application.asks.values() if _is_served(ask)
     ]  # fmt: skip
 
 
-def _served(ask: Allocation) -> bool:
+def _is_served(ask: Allocation) -> bool:
     application = ask.application
     served = application.state not in UNSERVED and not application.backoff_until_ns
     return served and ask.pending and ask.held_on is None and ask.pool is None
@@ -174,11 +180,11 @@ def _let_try(sandbox: Sandbox, asks: list[Allocation]) -> Forecast:
     for at, ask in enumerate(asks):
         if len(placed) == MOST_DECISIONS:
             return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
-        found = sandbox.find(ask)
+        found = sandbox.find_place(ask)
         if isinstance(found, NotPlaced):
             return _have_victims_leave(sandbox, placed, [(asks[at:], found)], [])
         sandbox.bind(ask, found)
-        placed.append(Placed(*_identity(ask), found.node_id))
+        placed.append(Placed(*_identify_ask(ask), found.node_id))
     return _have_victims_leave(sandbox, placed, [], [])
 
 
@@ -186,19 +192,19 @@ def _let_everybody_try(sandbox: Sandbox) -> Forecast:
     """Places for all that find one, in turn; then victims for those that may look for some."""
     placed: list[Placed] = []
     for ask, node in sandbox.place_everybody():
-        placed.append(Placed(*_identity(ask), node.node_id))
+        placed.append(Placed(*_identify_ask(ask), node.node_id))
         if len(placed) == MOST_DECISIONS:
             return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
-    return _have_victims_leave(sandbox, placed, _unplaced(sandbox, _waiting(sandbox.state)), [])
+    return _have_victims_leave(sandbox, placed, _find_unplaced(sandbox, _waiting_asks(sandbox.state)), [])
 
 
-def _unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
-    """Those of *asks* that find no place, in turn, with their equals."""
+def _find_unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
+    """Returns those of *asks* that find no place, in turn, with their equals."""
     turns = Turns()
     alike: dict[tuple[Application, Shape, str], list[Allocation]] = {}
-    for ask in sorted(asks, key=turns.of):
+    for ask in sorted(asks, key=turns.sort_key):
         alike.setdefault((ask.application, ask.shape, ask.spec.required_node), []).append(ask)
-    found = [(equals, sandbox.find(equals[0])) for equals in alike.values()]
+    found = [(equals, sandbox.find_place(equals[0])) for equals in alike.values()]
     return [(equals, reason) for equals, reason in found if isinstance(reason, NotPlaced)]
 
 
@@ -225,11 +231,11 @@ def _have_victims_leave(sandbox: Sandbox, placed: list[Placed], left: Unplaced, 
     if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
     return Forecast(
-        tuple(placed), tuple(preempts), tuple(waits), complete=not notes or not _cut(notes), notes=tuple(notes)
+        tuple(placed), tuple(preempts), tuple(waits), complete=not notes or not _is_cut(notes), notes=tuple(notes)
     )
 
 
-def _cut(notes: list[str]) -> bool:
+def _is_cut(notes: list[str]) -> bool:
     return any(not note.startswith("the shim") for note in notes)
 
 
@@ -238,12 +244,12 @@ class _Seekers:
 
     def __init__(self, equals: list[Allocation], reason: NotPlaced) -> None:
         self.asks = deque(equals)
-        """Those that have not tried yet; the first is the next."""
+        """The asks that have not tried yet; the first is the next."""
         self.turn: tuple[object, ...] | None = None
         """The turn of one that holds room: it stays, whatever those before it take, since all that hold room have their
         turn before anybody without."""
         self.waits: list[Waits] = []
-        """Those that tried in vain, so many alike in a row as one entry."""
+        """The asks that tried in vain, so many alike in a row as one entry."""
         self._reason = reason
         self._for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
 
@@ -258,9 +264,11 @@ class _Seekers:
                 self._for_all = "not examined"
             why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else self._for_all
             if not why:
-                result, due_ns = sandbox.attempt(ask, sandbox.due_ns(ask))
+                result, due_ns = sandbox.attempt_preemption(ask, sandbox.due_ns(ask))
                 if isinstance(result, PreemptionPlan):
-                    return Preempts(*_identity(ask), result.node.node_id, due_ns, result.kind, records(result))
+                    return Preempts(
+                        *_identify_ask(ask), result.node.node_id, due_ns, result.kind, victim_records(result)
+                    )
                 why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
                 if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT and result is not ENOUGH_LEAVES:
                     self._for_all = why
@@ -271,7 +279,7 @@ class _Seekers:
         if self.waits and self.waits[-1].preemption == why:
             self.waits[-1] = self.waits[-1]._replace(asks=self.waits[-1].asks + 1)
         else:
-            self.waits.append(Waits(*_identity(ask), 1, _named(self._reason), why))
+            self.waits.append(Waits(*_identify_ask(ask), 1, _name_reason(self._reason), why))
 
 
 def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
@@ -289,7 +297,7 @@ def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
     def order(seekers: _Seekers) -> tuple[object, ...]:
         ask = seekers.asks[0]
         holds = ask.reservation is not None
-        turn = seekers.turn or turns.of(ask)
+        turn = seekers.turn or turns.sort_key(ask)
         if holds:
             seekers.turn = turn
         return sandbox.due_ns(ask), not holds, turn
@@ -297,21 +305,21 @@ def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
     return deque(sorted(seeking, key=order))
 
 
-def _named(reason: NotPlaced) -> str:
+def _name_reason(reason: NotPlaced) -> str:
     where = reason.account or reason.queue
     if where is None:
         return str(reason.reason)
     return f"{reason.reason} of {where.path if isinstance(where, Queue) else f'{where.kind} {where.name}'}"
 
 
-def _identity(ask: Allocation) -> tuple[str, str, str]:
+def _identify_ask(ask: Allocation) -> tuple[str, str, str]:
     return ask.spec.key, ask.application.application_id, ask.queue.path
 
 
-def _enforced(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
-    """What a max below what *queue* holds would lead to (preemption.md D)."""
+def _foretell_enforcement(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
+    """Foretells what a max below what *queue* holds would lead to (preemption.md D)."""
     state = sandbox.state
-    named = state.types.resources
+    named = state.types.to_resources
     excess = {t: queue.used[t] - most for t, most in queue.max.items() if queue.used[t] > most}
     if not excess:
         return ()

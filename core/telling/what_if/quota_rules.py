@@ -21,7 +21,7 @@ class SupposedLimits:
         self._max = maximum
         self._names = names
 
-    def problems(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """Returns what the loader of configurations would refuse about them."""
         top = self._queue.lineage()[-2]
         found: list[str] = []

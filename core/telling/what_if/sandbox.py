@@ -59,7 +59,8 @@ MOST_PAUSES: Final = 8
 """Pauses of the limit of one interval that one ask is followed through."""
 
 ENOUGH_LEAVES: Final = Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
-"""What leaves for the asks before it is enough for this one too. The next of its equals may still lack room."""
+"""The refusal of an ask for which the exits that asks before it caused are enough. The next of its equals may still
+lack room."""
 
 _LEFT_ALONE: Final = frozenset({"requests", "instances"})
 """Lists of all requests: long, and no business of what happens to an ask between its arrival and its end."""
@@ -84,7 +85,7 @@ class Sandbox:
         """By application that is kept, supposed ones too, the groups of its asks at first."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         self._everybody = everybody
-        self._begin()
+        self._begin_cycle()
         if everybody:
             self._keep_waiting()
         else:
@@ -107,9 +108,9 @@ class Sandbox:
         """Returns how many searches for victims were made so far."""
         return self.state.preemption_attempts - self._searches_before
 
-    def _begin(self) -> None:
+    def _begin_cycle(self) -> None:
         state, journal = self.state, self.journal
-        journal.keep(state, but=_LEFT_ALONE)
+        journal.keep_record(state, but=_LEFT_ALONE)
         # Rankings of questions are kept for the next one, and prospects would take longer to make than to do without.
         for record, name, value in (
             (state, "recording", False),
@@ -135,7 +136,7 @@ class Sandbox:
     def _empty_rooms(self) -> None:
         state = self.state
         for shape in state.no_room:
-            self.journal.keep(shape)
+            self.journal.keep_record(shape)
             shape.no_room = False
         state.no_room.clear()
         state.waiting_for_node.clear()
@@ -144,8 +145,8 @@ class Sandbox:
     def _keep_groups(self, application: Application) -> None:
         self._keep_application(application)
         for group in application.groups.values():
-            self.journal.keep(group)
-            self.journal.keep(group.shape)
+            self.journal.keep_record(group)
+            self.journal.keep_record(group.shape)
 
     def _keep_ask(self, ask: Allocation) -> None:
         if ask in self._moving:
@@ -153,19 +154,19 @@ class Sandbox:
         self._moving.add(ask)
         journal, application = self.journal, ask.application
         self._keep_application(application)
-        journal.keep(ask)
-        journal.keep(ask.shape)
+        journal.keep_record(ask)
+        journal.keep_record(ask.shape)
         group = application.groups.get((ask.shape, ask.spec.required_node))
         if group is not None:
-            journal.keep(group)
+            journal.keep_record(group)
         if ask.reservation is not None:
-            journal.keep(ask.reservation)
+            journal.keep_record(ask.reservation)
             self._keep_node(ask.reservation.node)
 
     def _keep_application(self, application: Application) -> None:
         if application in self.journal:
             return
-        self.journal.keep(application)
+        self.journal.keep_record(application)
         self._groups[application] = frozenset(application.groups.values())
         for queue in application.queue.lineage():
             self._keep_gate(queue)
@@ -176,7 +177,7 @@ class Sandbox:
         if gate in self._gates:
             return
         self._gates.add(gate)
-        self.journal.keep(gate, but=("accounts", "applications", "children"))
+        self.journal.keep_record(gate, but=("accounts", "applications", "children"))
         for waiting in gate.held_back.values():
             for application in waiting:
                 self._keep_groups(application)
@@ -186,14 +187,14 @@ class Sandbox:
     def _keep_node(self, node: Node) -> None:
         if node in self.journal:
             return
-        self.journal.keep(node)
+        self.journal.keep_record(node)
         for reservation in node.reservations.values():
-            self.journal.keep(reservation)
+            self.journal.keep_record(reservation)
             self._keep_ask(reservation.ask)
 
-    def find(self, ask: Allocation) -> Node | NotPlaced:
+    def find_place(self, ask: Allocation) -> Node | NotPlaced:
         """Returns where *ask* would go now, first of all where room is held for it, or why nowhere."""
-        self.journal.keep(ask.shape)
+        self.journal.keep_record(ask.shape)
         own = ask.reservation.node if ask.reservation is not None else None
         if own is None or not fits_on(own, ask) or own.node_id in (ask.refused or {}):
             return finding.find_node(self.state, ask)
@@ -213,37 +214,37 @@ class Sandbox:
             if application.state is AppState.ACCEPTED and not may_start_next(application):
                 hold_back(application, application.queue)
                 continue
-            ask = group.head()
-            found = self.find(ask)
+            ask = group.first_ask()
+            found = self.find_place(ask)
             if isinstance(found, Node):
                 self.bind(ask, found)
                 yield ask, found
             elif found.reason is Unschedulable.REFUSED_BY_PREDICATE:
                 self._keep_ask(ask)
                 vetting.refused_everywhere(state, ask, self.now_ns)
-            elif found.reason is not Unschedulable.REQUIRED_NODE or not self._insist(ask, self.now_ns):
+            elif found.reason is not Unschedulable.REQUIRED_NODE or not self._insist_on_node(ask, self.now_ns):
                 set_aside(state, group, found, self.now_ns)
 
     def _place_holders(self) -> Iterator[tuple[Allocation, Node]]:
         state, turns = self.state, Turns()
-        ready = sorted(state.reserved_ready, key=lambda reservation: turns.of(reservation.ask))
+        ready = sorted(state.reserved_ready, key=lambda reservation: turns.sort_key(reservation.ask))
         state.reserved_ready.clear()
         for reservation in ready:
             ask = reservation.ask
             if ask.reservation is not reservation or ask.held_on is not None:
                 continue
-            found = self.find(ask)
+            found = self.find_place(ask)
             if isinstance(found, Node):
                 self.bind(ask, found)
                 yield ask, found
 
-    def _insist(self, ask: Allocation, now_ns: int) -> bool:
+    def _insist_on_node(self, ask: Allocation, now_ns: int) -> bool:
         """Has *ask* hold room on the node that it must run on. False: that is unknown or too small."""
         node = self.state.nodes.get(ask.spec.required_node)
         if node is not None:
             self._keep_node(node)
         self._keep_ask(ask)
-        return reserved.insist(self.state, ask, now_ns)
+        return reserved.insist_on_node(self.state, ask, now_ns)
 
     def bind(self, ask: Allocation, node: Node) -> None:
         """Places *ask* on *node*."""
@@ -258,13 +259,13 @@ class Sandbox:
             lifecycle.ask_added(self.state, ask.application, self.now_ns)
             moves.add_ask(self.state, ask)
 
-    def attempt(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
+    def attempt_preemption(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
         """Has victims leave for *ask*, which found no room, from *due_ns* on; if not, returns why. And when."""
         state = self.state
         known = state.guarantee.refusals.answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # As the drive would find, which would put it down for each ask besides.
-        self.journal.keep(ask)
+        self.journal.keep_record(ask)
         ask.dialogue = None  # The shim is not asked, whatever it said so far.
         if ask.triggered:
             return Refusal(Outcome.ALREADY_TRIGGERED), due_ns
@@ -293,7 +294,7 @@ class Sandbox:
         if finding.exceeded_limit(state, ask) is not None:
             return Refusal(Outcome.REQUIRED_NODE, "the quotas must admit it first")
         if ask.reservation is None:
-            self._insist(ask, due_ns)
+            self._insist_on_node(ask, due_ns)
         self._keep_node(node)
         self._keep_ask(ask)
         assert ask.reservation is not None, "room is held for it on a node that is large enough"
@@ -310,7 +311,7 @@ class Sandbox:
             self._keep_allocation(victim)
 
     def _keep_allocation(self, allocation: Allocation) -> None:
-        self.journal.keep(allocation)
+        self.journal.keep_record(allocation)
         self._keep_application(allocation.application)
         if allocation.node is not None:
             self._keep_node(allocation.node)
@@ -345,7 +346,7 @@ class Sandbox:
             self._keep_node(node)
             reserve_node(state, ask, node, ask.created_ns + delay_ns + 1, by_age=True)
 
-    def lose(self, node: Node) -> list[Allocation]:
+    def lose_node(self, node: Node) -> list[Allocation]:
         """Takes *node* away with all that runs there, which is returned, and has who holds room there wait in line."""
         state = self.state
         self._keep_node(node)
@@ -361,7 +362,7 @@ class Sandbox:
         for allocation in gone:
             moves.free_allocation(state, allocation)
         for shape in state.holders.get(node, ()):
-            self.journal.keep(shape)
+            self.journal.keep_record(shape)
         note_lost_capacity(state, node)
         ledger.capacity_changed(state, node.capacity, [])
         wake_waiting(state)

@@ -20,22 +20,22 @@ LATE = 1 << 62
 """Arrival numbers of supposed asks: after everything there is."""
 
 
-def refused(message: str) -> CommandRefused:
-    """The question makes no sense for the partition as it is; to be raised."""
+def refuse_question(message: str) -> CommandRefused:
+    """Returns the error for a question that makes no sense for the partition as it is; to be raised."""
     return CommandRefused(Fault.INVALID_ARGUMENT, message)
 
 
-def applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Application:
-    """Whose asks are supposed: a live application, or one that would be new in its leaf."""
+def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Application:
+    """Returns the application whose asks are supposed: a live one, or one that would be new in its leaf."""
     if question.application_id:
         application = state.applications.get(question.application_id)
         if application is None or application.state in UNSERVED:
-            raise refused(f"no live application {question.application_id!r}")
+            raise refuse_question(f"no live application {question.application_id!r}")
         return application
     path = question.queue or _queue_by_rules(state, question)
     leaf = state.queues.get(path.lower())
     if leaf is None or not leaf.leaf or leaf.draining:
-        raise refused(f"no leaf queue {path!r} that takes applications")
+        raise refuse_question(f"no leaf queue {path!r} that takes applications")
     width = len(state.types.names)
     spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
     application = Application(spec, leaf, question.user or "nobody", now_ns, width)
@@ -51,24 +51,25 @@ def _queue_by_rules(state: PartitionState, question: SupposeAsk) -> str:
     """Returns the leaf that the placement rules find for an application of the owner that names no queue."""
     found = find_placement(state, question.user or "nobody", question.groups, "", {})
     if not found.queue:
-        raise refused(f"name a queue: without one the placement rules find none ({'; '.join(found.outcomes)})")
+        raise refuse_question(f"name a queue: without one the placement rules find none ({'; '.join(found.outcomes)})")
     if not found.exists:
-        raise refused(f"the placement rules would make a new queue {found.queue} below {found.above}")
+        raise refuse_question(f"the placement rules would make a new queue {found.queue} below {found.above}")
     return found.queue
 
 
 def shape_of(state: PartitionState, resources: Resources) -> Shape:
-    """*resources* as a demand that the partition does not remember. Refused if no node ever had one of its types."""
+    """Returns *resources* as a demand that the partition does not remember. Refused if no node ever had one of its
+    types."""
     if resources.has_negative() or resources.is_zero():
-        raise refused("an ask needs amounts above 0 and none below")
-    known = state.types.shapes().get(resources)
+        raise refuse_question("an ask needs amounts above 0 and none below")
+    known = state.types.known_shapes().get(resources)
     if known is not None:
         return known
     pairs: list[tuple[int, int]] = []
     for name, amount in resources.items():
-        t = state.types.known(name)
+        t = state.types.known_index(name)
         if t is None and amount:
-            raise refused(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
+            raise refuse_question(f"no node, queue or ask ever had the resource type {name!r}, so it fits nowhere")
         if t is not None and amount:
             pairs.append((t, amount))
     return Shape(resources, tuple(sorted(pairs)))
@@ -77,7 +78,7 @@ def shape_of(state: PartitionState, resources: Resources) -> Shape:
 def supposed_asks(
     application: Application, shape: Shape, question: SupposeAsk, count: int, now_ns: int
 ) -> list[Allocation]:
-    """The first *count* of the equal asks of *application*."""
+    """Returns the first *count* of the equal asks of *application*."""
     return [
         Allocation(
             AllocationSpec(
@@ -98,7 +99,7 @@ def supposed_asks(
     ]
 
 
-def again(lost: Allocation, number: int, now_ns: int) -> Allocation:
-    """*lost* asked for once more, under its own key."""
+def ask_again(lost: Allocation, number: int, now_ns: int) -> Allocation:
+    """Returns an ask for what *lost* held, under its own key."""
     spec = lost.spec._replace(node_id="")
     return Allocation(spec, lost.application, lost.shape, now_ns, LATE + number)

@@ -38,7 +38,7 @@ PARTS: Final = frozenset(
         Refusals, RefusedQuestion, ReservingRecord, TaskGroup, Totals, Window,
     }
 )  # fmt: skip
-"""What belongs to one record, and changes with it."""
+"""The classes of parts that belong to one record, and change with it."""
 
 _FOLLOWED: Final = PARTS | {list, dict, set, deque}
 _SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]] = {}
@@ -84,7 +84,7 @@ class Journal:
     def __contains__(self, record: object) -> bool:
         return id(record) in self._kept
 
-    def keep(self, record: object, *, but: Collection[str] = ()) -> None:
+    def keep_record(self, record: object, *, but: Collection[str] = ()) -> None:
         """Notes how *record* is, unless that was noted. *but*: attributes of which the contents do not change."""
         kept = self._kept
         if id(record) in kept:

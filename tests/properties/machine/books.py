@@ -126,7 +126,7 @@ def _check_nodes(state: PartitionState, view: PartitionView, *, exact: bool) -> 
         if exact:
             _compare("I4 allocated", name, engine.allocated, "is", loads[name])
         add(total, node.capacity)
-    _differ("I5 total", "root max", dict(state.types.resources(state.root.max)), without_zeros(total))
+    _differ("I5 total", "root max", dict(state.types.to_resources(state.root.max)), without_zeros(total))
 
 
 def _check_task_groups(state: PartitionState, view: PartitionView) -> None:
@@ -150,7 +150,7 @@ class _Sums:
         return [0] * self._width
 
     def index(self, name: str) -> int:
-        found = self._types.known(name)
+        found = self._types.known_index(name)
         if found is None:
             raise ContractBroken("types", f"the engine never heard of {name}")
         return found

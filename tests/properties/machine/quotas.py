@@ -62,7 +62,7 @@ class Quotas:
             # The root's max is the size of the cluster, which the nodes keep. Who preempted in a queue that is above
             # its max takes the place of its victims.
             swaps = queue.path in self._swaps.get(application_id, ())
-            maximum = self._state.types.resources({} if queue.parent is None or swaps else queue.max)
+            maximum = self._state.types.to_resources({} if queue.parent is None or swaps else queue.max)
             if over := _over(self._used[queue.path], size, maximum):
                 return f"{queue.path}: {over}"
             rules = self._rules.get(queue.path)

@@ -101,11 +101,11 @@ class BusyCluster:
     def used(self, path: str, kind: str = "f") -> int:
         """What is used in the queue at *path* below root, victims that have not left included."""
         queue = self.state.queues[f"root.{path}"]
-        return self.state.types.resources(queue.used).get(kind, 0)
+        return self.state.types.to_resources(queue.used).get(kind, 0)
 
     def claimed(self, path: str, kind: str = "f") -> int:
         """What asks of the queue at *path* below root have preempted for and not received yet."""
-        return self.state.types.resources(self.state.queues[f"root.{path}"].claimed).get(kind, 0)
+        return self.state.types.to_resources(self.state.queues[f"root.{path}"].claimed).get(kind, 0)
 
     def freed(self, kind: str = "f") -> int:
         """Sum of what all victims so far were made of."""

@@ -64,7 +64,7 @@ def test_two_queues_share_once_the_second_wants_its_half(coexist: bool) -> None:
         effects = stage.run_to(second)
         stage.confirm(effects)
         started += placed(stage.run_to(second))
-    f = stage.state.types.index("f")
+    f = stage.state.types.index_of("f")
     used = {name: stage.state.queues[f"root.{name}"].used[f] for name in ("a", "b")}
     assert used == {"a": 50, "b": 50}
     assert len(started) == 50

@@ -43,7 +43,7 @@ def play(stage: Stage, until_s: int, step_s: int = 5, *, recreate: bool = False)
 
 def held(stage: Stage, leaf: str, t: str = "f") -> int:
     queue = stage.state.queues[f"root.{leaf}"]
-    return queue.used[stage.state.types.index(t)]
+    return queue.used[stage.state.types.index_of(t)]
 
 
 def three_queues(*, b_wants: int = 60, a_wants: int = 100, **settings: Any) -> Stage:

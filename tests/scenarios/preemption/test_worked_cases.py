@@ -137,7 +137,7 @@ class Stage:
         by_age = not (holder.triggered or holder.required_node)
         reservations.reserve_node(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
         if holder.triggered:
-            ledger.claim(self.state, ask)
+            ledger.book_claim(self.state, ask)
         self.state.stirred = False
 
     def decide(self, ask: TaskCase) -> Expected:

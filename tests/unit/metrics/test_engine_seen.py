@@ -55,10 +55,10 @@ def test_an_ask_that_preempts_is_followed_from_victim_to_node() -> None:
     assert seen.attempts["guarantee", "TRIGGERED", ""] == 1
     assert seen.victims["guarantee"] == 1
     assert seen.lost["guarantee", "f"] == 1
-    seen.forget_gone(lambda partition, key: stage.views.waits(key))
+    seen.forget_gone(lambda partition, key: stage.views.is_waiting(key))
     assert [key for _, key in seen.waiting] == ["k1"]
     stage.play(["release v1 app=v type=PREEMPTED_BY_SCHEDULER at=33s", "cycle"])
-    assert not stage.views.waits("k1")
+    assert not stage.views.is_waiting("k1")
     assert seen.ended["placed"] == 1
     assert seen.placed.total == 3
 
@@ -66,8 +66,8 @@ def test_an_ask_that_preempts_is_followed_from_victim_to_node() -> None:
 def test_an_ask_that_is_withdrawn_waits_no_more() -> None:
     stage = Watched()
     stage.play([*THREE_NODES, "cycle at=30s", "withdraw k1 app=a"])
-    assert not stage.views.waits("k1")
-    assert not stage.views.waits("nobody")
+    assert not stage.views.is_waiting("k1")
+    assert not stage.views.is_waiting("nobody")
 
 
 def test_a_budget_that_is_spent_shows() -> None:

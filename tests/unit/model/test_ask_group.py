@@ -45,7 +45,7 @@ def test_asks_that_left_do_not_pile_up_behind_one_that_waits() -> None:
         group.remove(passing)
     gc.collect()
     assert sum(isinstance(thing, Allocation) for thing in gc.get_referrers(asks.shape)) < 200
-    assert group.head() is first
+    assert group.first_ask() is first
     assert group.asks() == [first, last]
 
 
@@ -80,6 +80,6 @@ def test_an_ask_behind_others_may_be_the_oldest() -> None:
     urgent, old = asks.made(9, priority=1), asks.made(3)
     asks.group.add(urgent)
     asks.group.add(old)
-    assert (asks.group.head(), asks.group.oldest_ns()) == (urgent, 3)
+    assert (asks.group.first_ask(), asks.group.oldest_ns()) == (urgent, 3)
     asks.group.remove(old)
     assert asks.group.oldest_ns() == 9

@@ -50,14 +50,14 @@ def test_the_first_group_is_that_of_the_first_ask(history: list[tuple[str, int, 
             group.add(asked)
             waiting[group].append(asked)
             active.add(group)
-            order.offer(group)
+            order.offer_group(group)
         elif action in ("place", "withdraw") and waiting[group]:
-            gone = group.head() if action == "place" else waiting[group][age % len(waiting[group])]
+            gone = group.first_ask() if action == "place" else waiting[group][age % len(waiting[group])]
             waiting[group].remove(gone)
             group.remove(gone)
         elif action == "offer" and waiting[group]:
             active.add(group)
-            order.offer(group)
+            order.offer_group(group)
         elif action == "set aside":
             active.discard(group)
             order.discard(group)
@@ -65,7 +65,7 @@ def test_the_first_group_is_that_of_the_first_ask(history: list[tuple[str, int, 
             active.discard(group)
             order.discard(group)
         expected = min(active, key=lambda g: min(a.order for a in waiting[g]), default=None)
-        assert order.first() is expected
+        assert order.first_group() is expected
         assert set(order) == active
         assert len(order) == len(active)
 
@@ -76,8 +76,8 @@ def test_new_heads_do_not_pile_up() -> None:
     group = AskGroup(owner, Shape(Resources({"vcore": 1}), ()), "", 1)
     for arrival in range(1_000):
         group.add(ask(owner, arrival, priority=arrival))
-        order.offer(group)
-    assert order.first() is group
+        order.offer_group(group)
+    assert order.first_group() is group
     assert len(order._entries) <= 65
 
 

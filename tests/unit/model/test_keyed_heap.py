@@ -30,11 +30,11 @@ def test_first_is_the_minimum_after_any_history(history: list[tuple[str, int, in
             members.discard(member)
         elif action == "change":
             value[member] = number
-            heap.mark(member)
+            heap.mark_changed(member)
         else:
             heap.mark_all()
-        assert heap.first() == min(members, key=lambda m: (value[m], m), default=None)
-        assert heap.ordered() == sorted(members, key=lambda m: (value[m], m))
+        assert heap.first_member() == min(members, key=lambda m: (value[m], m), default=None)
+        assert heap.sorted_members() == sorted(members, key=lambda m: (value[m], m))
         assert len(heap) == len(members)
 
 
@@ -46,8 +46,8 @@ def test_entries_do_not_pile_up() -> None:
     heap.add(1)
     for number in range(10_000):
         value[0] = -number
-        heap.mark(0)
-        assert heap.first() == 0
+        heap.mark_changed(0)
+        assert heap.first_member() == 0
     assert len(heap._entries) < 200
 
 
@@ -56,19 +56,19 @@ def test_a_newcomer_may_take_over_the_key_of_one_that_left() -> None:
     heap: KeyedHeap[object] = KeyedHeap(lambda member: (7,))
     left, newcomer, third = object(), object(), object()
     heap.add(left)
-    assert heap.first() is left
+    assert heap.first_member() is left
     heap.discard(left)
     heap.add(newcomer)
-    assert heap.first() is newcomer
+    assert heap.first_member() is newcomer
     heap.discard(newcomer)
     heap.add(third)
-    assert heap.first() is third
+    assert heap.first_member() is third
 
 
 def test_an_order_that_became_empty_keeps_nobody() -> None:
     """Nobody asks an empty order for its first, so it must let go of members by itself."""
     heap: KeyedHeap[str] = KeyedHeap(lambda member: (member,))
     heap.add("gone")
-    assert heap.first() == "gone"
+    assert heap.first_member() == "gone"
     heap.discard("gone")
     assert "gone" not in repr(gc.get_referents(*gc.get_referents(heap)))

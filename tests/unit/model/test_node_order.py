@@ -35,7 +35,7 @@ def test_first_fit_equals_the_plain_search(history: list[tuple[str, int, int, in
 
 
 def follow(history: list[tuple[str, int, int, int]], order: NodeOrder) -> None:
-    order.widen(2)
+    order.widen_amounts(2)
     nodes = [Node(f"n{number:02}", (), [10, 10]) for number in range(31)]
     for action, which, first, second in history:
         node = nodes[which]
@@ -45,31 +45,31 @@ def follow(history: list[tuple[str, int, int, int]], order: NodeOrder) -> None:
         elif action == "discard":
             order.discard(node)
         elif action == "charge":
-            node.charge(pairs)
-            order.refresh(node)
+            node.charge_pairs(pairs)
+            order.refresh_node(node)
         elif action == "refund":
-            node.refund(pairs)
-            order.refresh(node)
+            node.refund_pairs(pairs)
+            order.refresh_node(node)
         elif action == "resize":
             node.resize([first + 5, second + 5])
-            order.refresh(node)
+            order.refresh_node(node)
         plain = sorted((n for n in nodes if n in order), key=lambda n: (n.score, n.node_id))
         assert list(order) == plain
-        expected = next((n for n in plain if n.fits(pairs)), None)
+        expected = next((n for n in plain if n.has_room(pairs)), None)
         assert order.first_fit(pairs) is expected
 
 
 def test_many_nodes_split_into_groups() -> None:
     """Groups divide as they grow, and every node stays findable."""
     order = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {0: 1.0}))
-    order.widen(1)
+    order.widen_amounts(1)
     nodes = [Node(f"n{number:04}", (), [10]) for number in range(1000)]
     for node in nodes:
         order.add(node)
     assert list(order) == nodes
     for node in nodes[:-1]:
-        node.charge(((0, 10),))
-        order.refresh(node)
+        node.charge_pairs(((0, 10),))
+        order.refresh_node(node)
     assert order.first_fit(((0, 1),)) is nodes[-1]
     for node in nodes:
         order.discard(node)
@@ -80,16 +80,16 @@ def test_many_nodes_split_into_groups() -> None:
 def test_what_no_single_node_can_hold_is_found_out_once() -> None:
     """One half of the nodes has only processors left, the other only memory: bounds promise both (a fragmented end)."""
     order = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {0: 1.0, 1: 1.0}))
-    order.widen(2)
+    order.widen_amounts(2)
     nodes = [Node(f"n{number:04}", (), [10, 10]) for number in range(1000)]
     for number, node in enumerate(nodes):
-        node.charge(((number % 2, 10),))
+        node.charge_pairs(((number % 2, 10),))
         order.add(node)
     both = ((0, 1), (1, 1))
     first, found = counted(lambda: order.first_fit(both))
     again, _ = counted(lambda: order.first_fit(both))
     assert found is None
     assert again < first / 20
-    nodes[0].refund(((0, 10),))
-    order.refresh(nodes[0])
+    nodes[0].refund_pairs(((0, 10),))
+    order.refresh_node(nodes[0])
     assert order.first_fit(both) is nodes[0]

@@ -49,7 +49,7 @@ def application(asks: int) -> tuple[Application, Counted]:
     found: Application = state.applications["A"]
     found._priorities = counted = Counted()
     for priority in range(asks):
-        found.lends(NOTHING_WAITS, priority)
+        found.update_lent(NOTHING_WAITS, priority)
     counted.touched = 0
     return found, counted
 
@@ -59,7 +59,7 @@ def test_an_ask_that_comes_costs_the_same_however_many_there_are(priority: int) 
     costs = []
     for asks in ASKS:
         found, counted = application(asks)
-        found.lends(NOTHING_WAITS, priority)
+        found.update_lent(NOTHING_WAITS, priority)
         costs.append(counted.touched)
         assert found.priority == max(priority, asks - 1)
     assert costs == [2, 2, 2]
@@ -69,10 +69,10 @@ def test_an_ask_that_goes_costs_at_worst_one_look_at_each_of_the_others() -> Non
     """Only the last of the highest priority makes it look at the others."""
     for asks in ASKS:
         found, counted = application(asks)
-        found.lends(0, NOTHING_WAITS)
+        found.update_lent(0, NOTHING_WAITS)
         assert counted.touched <= 3
         counted.touched = 0
-        found.lends(asks - 1, NOTHING_WAITS)
+        found.update_lent(asks - 1, NOTHING_WAITS)
         assert asks - 2 <= counted.touched <= asks + 2
         assert found.priority == asks - 2
 
@@ -81,5 +81,5 @@ def test_when_all_go_nothing_is_left() -> None:
     """In the worst order, the highest first."""
     found, _ = application(10)
     for priority in reversed(range(10)):
-        found.lends(priority, NOTHING_WAITS)
+        found.update_lent(priority, NOTHING_WAITS)
     assert found.priority == NOTHING_WAITS

@@ -74,7 +74,7 @@ def gang() -> PartitionState:
 
 def _charge_twice(state: PartitionState) -> None:
     state.nodes["n1"].allocations["r1"] = state.requests["r1"]
-    state.nodes["n1"].charge(state.requests["r1"].shape.pairs)
+    state.nodes["n1"].charge_pairs(state.requests["r1"].shape.pairs)
 
 
 def _unlink(state: PartitionState, key: str) -> None:

@@ -25,7 +25,7 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
     """A changed max is set on that queue alone, and shares are reckoned below it alone."""
     queues = [queue(f"p{p}", *(queue(f"q{q}") for q in range(10))) for p in range(10)]
     old = load(partition_text(root(*queues)))
-    state = configure.build("[rm]default", only(old), 0, [])
+    state = configure.build_partition("[rm]default", only(old), 0, [])
     touched: list[str] = []
     reckoned: list[str] = []
     set_limits, fair_terms = Queue.set_limits, ledger.fair_terms
@@ -50,7 +50,7 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
 def test_the_same_configuration_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is touched, not even by text written anew."""
     queues = [queue("a", queue("b")), queue("c")]
-    state = configure.build("[rm]default", config(*queues), 0, [])
+    state = configure.build_partition("[rm]default", config(*queues), 0, [])
     monkeypatch.setattr(PartitionState, "new_queue", None)
     monkeypatch.setattr(Queue, "set_limits", None)
     configure.update(state, config(*queues), 0)
@@ -59,7 +59,7 @@ def test_the_same_configuration_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_dropped_subtree_drains_whole() -> None:
     """Managed queues below a dropped one drain too, and come back with it (T47 to T49)."""
-    state = configure.build("[rm]default", config(queue("a", queue("b", queue("c"))), queue("d")), 0, [])
+    state = configure.build_partition("[rm]default", config(queue("a", queue("b", queue("c"))), queue("d")), 0, [])
     configure.update(state, config(queue("d")), 0)
     assert [path for path, found in state.queues.items() if found.draining] == ["root.a", "root.a.b", "root.a.b.c"]
     configure.update(state, config(queue("a", queue("b", parent=True)), queue("d")), 0)

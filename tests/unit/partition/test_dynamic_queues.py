@@ -67,7 +67,7 @@ def test_limits_of_one_queue_are_its_own() -> None:
     """Queues made from the same template do not share what a tag changes."""
     engine, state = running("a", "b")
     submit(engine, "a", quota=quota(vcore=5), guaranteed=quota(vcore=2))
-    types = state.types.resources
+    types = state.types.to_resources
     assert dict(types(state.queues["root.a"].max)) == {"vcore": 5}
     assert dict(types(state.queues["root.a"].guaranteed)) == {"vcore": 2}
     assert not state.queues["root.b"].max

@@ -88,4 +88,4 @@ def test_no_ask_goes_where_it_failed_before_its_pause_is_over_and_none_waits_wit
             if state.requests[key].node is None:
                 open_ = [name for name in names if name not in drained and until.get((key, name), 0) <= now]
                 open_ = [name for name in open_ if not state.nodes[name].reservations]
-                assert not [name for name in open_ if state.nodes[name].fits(state.requests[key].shape.pairs)], key
+                assert not [name for name in open_ if state.nodes[name].has_room(state.requests[key].shape.pairs)], key

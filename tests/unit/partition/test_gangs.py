@@ -177,10 +177,10 @@ def test_a_choice_changes_nothing(gang: Stage) -> None:
     """Choosing and committing are two steps, so that somebody may be asked in between."""
     state = state_of(gang)
     application = state.applications["app1"]
-    choice = replacement.choose(state, application)
+    choice = replacement.choose_pair(state, application)
     assert choice.pair is not None
     assert (choice.pair.ask.key, choice.pair.placeholder.key, choice.pair.node.node_id) == ("r", "p", "n1")
-    assert replacement.choose(state, application) == choice
+    assert replacement.choose_pair(state, application) == choice
     assert state.effects == []
     assert audit.check(state) == []
 
@@ -193,7 +193,7 @@ def test_another_placeholder_is_tried_before_another_node(gang: Stage) -> None:
     def only_n2(_state: PartitionState, _ask: Allocation, node: Node) -> bool:
         return node.node_id == "n2"
 
-    choice = replacement.choose(state, state.applications["app1"], stays=only_n2)
+    choice = replacement.choose_pair(state, state.applications["app1"], stays=only_n2)
     assert choice.pair is not None
     assert (choice.pair.placeholder.key, choice.pair.node.node_id) == ("p2", "n2")
 

@@ -28,7 +28,7 @@ def state_of(stage: Stage) -> PartitionState:
 
 def fail(stage: Stage) -> None:
     state = state_of(stage)
-    lifecycle.fire(state, state.applications["app1"], AppEvent.FAIL, stage.now_ns, "ResourceReservationTimeout")
+    lifecycle.fire_event(state, state.applications["app1"], AppEvent.FAIL, stage.now_ns, "ResourceReservationTimeout")
     stage.play(["cycle"])
 
 
@@ -87,7 +87,7 @@ def test_an_event_without_meaning_is_ignored(stage: Stage) -> None:
     """An event that has no row for the state changes nothing and says nothing."""
     state = state_of(stage)
     application = state.applications["app1"]
-    lifecycle.fire(state, application, AppEvent.REJECT, stage.now_ns)
+    lifecycle.fire_event(state, application, AppEvent.REJECT, stage.now_ns)
     assert application.state is AppState.RUNNING
     assert stage.play(["cycle"]) == ["no answer"]
 
@@ -109,6 +109,6 @@ def test_the_last_placeholder_of_a_resuming_application_resumes_it() -> None:
     stage = Stage()
     stage.play(["node n1", "app app1", "ask p placeholder group=g", "cycle"])
     state = state_of(stage)
-    lifecycle.fire(state, state.applications["app1"], AppEvent.RESUME, 0, "ResourceReservationTimeout")
+    lifecycle.fire_event(state, state.applications["app1"], AppEvent.RESUME, 0, "ResourceReservationTimeout")
     assert stage.play(["cycle"]) == ["app app1 Resuming ResourceReservationTimeout"]
     assert stage.play(["release p type=TIMEOUT"]) == ["app app1 Accepted"]

@@ -143,7 +143,7 @@ def test_a_made_up_type_is_named_as_long_as_there_are_few() -> None:
     core = Core()
     core.ask("a1", gpu=3)
     core.cycle()
-    resources = core.state.types.resources
+    resources = core.state.types.to_resources
     assert dict(resources(core.state.root.pending)) == {"gpu": 3}
     core.ask("a2", **made_up(ASKED_TYPES))
     shown = dict(resources(core.state.root.pending))
@@ -167,7 +167,7 @@ def test_who_waits_for_a_type_without_a_name_is_served_when_it_comes() -> None:
     assert core.cycle() == {"a1": "n3"}
     core.node("n1", NodeAction.UPDATE, vcore=10, tpu=4)
     assert core.cycle() == {"a2": "n1"}
-    assert dict(core.state.types.resources(core.state.root.used)) == {"vcore": 2, "gpu": 3, "tpu": 3}
+    assert dict(core.state.types.to_resources(core.state.root.used)) == {"vcore": 2, "gpu": 3, "tpu": 3}
 
 
 def test_a_max_counts_for_who_waited_for_its_type_before() -> None:
@@ -196,7 +196,7 @@ def test_a_node_too_many_is_refused_alone() -> None:
     assert isinstance(core.node("n3", vcore=1, new=1), NodeAccepted)
     assert core.node("n3", NodeAction.UPDATE, vcore=1, newer=1) is None
     assert core.ignored == [(Ignored.INVALID_RESOURCE, "n3")]
-    assert dict(core.state.types.resources(core.state.nodes["n3"].capacity)) == {"vcore": 1, "new": 1}
+    assert dict(core.state.types.to_resources(core.state.nodes["n3"].capacity)) == {"vcore": 1, "new": 1}
 
 
 def test_a_refused_node_leaves_no_types() -> None:
@@ -269,7 +269,7 @@ def test_types_of_nodes_and_work_that_are_gone_are_given_back() -> None:
         core.engine.apply(UpdateApplications("rm", remove=(gone,)), core.now_ns)
         core.node(f"g{generation}", NodeAction.DECOMISSION)
     assert len(core.state.types.names) <= MAX_TYPES + ASKED_TYPES + 1
-    assert dict(core.state.types.resources(core.state.root.used)) == {}
+    assert dict(core.state.types.to_resources(core.state.root.used)) == {}
 
 
 def test_a_configuration_with_too_many_types_is_refused_with_its_place() -> None:
@@ -338,6 +338,6 @@ def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(1, 200):
         core.ask("changes", memory=number)
     core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
-    assert len(core.state.types.shapes()) < 10
+    assert len(core.state.types.known_shapes()) < 10
     core.node("n2", gpu=1, memory=500)
     assert core.cycle() == {"stays": "n2", "changes": "n2"}

@@ -18,7 +18,7 @@ def test_the_node_that_lacks_least_comes_first(
     """Of those that could hold the ask if they were empty; of equals, the one that came first. Also overfull ones."""
     nodes = [Node(f"n{number}", (), list(capacity)) for number, (capacity, _) in enumerate(made)]
     for node, (_, used) in zip(nodes, made, strict=True):
-        node.charge(tuple(enumerate(used)))
+        node.charge_pairs(tuple(enumerate(used)))
     pairs = tuple(enumerate(amounts))
     able = [node for node in nodes if node.could_hold(pairs)]
     assert by_missing_share(nodes, pairs) == sorted(able, key=lambda node: missing_share(node, pairs))

@@ -13,7 +13,7 @@ V, M, G = 0, 1, 2
 
 def node(capacity: list[int], used: tuple[int, int]) -> Node:
     made = Node("n", (), capacity)
-    made.charge(((V, used[0]), (M, used[1])))
+    made.charge_pairs(((V, used[0]), (M, used[1])))
     return made
 
 
@@ -39,5 +39,5 @@ def test_score(capacity: list[int], used: tuple[int, int], weights: dict[int, fl
 def test_foreign_load_counts() -> None:
     """Load of other schedulers makes a node as full as own load does."""
     subject = node([100, 100, 0], (0, 0))
-    subject.occupy("f", ((V, 50),))
+    subject.book_foreign("f", ((V, 50),))
     assert NodeScore(NodeSortPolicy.FAIR, {V: 1.0})(subject) == 0.5

@@ -101,7 +101,7 @@ def tree(stage: Stage, path: str = "root", partition: str = "default") -> Any:
     grown = queues.QueueTree(partition)
     for view in views_of(stage).queues(path):
         grown.add(view)
-    return plain(grown.document())
+    return plain(grown.to_document())
 
 
 def partition(stage: Stage) -> Any:
@@ -264,7 +264,7 @@ def test_case_22_placeholders_of_a_task_group() -> None:
         "node n1", "app app1 gang={vcore=1000} timeout=5s", "ask h placeholder group=tg", "cycle", "cycle at=6s",
         "release h app=app1 type=TIMEOUT", "cycle",
     )  # fmt: skip
-    [finished] = [*views_of(stage).finished(), *views_of(stage).applications()]
+    [finished] = [*views_of(stage).finished_applications(), *views_of(stage).applications()]
     [data] = plain(applications.write_application(finished))["placeholderData"]
     assert data == {"taskGroupName": "tg", "count": 1, "minResource": {"vcore": 1000}, "timedout": 1}
 
@@ -299,7 +299,7 @@ def test_case_27_and_28_what_has_ended_is_remembered() -> None:
     )
     assert views_of(stage).application("app1") is None
     stage.play(["app app1", "ask k", "cycle", "cycle at=8s", "remove-app app1", "app bad queue=root.none"])
-    first, second = [plain(applications.write_application(view)) for view in views_of(stage).finished()]
+    first, second = [plain(applications.write_application(view)) for view in views_of(stage).finished_applications()]
     assert (first["applicationID"], second["applicationID"], second["applicationState"]) == (
         "app1",
         "app1",
@@ -308,12 +308,12 @@ def test_case_27_and_28_what_has_ended_is_remembered() -> None:
     assert second["finishedTime"] == stage.now_ns
     assert first["resourceHistory"] == {"resourceUsage": {"UNKNOWN": {"vcore": 5000}}}
     assert first["maxUsedResource"] == {"vcore": 1000}
-    [refused] = [plain(applications.write_application(view)) for view in views_of(stage).rejected()]
+    [refused] = [plain(applications.write_application(view)) for view in views_of(stage).rejected_applications()]
     assert refused["applicationState"] == "Rejected"
     assert refused["rejectedMessage"].startswith("no-queue")
     stage.play(["cycle at=260000s"])
-    assert not list(views_of(stage).finished())
-    assert not list(views_of(stage).rejected())
+    assert not list(views_of(stage).finished_applications())
+    assert not list(views_of(stage).rejected_applications())
 
 
 def test_case_29_a_node_with_load_of_its_own_and_others() -> None:
@@ -335,7 +335,7 @@ def utilization(stage: Stage) -> Any:
     counted = nodes.Utilization("rm-1", "default")
     for summary in views_of(stage).node_summaries():
         counted.add(summary)
-    return plain(counted.document())
+    return plain(counted.to_document())
 
 
 def test_case_31_and_32_nodes_by_use() -> None:
@@ -564,7 +564,7 @@ def test_the_most_an_application_held_counts_placeholders() -> None:
     assert found["usedResource"] == {"memory": 6, "vcore": 1000}
     assert found["maxUsedResource"] == {"memory": 6, "vcore": 4000}
     stage.play(["cycle at=9s", "remove-app app1"])
-    [ended] = [plain(applications.write_application(view)) for view in views_of(stage).finished()]
+    [ended] = [plain(applications.write_application(view)) for view in views_of(stage).finished_applications()]
     assert ended["maxUsedResource"] == {"memory": 6, "vcore": 4000}
 
 

@@ -58,7 +58,7 @@ def answers() -> dict[str, Any]:
         found[f"node {node.node_id} message"] = kornel_v1.encode_node(node)
     for summary in views.node_summaries():
         found[f"node {summary.node_id} in short message"] = kornel_v1.encode_node_summary(summary)
-    for application in (*views.applications(), *views.finished(), *views.rejected()):
+    for application in (*views.applications(), *views.finished_applications(), *views.rejected_applications()):
         found[f"application {application.application_id}"] = applications.write_application(application)
         found[f"application {application.application_id} message"] = kornel_v1.encode_application(application)
     for user in views.users():

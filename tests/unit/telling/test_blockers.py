@@ -378,9 +378,9 @@ def test_the_history_is_bounded() -> None:
     (decided,) = [effect for effect in result.effects if isinstance(effect, PreemptionDecided)]
     history = RecentVictims()
     for number in range(KEPT + 1):
-        history.note(decided._replace(victims=(decided.victims[0]._replace(key=f"v{number}"),)))
-    assert history.of("v0") is None
-    assert history.of("v1") is not None
+        history.note_victims(decided._replace(victims=(decided.victims[0]._replace(key=f"v{number}"),)))
+    assert history.find_victim("v0") is None
+    assert history.find_victim("v1") is not None
     assert [victim.record.key for victim in islice(history.of_application("v"), 2)] == [f"v{KEPT}", f"v{KEPT - 1}"]
 
 

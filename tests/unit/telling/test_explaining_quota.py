@@ -10,17 +10,17 @@ from tests.unit.config.reading import only, partition_text, queue, root
 
 
 def partition(*queues: object) -> PartitionState:
-    return configure.build("[rm]default", only(load(partition_text(root(*queues)))), 0, [])
+    return configure.build_partition("[rm]default", only(load(partition_text(root(*queues)))), 0, [])
 
 
 def use(state: PartitionState, path: str, **amounts: int) -> None:
     for level in state.queues[path].lineage():
         for name, amount in amounts.items():
-            level.used[state.types.index(name)] += amount
+            level.used[state.types.index_of(name)] += amount
 
 
 def offer(state: PartitionState, **amounts: int) -> None:
-    state.root.set_limits({}, {state.types.index(name): amount for name, amount in amounts.items()})
+    state.root.set_limits({}, {state.types.index_of(name): amount for name, amount in amounts.items()})
 
 
 def headroom(state: PartitionState, path: str) -> dict[str, int]:

@@ -128,7 +128,7 @@ def test_the_digest_sees_the_smallest_change() -> None:
     state.queues["root.prod.web"].used[0] -= 1
     assert digest(core.engine) == before
     application = state.applications["web"]
-    state.queues["root.prod.web"].order.mark(application)
+    state.queues["root.prod.web"].order.mark_changed(application)
     application.groups.clear()
     assert digest(core.engine) != before
 

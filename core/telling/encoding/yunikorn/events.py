@@ -15,7 +15,7 @@ from kornel.core.telling.encoding.values import ANYTHING, COUNT, TEXT, TIME_NS, 
 _CODE: Final = write_with(COUNT, int)
 
 
-def _resource(amounts: Resources | None) -> dict[str, Any]:
+def _encode_resource(amounts: Resources | None) -> dict[str, Any]:
     """Returns ``{}``, or ``resources``: by type an object with a ``value``, which is absent when it is 0."""
     if not amounts:
         return {}
@@ -33,7 +33,7 @@ EVENT: Final = Document(
         "eventChangeType": if_any(_CODE, "change"),
         "eventChangeDetail": if_any(_CODE, "detail"),
         "referenceID": if_any(TEXT, "reference_id"),
-        "resource": always(write_with(ANYTHING, _resource), "resources"),
+        "resource": always(write_with(ANYTHING, _encode_resource), "resources"),
     },
 )
 

@@ -292,7 +292,7 @@ class NumberedDecision(NamedTuple):
     decided: PreemptionDecided
 
 
-def _law(decided: PreemptionDecided) -> str:
+def _find_law(decided: PreemptionDecided) -> str:
     if not decided.victims or decided.outcome is Outcome.WITHDRAWN:
         return ""
     return allowed_by(decided.kind)
@@ -307,7 +307,7 @@ DECISION: Final = Document(
         "time": always(TIME_NS, "decided.at_ns"),
         "kind": always(TEXT, "decided.kind"),
         "outcome": always(TEXT, "decided.outcome"),
-        "law": if_any(TEXT, made(_law, "decided")),
+        "law": if_any(TEXT, made(_find_law, "decided")),
         "allocationKey": if_any(TEXT, "decided.key"),
         "applicationID": if_any(TEXT, "decided.application_id"),
         "queueName": if_any(TEXT, "decided.queue"),

@@ -156,7 +156,7 @@ class Utilization:
                 buckets = self._nodes[name] = [[] for _ in BUCKETS]
             buckets[bucket_of(used.get(name, 0), whole)].append(node.node_id)
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Returns what has been counted."""
         types = [
             _TypeUse(name, [_Bucket(*pair) for pair in zip(BUCKETS, self._nodes[name], strict=True)])

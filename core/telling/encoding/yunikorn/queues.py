@@ -121,6 +121,6 @@ class QueueTree:
             return
         self._known[view.path] = document
 
-    def document(self) -> dict[str, Any] | None:
+    def to_document(self) -> dict[str, Any] | None:
         """Returns the first queue with all others in it; ``None``: there was none."""
         return self._top

@@ -18,7 +18,7 @@ RECOVERY = "root.@recovery@"
 def partition(*children: Any, rules: Any = (), submitacl: str = "*", **keys: Any) -> PartitionState:
     """A partition with *children* below a root that everyone may submit to."""
     text = partition_text(root(*children, submitacl=submitacl, **keys), placementrules=list(rules))
-    return configure.build("[rm]default", only(load(text)), 0, [])
+    return configure.build_partition("[rm]default", only(load(text)), 0, [])
 
 
 def fixed(value: str, *, create: bool = False, parent: Any = None) -> dict[str, Any]:

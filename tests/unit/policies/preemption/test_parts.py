@@ -133,7 +133,7 @@ def test_needs_take_the_largest_of_what_lacks() -> None:
     needs = Needs(ask, fence_root(ask), entitled)
     assert needs.base == [5]
     assert needs.on(world.nodes["n1"]) == [5]
-    world.nodes["n1"].occupy("foreign", ((0, 7),))
+    world.nodes["n1"].book_foreign("foreign", ((0, 7),))
     assert needs.on(world.nodes["n1"]) == [10]
 
 
@@ -197,7 +197,7 @@ def test_index_notices_every_change_of_a_leaf() -> None:
     assert [entry[2] for entry in index.of(leaf).in_order(0)] == ["v3", "v2", "v1"]
     world.remove(world.allocations["v2"])
     assert [entry[2] for entry in index.of(leaf).in_order(0)] == ["v3", "v1"]
-    shape = world.types.shape(world.allocations["v1"].shape.resources)
+    shape = world.types.shape_of(world.allocations["v1"].shape.resources)
     assert index.of(leaf).shapes == {shape}
     index.keep_only(set())
     assert index.of(leaf) is not before

@@ -24,7 +24,7 @@ def test_case(case: Case) -> None:
     assert expected is not None
     queue = world.queues[expected.queue]
     result = quota.plan_enforcement(queue, expected.miss)
-    names = world.types.resources
+    names = world.types.to_resources
     if expected.target is not None:
         assert dict(names(result.target)) == expected.target
     if expected.shares is not None:

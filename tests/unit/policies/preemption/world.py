@@ -33,7 +33,7 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.allocations: dict[str, Allocation] = {}
         for name in types:
-            self.types.index(name)
+            self.types.index_of(name)
         self.root = self._new_queue("root", None, QueueCase("root"))
 
     @classmethod
@@ -80,7 +80,7 @@ class World:
             width=len(self.types.names),
             order_key=lambda member: member,
         )
-        queue.set_limits(self.types.sparse(spec.guaranteed), self.types.sparse(spec.maximum))
+        queue.set_limits(self.types.to_sparse(spec.guaranteed), self.types.to_sparse(spec.maximum))
         if parent is not None:
             parent.leaf = False
             parent.children[name] = queue
@@ -98,11 +98,11 @@ class World:
         return found
 
     def node(self, node_id: str, capacity: Mapping[str, int]) -> Node:
-        node = Node(node_id, (), self.types.vector(Resources(capacity)))
+        node = Node(node_id, (), self.types.to_vector(Resources(capacity)))
         self.nodes[node_id] = node
         total = dict(self.root.max)
         for name, amount in capacity.items():
-            t = self.types.index(name)
+            t = self.types.index_of(name)
             total[t] = total.get(t, 0) + amount
         self.root.set_limits({}, total)
         return node
@@ -124,7 +124,7 @@ class World:
             allow_preempt_other=True,
             required_node=task.node or "n1" if task.required_node else "",
         )
-        shape = self.types.shape(Resources(task.amounts))
+        shape = self.types.shape_of(Resources(task.amounts))
         return Allocation(spec, application, shape, task.tick * 10**9, len(self.allocations))
 
     def run(self, task: TaskCase, application_id: str = "") -> Allocation:
@@ -136,7 +136,7 @@ class World:
     def place(self, allocation: Allocation, node: Node) -> None:
         allocation.node, allocation.place = node, AskPlace.PLACED
         node.allocations[allocation.key] = allocation
-        node.charge(allocation.shape.pairs)
+        node.charge_pairs(allocation.shape.pairs)
         allocation.application.allocations[allocation.key] = allocation
         self.allocations[allocation.key] = allocation
         for queue in allocation.queue.lineage():
@@ -176,7 +176,7 @@ class World:
         del node.allocations[allocation.key], allocation.application.allocations[allocation.key]
         del self.allocations[allocation.key]
         node.expect_no_exit(allocation)
-        node.refund(allocation.shape.pairs)
+        node.refund_pairs(allocation.shape.pairs)
         allocation.node = None
         for queue in allocation.queue.lineage():
             _book(queue.used, allocation, -1)
