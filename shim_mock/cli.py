@@ -1,4 +1,4 @@
-"""The ``kornel-shim-mock`` command: plays scenarios and traces against a core, or the whole demo with one of its own."""
+"""The ``kornel-shim-mock`` command: plays scenarios and traces against a core, or the whole demo with its own core."""
 
 from __future__ import annotations
 
