@@ -126,7 +126,7 @@ def test_days_by_name(monkeypatch: pytest.MonkeyPatch, text: str, first: str) ->
     now = datetime(2026, 11, 25, 13, 0, 1, tzinfo=UTC)  # A Wednesday.
     monkeypatch.setattr(moments, "wall_ns", lambda: int(now.timestamp()) * SECOND_NS)
     since_ns, until_ns = moments.read_range("", "", text)
-    assert datetime.fromtimestamp(since_ns / SECOND_NS, UTC) == datetime.fromisoformat(f"{first}T00:00:00+00:00")
+    assert datetime.fromtimestamp(since_ns / SECOND_NS, UTC) == datetime.fromisoformat(first).replace(tzinfo=UTC)
     assert until_ns - since_ns == 86_400 * SECOND_NS
 
 

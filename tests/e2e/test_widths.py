@@ -121,9 +121,5 @@ async def test_everything_fits(core: Core, monkeypatch: pytest.MonkeyPatch) -> N
             assert result.exit_code in (0, 1), f"{command}: {said}"
             assert "Traceback" not in said, said
             assert len(said.strip()) > 20, f"{command}: {said!r}"
-            too_wide += [
-                f"{columns}: {command}: {line}"
-                for line in said.splitlines()
-                if len(line) > columns
-            ]
+            too_wide += [f"{columns}: {command}: {line}" for line in said.splitlines() if len(line) > columns]
     assert not too_wide, "\n".join(too_wide)

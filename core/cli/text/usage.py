@@ -1,4 +1,4 @@
-"""How full a queue was, as text for a terminal: the sums in front, then a row for each point in time."""
+"""The use of a queue over time as text for a terminal: the sums in front, then a row for each point in time."""
 
 from __future__ import annotations
 

@@ -93,6 +93,9 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - alike)
         forecast = forecast._replace(waits=(*waits, last))
+    if not question.queue and not question.application_id:
+        chosen = f"the placement rules put the application into {application.queue.path}"
+        forecast = forecast._replace(notes=(*forecast.notes, chosen))
     return forecast
 
 
