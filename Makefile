@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test long hostile siege soak rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long hostile siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,11 +49,14 @@ docs: venv ## build the documentation as a site, in build/site
 docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again whenever a page changes
 	$(BIN)/python -m mkdocs serve --strict
 
-# Half of the tests wait for processes and timers most of the time, so there are more workers than cores.
-SPREAD := -n $(WORKERS) --dist loadscope
+# Many tests wait for processes and timers most of the time, so there are more workers than cores.
+SPREAD := --workers $(WORKERS)
 
 test: venv ## run the test suite: about ten minutes (TESTS=path for a part of it; OPTIONS="-p tests.costs" for its costs)
 	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))
+
+test-costs: venv ## run the test suite, and note what its costliest parts cost, which come first from then on
+	KORNEL_TEST_COSTS=tests/costs.json $(BIN)/python -m pytest -p tests.costs $(SPREAD)
 
 long: venv ## run what takes long (all examples of properties, kills, the wheel), then what measures the machine
 	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
@@ -67,6 +70,9 @@ siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rat
 
 soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
+
+search: venv ## try all properties with new examples (MINUTES=, or SEED= for one round; TESTS= for a part of them)
+	$(BIN)/python -m tests.search $(if $(filter-out 0,$(SEED)),--seed $(SEED),--minutes $(MINUTES)) $(TESTS)
 
 rules: venv ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
 	$(BIN)/python -m tests.properties.preemption_rules --trees $(TREES) --seed $(SEED)

@@ -1,9 +1,10 @@
 """How Hypothesis works here, which tests run, and where cores that tests start keep their history.
 
-A failure is reported as it was found, and shrunk only on demand.
+Examples follow from the test alone: who runs it again gets the same, and a change is judged by what it changes. New
+ones are tried where ``--hypothesis-seed`` says so, as ``make search`` does.
 
-Shrinking a failure of a long history takes minutes, which a test does not have. What was found is kept, so that
-``pytest --hypothesis-profile=shrink --timeout=0 -k <test>`` begins where the failing run ended.
+A failure is reported as it was found, and shrunk only on demand, because shrinking a long history takes minutes, which
+a test does not have: ``pytest --shrink --timeout=0 <test>``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import os
 import sys
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.distribution import pytest_xdist_make_scheduler
-from tests.examples import BRIEF, LONG, SHRINK
+from tests import prepared, workers
+from tests.examples import BRIEF, LONG
 from tests.history_databases import database, postgres, postgres_server
 from tests.missing_programs import pytest_terminal_summary
 from tests.prepared import pytest_unconfigure
 from tests.selection import pytest_collection_modifyitems, pytest_ignore_collect
+from tests.workers import pytest_runtestloop
 
 __all__ = [
     "database",
@@ -26,9 +29,9 @@ __all__ = [
     "postgres_server",
     "pytest_collection_modifyitems",
     "pytest_ignore_collect",
+    "pytest_runtestloop",
     "pytest_terminal_summary",
     "pytest_unconfigure",
-    "pytest_xdist_make_scheduler",
 ]
 
 # Python is started hundreds of times by a run: what it has compiled is kept, whatever the environment says.
@@ -39,12 +42,45 @@ sys.dont_write_bytecode = False
 os.environ["KORNEL_REST_ADDRESS"] = "off"
 
 # Hypothesis measures by the clock on the wall how long an example takes: that fails where others work beside it.
-AT_ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-AS_FOUND = settings(AT_ANY_SPEED, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-settings.register_profile(BRIEF, AS_FOUND, max_examples=50)
-settings.register_profile(LONG, AS_FOUND, max_examples=200)
-settings.register_profile(SHRINK, AT_ANY_SPEED, phases=tuple(Phase))
+COMMON = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=(Phase.explicit, Phase.generate),
+)
+settings.register_profile(BRIEF, COMMON, max_examples=50)
+settings.register_profile(LONG, COMMON, max_examples=200)
 settings.load_profile(BRIEF)
 
 # Tests share a machine with each other and with whoever develops on it; those that are about the history say where.
 os.environ["KORNEL_HISTORY"] = "off"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    workers.pytest_addoption(parser)
+    parser.addoption("--shrink", action="store_true", help="shrink what Hypothesis finds, which may take minutes")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Applies a seed that is named, which Hypothesis ignores where examples follow from the test, and ``--shrink``."""
+    name = settings.get_current_profile_name()
+    profile = settings.get_profile(name)
+    if config.getoption("--hypothesis-seed", default=None) is not None:
+        profile = settings(profile, derandomize=False)
+    if config.getoption("--shrink"):
+        profile = settings(profile, phases=(Phase.explicit, Phase.generate, Phase.shrink))
+    settings.register_profile(name, profile)
+    settings.load_profile(name)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Prepares one process for all workers, which imports while tests are collected."""
+    if session.config.getoption("--workers"):
+        prepared.begin()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.getoption("--workers"):
+        prepared.python()

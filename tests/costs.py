@@ -16,18 +16,24 @@ from typing import Final
 
 import pytest
 
+from tests import prepared
+from tests.workers import name_unit
+
 MOST: Final = 40
 OUTPUT: Final = "KORNEL_TEST_COSTS"
-"""Names a file for the costs of every single test, as JSON."""
+"""Names a file for how long the longest units last, which are dealt out first: ``tests/costs.json``."""
+LEAST_S: Final = 1.0
+"""How long a unit of that file lasts at least."""
 
 _tests: Counter[str] = Counter()
+_durations: Counter[str] = Counter()
 _marks: list[float] = [0.0]
 
 
 def measure_processor_time() -> float:
-    """Returns the seconds of processor time of this process and of the children that it has waited for."""
+    """Returns the seconds of processor time of this process and of all that it has started and waited for."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return prepared.sum_costs() + sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def pytest_runtest_logstart() -> None:
@@ -46,6 +52,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _tests[report.nodeid] += getattr(report, "processor_s", 0.0)
+    _durations[report.nodeid] += report.duration
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -60,4 +67,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, cost in files.most_common(MOST):
         write(f"{cost:8.1f} s  {counts[name]:5} tests  {name}")
     if OUTPUT in os.environ:
-        Path(os.environ[OUTPUT]).write_text(json.dumps(_tests), encoding="utf-8")
+        units: Counter[str] = Counter()
+        for name, duration in _durations.items():
+            units[name_unit(name)] += duration
+        longest = {name: round(duration, 1) for name, duration in units.most_common() if duration >= LEAST_S}
+        Path(os.environ[OUTPUT]).write_text(json.dumps(longest, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,6 @@ from hypothesis import settings
 
 BRIEF: Final = "brief"
 LONG: Final = "long"
-SHRINK: Final = "shrink"
 PART: Final = 10
 
 

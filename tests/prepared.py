@@ -48,14 +48,22 @@ IMPORTED: Final = (
     *(program for program in PROGRAMS if "." in program),
     "kornel.shim_mock.cli",
     "kornel.conformance.cli",
+    "alembic.command",
+    "alembic.config",
+    "alembic.runtime.environment",
+    "grpc._channel",
+    "typer._click.decorators",
     "google.protobuf.json_format",
     "pydantic",
-    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
     "typer._adapters",
     "uvloop",
 )
 """The modules that are imported beforehand: what programs import when they start."""
 
+WORKER: Final = "PYTEST_WORKER"
+"""The environment variable that tells a test in which worker it runs."""
 READY: Final = b"ready\n"
 OTHER: Final = -1000
 """The answer to a command that is none of :data:`PROGRAMS`."""
@@ -79,6 +87,16 @@ def python() -> str:
 
     The process that forks is started by the first call, and ends with the run of the tests, whatever ends that.
     """
+    keeper, command = begin()
+    # Whoever starts a program has patience for a program, and not for all that is imported here.
+    assert keeper.stdout is not None
+    assert keeper.stdout.readline() == READY
+    return command
+
+
+@cache
+def begin() -> tuple[subprocess.Popen[bytes], str]:
+    """Starts the process that forks, before somebody needs it, and returns it and the command."""
     folder = Path(tempfile.mkdtemp(prefix="prepared-"))
     path = folder / "socket"
     listener = socket.socket(socket.AF_UNIX)
@@ -100,12 +118,8 @@ def python() -> str:
         pass_fds=[listener.fileno()],
     )
     listener.close()
-    # Whoever starts a program has patience for a program, and not for all that is imported here.
-    assert keeper.stdout is not None
-    assert keeper.stdout.readline() == READY
-
     _keepers.append(keeper)
-    return str(command)
+    return keeper, str(command)
 
 
 def pytest_unconfigure() -> None:
@@ -118,14 +132,30 @@ def pytest_unconfigure() -> None:
         keeper.stdout.close()
 
 
+def name_costs(folder: Path, worker: str) -> Path:
+    """Returns the file that says what each process has cost, in seconds, that a test of *worker* has started."""
+    return folder / f"costs-{worker}"
+
+
+def sum_costs() -> float:
+    """Returns the processor time of the prepared processes that tests of this worker have started, and that ended."""
+    if not _keepers:
+        return 0.0
+    path = name_costs(Path(begin()[1]).parent, os.environ.get(WORKER, ""))
+    return sum(map(float, path.read_text(encoding="ascii").split())) if path.exists() else 0.0
+
+
 class Keeper:
     """Forks a process for each command that connects, and tells the command how its process ended."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, folder: Path) -> None:
         self._listener = listener
+        self._folder = folder
         self._poll = select.poll()
         self._processes: dict[int, tuple[int, socket.socket]] = {}
         """By the file descriptors of a process and of its connection: its ID, and the connection."""
+        self._workers: dict[int, str] = {}
+        """Which worker's test has started a process, by its ID."""
 
     def serve(self) -> tuple[list[str], dict[str, str]] | None:
         """Returns in each forked process the arguments and environment to go on with; ``None``: the tests are over."""
@@ -176,6 +206,7 @@ class Keeper:
             return rest[1:], environment
         for file in files:
             os.close(file)
+        self._workers[pid] = environment.get(WORKER, "")
         ended = os.pidfd_open(pid)
         for file in (ended, connection.fileno()):
             self._processes[file] = (pid, connection)
@@ -194,7 +225,9 @@ class Keeper:
                 self._poll.unregister(file)
                 del self._processes[file]
             return
-        _, status = os.waitpid(pid, 0)
+        _, status, usage = os.wait4(pid, 0)
+        with name_costs(self._folder, self._workers.pop(pid)).open("a", encoding="ascii") as costs:
+            costs.write(f"{usage.ru_utime + usage.ru_stime}\n")
         with suppress(OSError):  # Its command was killed.
             connection.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
         self._poll.unregister(file)
@@ -235,7 +268,7 @@ def main() -> None:
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
     descriptor, sys.executable = sys.argv[1:]
-    found = Keeper(socket.socket(fileno=int(descriptor))).serve()
+    found = Keeper(socket.socket(fileno=int(descriptor)), Path(sys.executable).parent).serve()
     if found is not None:
         _become_program(*found)
     else:

@@ -26,13 +26,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Takes a failure back when every test that failed passes alone. What is no failure of a test stays."""
-    if hasattr(session.config, "workerinput") or exitstatus != pytest.ExitCode.TESTS_FAILED or not _failed:
+    if exitstatus != pytest.ExitCode.TESTS_FAILED or not _failed:
         return
     if len(_failed) > MOST:
         _verdict.append(f"{len(_failed)} tests failed: too many to be tried alone")
         return
     profile = session.config.getoption("--hypothesis-profile", default=None)
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", *_failed]
+    command = [sys.executable, "-m", "pytest", *_failed]
     command += [f"--hypothesis-profile={profile}"] if profile else []
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     done = subprocess.run(command, cwd=session.config.rootpath, env=environment, check=False)

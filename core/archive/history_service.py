@@ -71,7 +71,7 @@ class HistoryService:
             "SumPreemptions": unary(pb.SumPreemptionsRequest, self._sum_preemptions, self._logger),
             "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
             "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
-            "ListUsage": unary(pb.ListUsageRequest, self._usage, self._logger),
+            "ListUsage": unary(pb.ListUsageRequest, self._list_usage, self._logger),
             "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
         }
 
@@ -106,11 +106,13 @@ class HistoryService:
         wanted = pb.ListPreemptionsRequest()
         wanted.CopyFrom(request.preemptions)
         wanted.outcome = ""
-        page = Page.of(wanted.page.since_ns, wanted.page.until_ns, 0, "")
+        page = Page.page_for(wanted.page.since_ns, wanted.page.until_ns, 0, "")
         by = _PARTIES.get(request.by)
         if by is None:
             raise InvalidRequest(f"there are no sums by {request.by}")
-        sums, complete = await self._query(lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by))
+        sums, complete = await self._run_query(
+            lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by)
+        )
         return pb.SumPreemptionsResponse(
             sums=[
                 pb.PreemptionSum(
@@ -138,9 +140,9 @@ class HistoryService:
         found, token = await self._read_page("configurations", request.page, conditions, _build_each(build))
         return pb.ListConfigurationsResponse(configurations=found, next_page_token=token)
 
-    async def _usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
-        page = Page.of(request.since_ns, request.until_ns, request.point_count, "")
-        found = await self._query(
+    async def _list_usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
+        page = Page.page_for(request.since_ns, request.until_ns, request.point_count, "")
+        found = await self._run_query(
             lambda reader: read_usage(reader, page, request.partition, request.queue, request.point_count)
         )
         return pb.ListUsageResponse(
@@ -188,10 +190,10 @@ class HistoryService:
         build_all: BuildAll[MessageT],
     ) -> tuple[list[MessageT], str]:
         """Returns the records of one page, and the token of the next one."""
-        page = Page.of(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
-        return await self._query(lambda reader: _read(reader, table, page, conditions, build_all))
+        page = Page.page_for(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
+        return await self._run_query(lambda reader: _read(reader, table, page, conditions, build_all))
 
-    async def _query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
+    async def _run_query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
         """Returns the answer of *query*, which blocks, from a thread that may wait."""
         if self._reader is None:
             raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
@@ -211,7 +213,7 @@ def _read(
     conditions: Sequence[ColumnElement[bool]],
     build_all: BuildAll[MessageT],
 ) -> tuple[list[MessageT], str]:
-    rows, more = reader.rows(table, page, conditions)
+    rows, more = reader.read_rows(table, page, conditions)
     messages: list[MessageT] = []
     size = 0
     for row, message in zip(rows, build_all(reader, rows), strict=True):

@@ -64,7 +64,7 @@ class SetAside:
         self.directory.mkdir(mode=0o700, exist_ok=True)
         path.rename(self.directory / path.name)
 
-    def count(self) -> int:
+    def count_files(self) -> int:
         """Count the records and files that lie here. Raises ``OSError``."""
         found = records = 0
         try:

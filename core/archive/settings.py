@@ -37,7 +37,7 @@ class HistorySettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``age_s``: seconds after which rows go; ``rows``: most rows that stay. 0: no bound."""
+    """The bounds on what a table keeps. ``age_s``: seconds after which rows go; ``rows``: most rows that stay. 0: none."""
 
     age_s: int = 0
     rows: int = 0
@@ -56,7 +56,7 @@ DEFAULT_RETENTION: Final[Mapping[str, Retention]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """``url``: of the database. ``spool``: directory of its own for what the database has not taken yet.
+    """The settings of the history. ``url``: of the database. ``spool``: a directory for what it has not taken yet.
 
     ``spool_bytes``: most that may wait there; ``queue_records``: most that may wait in memory to get there.
     ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
@@ -90,7 +90,7 @@ def history_settings(
     *,
     address: str = "",
 ) -> HistorySettings | None:
-    """Settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
+    """Returns the settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
 
     *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else that of the core at *address* in the
     state directory. Raises :class:`HistorySettingsError`.

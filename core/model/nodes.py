@@ -78,7 +78,7 @@ class Node:
 
     @property
     def beside(self) -> Vector:
-        """By type, what will be left of ``free`` and of what is leaving once every holder has its amount."""
+        """The amounts by type that will be left of ``free`` and of what is leaving once every holder has its amount."""
         claims = self.claims
         return self.free if claims is None else claims.room_beside(self.free)
 

@@ -371,7 +371,7 @@ class Engine:
                 self._ignore_entry(spec.node_id)
 
     def _set_operator_drain(self, command: SetOperatorDrain, now_ns: int) -> None:
-        """Idempotent: the first of several operators stays the one that is named."""
+        """Drains nodes for an operator, or ends that; the first of several operators stays the one that is named."""
         self._require_manager(command.rm_id, "DrainNode" if command.drained else "UndrainNode")
         state = self._partitions.get(command.partition)
         if state is None:
@@ -437,7 +437,7 @@ class Engine:
 
 
 def _observe_nothing(cause: Ignored, item: str) -> None:
-    """Hears nothing."""
+    """Does nothing: somebody has to be called, and nobody observes."""
 
 
 def _no_partition(name: str) -> str:

@@ -42,7 +42,8 @@ class HistoryUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HistoryChoice:
-    """``settings`` ``None``: no history. ``required``: rather serve nothing than without it."""
+    """The choice whether and how a history is kept. ``settings`` ``None``: no history. ``required``: rather serve
+    nothing than without it."""
 
     settings: HistorySettings | None = None
     required: bool = False
@@ -98,7 +99,7 @@ class History:
 
     @property
     def kept(self) -> bool:
-        """There is one."""
+        """Tells whether a history is kept."""
         return self._archive is not None
 
     @property
@@ -116,7 +117,7 @@ class History:
             self._archive.observe(effects)
 
     def status(self) -> ArchiveStatus | None:
-        """Returns how it is doing; ``None``: there is none."""
+        """Returns the state of the history; ``None``: none is kept."""
         return self._archive.status() if self._archive is not None else None
 
     def start(self, on_problem: Callable[[str], None]) -> None:

@@ -150,12 +150,12 @@ class OriginUnusable(ValueError):
 
 
 class AddressTooOpen(ValueError):
-    """A service that must not be reachable from other machines would be."""
+    """Raised instead of serving, because a service that must not be reachable from other machines would be."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
+    """The settings of a server. ``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
@@ -285,7 +285,7 @@ class KornelServer:
             ),
             on_settings=self._on_settings,
             timer=self.measures.timings,
-            on_submit=None if tracing is None else tracing.submitted,
+            on_submit=None if tracing is None else tracing.note_submitted,
         )
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
@@ -347,7 +347,7 @@ class KornelServer:
                 clock=clock,
                 logger=logger,
                 version=settings.version,
-                metrics=self.metrics.pieces,
+                metrics=self.metrics.render_pieces,
                 proofs=Proofs(
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
@@ -365,7 +365,7 @@ class KornelServer:
                     tokens=bool(security and security.guard),
                 ),
                 connections=settings.rest_connections,
-                tls=security.tls.context if security and security.tls else None,
+                tls=security.tls.make_context if security and security.tls else None,
                 calls=lambda: self._calls,
                 local=stays_on_this_machine(settings.rest_address),
             )
@@ -405,7 +405,7 @@ class KornelServer:
                 self.admission,
                 *(() if security is None else security.interceptors()),
                 # The innermost one: it is told of calls as services have them, and of none that was refused.
-                *(() if self._tracing is None else (self._tracing.interceptor(),)),
+                *(() if self._tracing is None else (self._tracing.make_interceptor(),)),
             ),
         )
         self._add_services(server)
@@ -586,12 +586,12 @@ class KornelServer:
             await asyncio.sleep(0.005)
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
-        self.events.configure(extra_config)
+        self.events.follow_settings(extra_config)
         # What comes of unregistering a manager is the last of what it did.
         if self._runner.reader.rm_id:
             self.history.follow_settings(extra_config)
         self.health.settings_changed()
-        self._levels.configure(extra_config)
+        self._levels.follow_settings(extra_config)
 
     def _on_version(self, version: Version) -> None:
         self.events.version_added(version)
@@ -609,7 +609,7 @@ class KornelServer:
 
     def _tell_of_root(self, said: str) -> None:
         told = [_event_of_root(self._clock.now_ns(), said)]
-        self._callbacks.deliver(told)
+        self._callbacks.deliver_effects(told)
         for observer in (self.events, *self.history.observers):
             observer.observe(told)
 
@@ -622,7 +622,7 @@ class KornelServer:
             self._logger.warning("resource manager is gone", rm_id=found.rm_id, cause=found.words)
         else:
             self._logger.info("resource manager is back", rm_id=found.rm_id)
-        self.health.recheck()
+        self.health.check_at_once()
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)

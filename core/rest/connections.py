@@ -33,7 +33,7 @@ Protocols = Callable[[], PatientProtocol]
 
 
 class _Connection:
-    """``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
+    """One connection. ``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
 
     def __init__(self, taken: socket.socket, address: str) -> None:
         self.socket = taken
@@ -46,7 +46,7 @@ class _Connection:
         """Tells whether nobody's request would be lost with it."""
         return self.protocol is None or self.protocol.waiting
 
-    def drop(self) -> None:
+    def drop_connection(self) -> None:
         if self.protocol is not None and self.protocol.transport is not None:
             self.protocol.transport.abort()
         elif self.task is not None:
@@ -96,7 +96,7 @@ class Connections:
             self._listener.close()
         for connection in tuple(self._open):
             if connection.protocol is None:
-                connection.drop()
+                connection.drop_connection()
 
     def check(self) -> None:
         """Give up those whose connection has ended, and those who do not read their answers."""
@@ -139,7 +139,7 @@ class Connections:
         """Tells whether a connection could be spared: one from *address* if given. It is gone then."""
         for connection in self._open:
             if connection.idle and address in (None, connection.address):
-                connection.drop()
+                connection.drop_connection()
                 self._remove_connection(connection)
                 return True
         return False
@@ -167,7 +167,7 @@ class Connections:
             return
         connection.protocol = protocol
         if connection not in self._open:
-            connection.drop()
+            connection.drop_connection()
 
     def _remove_connection(self, connection: _Connection) -> None:
         if connection not in self._open:

@@ -155,7 +155,8 @@ class Reader:
         return reader is not None and reader.may_administer(path, user, groups)
 
     def resolver_of(self, partition: str) -> str:
-        """Names who is to be asked for the groups of users; empty: nobody, or there is no such partition."""
+        """Returns the name of the resolver that is asked for the groups of users; empty: none, or there is no such
+        partition."""
         reader = self.get(partition)
         return reader.resolver if reader is not None else ""
 

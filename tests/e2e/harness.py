@@ -27,6 +27,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
 PATIENCE_S: Final = 60.0
+LONGEST_PAUSE_S: Final = 0.02
 QUIET_TURNS: Final = 60
 """Turns of the event loop after which, with the clock standing still, nothing more is going to come."""
 
@@ -123,10 +124,13 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     """Return when *condition* holds. Fails, naming *what*, if that takes unreasonably long."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S
+    pause_s = 0.001
     while not condition():
         if loop.time() > deadline:
             raise AssertionError(f"waited {PATIENCE_S} s for {what}")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(pause_s)
+        # What has not come by now takes long, and a condition may cost more than the wait.
+        pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)
 
 
 @dataclass

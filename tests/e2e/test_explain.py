@@ -153,4 +153,4 @@ async def test_placement_rules_answer_where_no_queue_is_named() -> None:
 async def test_a_max_that_is_not_enforced_says_which_switch_is_off(core: Core) -> None:
     """A lowered max without a delay of enforcement makes nobody leave, and the answer says for want of what."""
     found = (await kornel(core, "what-if", "quota", "root.v", "max.vcore=4")).output
-    assert "nobody would be told to leave: quotapreemptionenabled is off" in found
+    assert "nobody would be asked to leave: quotapreemptionenabled is off" in found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kornel.core.cli.app import app
 from kornel.core.service.clock import SECOND_NS
 from tests.e2e.harness import Core, until
 from tests.e2e.test_history import core_with, preempt, written
+from tests.prepared import python
 
 
 async def kornel(core: Core, *arguments: str) -> Result:
@@ -156,8 +156,8 @@ async def test_core_without_history(core: Core) -> None:
 
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kornel", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
-    environment: dict[str, Any] = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **variables}
+    command = [python(), "-m", "kornel", "serve", "--grpc", "unix:/nowhere/at/all", *arguments]
+    environment: dict[str, Any] = {"PATH": "/usr/bin:/bin", **variables}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=50, env=environment)
 
 

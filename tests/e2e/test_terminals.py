@@ -8,7 +8,6 @@ import os
 import pty
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import AsyncIterator
 
@@ -17,6 +16,7 @@ import pytest
 from kornel.shim_client import Ask, ShimClient, resource
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core, running_core
+from tests.prepared import python
 
 LONG = "spark-history-server-of-the-whole-company-" * 5
 TEAMS = ", ".join(f"{{name: team{n:04}, resources: {{guaranteed: {{vcore: 1, memory: 1Gi}}}}}}" for n in range(1_000))
@@ -51,7 +51,7 @@ def run_in_terminal(columns: int, lines: int, environment: dict[str, str], argum
     """Returns what ``kornel`` writes to a terminal of that size."""
     screen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    command = [sys.executable, "-m", "kornel", *arguments]
+    command = [python(), "-m", "kornel", *arguments]
     process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
     written = b""
@@ -70,7 +70,7 @@ def run_in_terminal(columns: int, lines: int, environment: dict[str, str], argum
 
 async def show(core: Core, columns: int, *arguments: str, lines: int = 1000, **variables: str) -> list[str]:
     environment = {
-        "PATH": os.environ["PATH"], "PYTHONPATH": ":".join(sys.path), "KORNEL_ADDRESS": core.address,
+        "PATH": os.environ["PATH"], "KORNEL_ADDRESS": core.address,
         "TERM": "xterm", "LC_ALL": "C.UTF-8", "COLUMNS": str(columns), "LINES": str(lines), **variables,
     }  # fmt: skip
     written = await asyncio.to_thread(run_in_terminal, columns, lines, environment, list(arguments))

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.distribution import FileScheduling
 from tests.examples import PART, scale_examples
 from tests.missing_programs import PROGRAMS, describe_missing
+from tests.workers import COSTS, group_tests, name_unit
 
 ROOT = Path(__file__).parents[2]
 
 FAILS_BESIDE_OTHERS = """
 import os
-def test_it(): assert "PYTEST_XDIST_WORKER" not in os.environ
+def test_it(): assert "PYTEST_WORKER" not in os.environ
 """
-CRASHES_BESIDE_OTHERS = """
+DIES_BESIDE_OTHERS = """
 import os
 def test_it():
-    if "PYTEST_XDIST_WORKER" in os.environ: os._exit(3)
+    if "PYTEST_WORKER" in os.environ: os._exit(3)
 """
 FAILS = "def test_it(): assert False"
 FAILS_OFTEN = "import pytest\n@pytest.mark.parametrize('n', range(21))\ndef test_it(n): assert False"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subprocess.CompletedProcess[str]:
     """Runs pytest in *folder*, which has no configuration of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
@@ -38,7 +39,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "-m",
             "pytest",
             "-p",
-            "xdist.plugin",
+            plugin,
             "-p",
             "tests.second_try",
             "--rootdir",
@@ -58,15 +59,15 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("test", "status", "told"),
     [
         (FAILS_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
-        (CRASHES_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
+        (DIES_BESIDE_OTHERS, 0, "failed beside others, passed alone: test_made.py::test_it"),
         (FAILS, 1, "not all of them passed alone"),
         (FAILS_OFTEN, 1, "21 tests failed: too many"),
     ],
-    ids=["beside", "crash", "failure", "many"],
+    ids=["beside", "death", "failure", "many"],
 )
 def test_what_fails_gets_a_second_try(tmp_path: Path, test: str, status: int, told: str) -> None:
     (tmp_path / "test_made.py").write_text(test, encoding="utf-8")
-    done = run(tmp_path, "-n", "1", "--max-worker-restart", "0")
+    done = run(tmp_path, "--workers", "2")
     assert done.returncode == status, done.stdout
     assert told in done.stdout
 
@@ -107,11 +108,84 @@ def test_what_tells_a_missing_program_is_what_tests_say() -> None:
     ],
 )
 def test_files_that_share_something_stay_together(test: str, unit: str) -> None:
-    scheduling: Any = object.__new__(FileScheduling)
-    assert scheduling._split_scope(test) == unit
+    assert name_unit(test) == unit
+
+
+def test_the_costliest_units_come_first() -> None:
+    tests = ["tests/unit/a.py::1", "tests/e2e/b.py::1", "tests/unit/a.py::2", "tests/e2e/b.py::2", "tests/unit/c.py::1"]
+    costs = {"tests/e2e/b.py::2": 3.0, "tests/unit/c.py": 7.0}
+    assert group_tests(tests, costs) == [[4], [3], [0, 2], [1]]
+
+
+def test_costs_are_those_of_tests_that_exist() -> None:
+    """``make test-costs`` writes them again."""
+    known: dict[str, float] = json.loads(COSTS.read_text(encoding="utf-8"))
+    for unit in known:
+        file, _, test = unit.partition("::")
+        assert (ROOT / file).is_file(), unit
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8") or not test, unit
+
+
+SHARES = """
+import os, pathlib, pytest
+@pytest.fixture(scope="session")
+def shared():
+    yield os.getpid()
+    pathlib.Path("removed", str(os.getpid())).touch()
+@pytest.fixture(scope="module")
+def near():
+    yield
+    pathlib.Path("left").touch()
+@pytest.mark.parametrize("n", range(3))
+def test_it(n, shared, near):
+    print("process", shared)
+    assert shared == os.getpid() and shared == int(os.environ.setdefault("FIRST", str(shared)))
+    if n == 1: os.kill(os.getpid(), 9)
+"""
+FOLLOWS = """
+import pathlib
+def test_it(): assert pathlib.Path("left").exists()
+"""
+
+
+def test_a_worker_that_dies_fails_one_test(tmp_path: Path) -> None:
+    """Others go on behind it; what tests share lives as long as its file or its worker, and is removed then."""
+    (tmp_path / "removed").mkdir()
+    (tmp_path / "test_first.py").write_text(SHARES, encoding="utf-8")
+    (tmp_path / "test_second.py").write_text(FOLLOWS, encoding="utf-8")
+    done = run(tmp_path, "--workers", "1", "-s")
+    assert "3 passed" in done.stdout, done.stdout
+    assert "\ntest_first.py::test_it[1]: its worker died (SIGKILL)\n" in done.stdout
+    processes = re.findall(r"process (\d+)", done.stdout)
+    assert len(set(processes)) == 2
+    assert [path.name for path in (tmp_path / "removed").iterdir()] == processes[-1:]
 
 
 def test_examples_are_scaled_by_the_profile(request: pytest.FixtureRequest) -> None:
     whole = request.config.getoption("--hypothesis-profile") not in (None, "brief")
     assert scale_examples(500) == (500 if whole else 500 // PART)
     assert scale_examples(3) == (3 if whole else 2)
+
+
+DRAWS = """
+from hypothesis import given, settings, strategies
+@given(number=strategies.integers(0, 10**30))
+def test_it(number): print("drawn", number)
+"""
+
+
+def draw_examples(folder: Path, *options: str) -> list[str]:
+    """Returns what a property draws in a run of its own with the suite's settings."""
+    (folder / "test_made.py").write_text(DRAWS, encoding="utf-8")
+    done = run(folder, "-p", "_hypothesis_pytestplugin", "-s", *options, plugin="tests.conftest")
+    assert done.returncode == 0, done.stdout
+    assert not (folder / ".hypothesis").exists()
+    return [line for line in done.stdout.splitlines() if "drawn" in line]
+
+
+def test_examples_are_new_only_where_a_seed_is_named(tmp_path: Path) -> None:
+    """Otherwise a change could fail for a find that has nothing to do with it."""
+    usual = draw_examples(tmp_path)
+    assert len(usual) == 50
+    assert draw_examples(tmp_path) == usual
+    assert draw_examples(tmp_path, "--hypothesis-seed=7") != usual

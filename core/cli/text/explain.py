@@ -231,7 +231,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         yield from wrap_text(f"{e.queue} would hold {format_quantities(e.excess)} above its max")
         if not e.HasField("not_before_ns"):
             why = f": {e.reason}" if e.reason else ""
-            yield from wrap_text(f"nobody would be told to leave{why}", indent="   ")
+            yield from wrap_text(f"nobody would be asked to leave{why}", indent="   ")
             continue
         leave = f"{_join_keys(e.victims)} {'has' if len(e.victims) == 1 else 'have'}" if e.victims else "nobody has"
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""

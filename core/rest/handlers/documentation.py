@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import cached_property
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -14,26 +15,31 @@ from kornel.core.rest.routing import Route
 
 
 class DocumentationHandlers:
-    """Both are made once, when the routes are known."""
+    """Answers with the OpenAPI document and the page made of it; both are made once, when somebody asks."""
 
     def __init__(self, version: str, proofs: Proofs) -> None:
         self._version = version
         self._proofs = proofs
+        self._routes: Sequence[Route] = ()
 
-    def describe(self, routes: Iterable[Route]) -> None:
+    def describe(self, routes: Sequence[Route]) -> None:
         """Take the *routes* to be documented."""
-        document = openapi_document(routes, self._version, self._proofs)
-        self._document = json_answer(document)
-        self._page = text_answer(
+        self._routes = routes
+
+    @cached_property
+    def _answers(self) -> tuple[ASGIApp, ASGIApp]:
+        document = openapi_document(self._routes, self._version, self._proofs)
+        page = text_answer(
             docs_page(document),
             content_type=HTML,
             headers=[("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")],
         )
+        return json_answer(document), page
 
     async def openapi(self, _request: Request) -> ASGIApp:
         """Returns the OpenAPI document."""
-        return self._document
+        return self._answers[0]
 
     async def page(self, _request: Request) -> ASGIApp:
         """Returns the same for people."""
-        return self._page
+        return self._answers[1]

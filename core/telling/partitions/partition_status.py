@@ -175,17 +175,17 @@ def _governor_status(state: PartitionState, now_ns: int) -> GovernorStatus:
     settings, books = state.preemption.governor, state.governor
     past = AsOf(books, limits_for_reading(state), now_ns)
     budgets = {"cluster": settings.cluster, "queue": settings.queue, "application": settings.application}
-    named = {scope for scope in books.scopes if scope.kind == "queue" and past.victims(scope)}
+    named = {scope for scope in books.scopes if scope.kind == "queue" and past.count_victims(scope)}
     paused = {scope: until_ns for scope, until_ns in books.paused.items() if until_ns > now_ns}
     named.update(scope for scope in paused if scope != CLUSTER)
 
     def describe_scope(scope: Scope) -> ScopeStatus:
-        lost = {t: past.lost(scope, t) for t in range(len(state.types.names))}
+        lost = {t: past.lost_seconds(scope, t) for t in range(len(state.types.names))}
         budget: Budget = budgets[scope.kind]
         return ScopeStatus(
             scope.kind,
             scope.name,
-            past.victims(scope),
+            past.count_victims(scope),
             budget.victims,
             state.types.to_resources({t: amount for t, amount in lost.items() if amount}),
             Resources(dict(budget.lost)),
@@ -232,7 +232,7 @@ def _monitor_status(state: PartitionState) -> MonitorStatus | None:
 
 
 def _users(state: PartitionState) -> tuple[UserStatus, ...]:
-    """Summed over the applications of each user: without limits nothing else keeps track of it."""
+    """Returns sums over the applications of each user, because without limits nothing else keeps track of them."""
     holders: dict[str, list[Application]] = {}
     for application in state.applications.values():
         if application.allocations:

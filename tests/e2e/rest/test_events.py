@@ -21,7 +21,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
 from tests.e2e.harness import PATIENCE_S, Conversation, create, node_request, until
-from tests.e2e.rest.shim import PREFIX, TREE, Cluster
+from tests.e2e.rest.shim import PREFIX, TREE, TRUSTING_NOBODY, Cluster
 
 QUOTA = """
 partitions:
@@ -272,7 +272,7 @@ async def test_of_a_client_that_is_slow_no_more_than_a_write_is_kept(quiet: Clus
         await asyncio.Event().wait()
         raise AssertionError("it never goes away")
 
-    answer = EventStream(streams, 0, streams.place("127.0.0.1"))
+    answer = EventStream(streams, 0, streams.take_place("127.0.0.1"))
     running = asyncio.create_task(answer({"type": "http"}, receive, send))
     await asyncio.wait_for(waiting.wait(), PATIENCE_S)
     running.cancel()
@@ -428,6 +428,9 @@ async def test_events_have_the_names_of_upstream(cluster: Cluster) -> None:
 
 
 async def test_client_that_leaves_frees_its_place(quiet: Cluster) -> None:
-    async with httpx.AsyncClient(base_url=quiet.http.base_url) as client, client.stream("GET", STREAM) as answer:
+    async with (
+        httpx.AsyncClient(base_url=quiet.http.base_url, verify=TRUSTING_NOBODY) as client,
+        client.stream("GET", STREAM) as answer,
+    ):
         assert answer.status_code == 200
     await until(lambda: len(quiet.core.server.events.places) == 0, "the place to be free")

@@ -93,7 +93,8 @@ def with_lease(folder: Path) -> Path:
     """Returns *folder*, which holds a copy of the core with the toy kind now."""
     shutil.copytree(ROOT / "kornel", folder / "kornel", symlinks=True)
     for name in ("core", "proto"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        # With what is compiled, which is as old as its source there too, and without what is just being written.
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copytree(LEASE, folder / "core" / "preemption" / "lease")
     registry = folder / REGISTRY
     lines: list[str] = []

@@ -1,0 +1,259 @@
+"""Runs the tests in several processes, each a fork of the one that has collected them: ``pytest --workers 4``.
+
+Tests are collected and their modules imported once, which takes ten seconds. A worker is then forked in a moment, and
+what is frozen there costs its collector of cycles nothing. Each worker asks for one unit of tests at a time, costliest
+first, so that none has much to do when the others are through. A file is a unit, because what its tests share is made
+once. Files whose tests are costly and share nothing are dealt out test by test: otherwise the end would wait for the
+longest file.
+
+A worker that dies fails the test it was running, and another is forked for the rest.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import signal
+import socket
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from _pytest.capture import CaptureManager
+
+from tests.prepared import WORKER
+
+TEST_BY_TEST: Final = ("tests/conformance/", "tests/e2e/", "tests/properties/", "tests/unit/archive/")
+FILE_BY_FILE: Final = (
+    "tests/e2e/web/",
+    "tests/e2e/toy_kind/",
+    "tests/e2e/security/test_client_commands",
+    "tests/e2e/test_hostile_input",
+)
+"""Below the former, but their tests share a server or a folder."""
+COSTS: Final = Path(__file__).with_name("costs.json")
+"""Says how many seconds the longest units last (:mod:`tests.costs`)."""
+ENDING_S: Final = 30
+"""How long a worker may take to remove what its tests have shared."""
+
+
+def name_unit(node: str) -> str:
+    """Returns the file or the test that is dealt out as a whole."""
+    if node.startswith(TEST_BY_TEST) and not node.startswith(FILE_BY_FILE):
+        return node
+    return node.partition("::")[0]
+
+
+def group_tests(nodes: list[str], costs: dict[str, float]) -> list[list[int]]:
+    """Returns the tests of each unit by their positions in *nodes*, the costliest units first."""
+    units: dict[str, list[int]] = {}
+    for at, node in enumerate(nodes):
+        units.setdefault(name_unit(node), []).append(at)
+    return [units[name] for name in sorted(units, key=lambda name: -costs.get(name, 0.0))]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=0, help="run the tests in so many processes (0: in this one)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Runs the tests in workers where ``--workers`` says so."""
+    count: int = session.config.getoption("--workers")
+    if (
+        not count
+        or session.config.option.collectonly
+        or (session.testsfailed and not session.config.option.continue_on_collection_errors)
+    ):
+        return None
+    costs = json.loads(COSTS.read_text(encoding="utf-8"))
+    units = group_tests([item.nodeid for item in session.items], costs)
+    _make_folder(session)
+    gc.collect()
+    gc.freeze()
+    with _all_ended(workers := [_Worker(session, number, []) for number in range(min(count, len(units)))]):
+        _Dealer(session, units, workers).deal_out()
+    return True
+
+
+def _make_folder(session: pytest.Session) -> None:
+    """Makes the folder for temporary files, which all workers share."""
+    factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+    factory.getbasetemp()
+
+
+class _Dealer:
+    """Deals out units to workers, and passes on what they report."""
+
+    def __init__(self, session: pytest.Session, units: list[list[int]], workers: list[_Worker]) -> None:
+        self._session = session
+        self._hook = session.config.hook
+        self._waiting = deque(units)
+        self._workers = workers
+        reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.showfspath = False
+
+    def deal_out(self) -> None:
+        """Runs all units. Raises what ends a run early."""
+        for worker in self._workers:
+            self._give_unit(worker)
+        while busy := {worker.connection: worker for worker in self._workers if worker.unit}:
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                try:
+                    kind, content = worker.connection.recv()
+                except (EOFError, ConnectionError):
+                    self._replace(worker)
+                else:
+                    self._take(worker, kind, content)
+                if self._session.shouldfail:
+                    raise self._session.Failed(self._session.shouldfail)
+                if self._session.shouldstop:
+                    raise self._session.Interrupted(self._session.shouldstop)
+
+    def _give_unit(self, worker: _Worker) -> None:
+        worker.unit = self._waiting.popleft() if self._waiting else []
+        if worker.unit:
+            worker.connection.send(worker.unit)
+
+    def _take(self, worker: _Worker, kind: str, content: Any) -> None:
+        config = self._session.config
+        if kind == "report":
+            self._hook.pytest_runtest_logreport(
+                report=self._hook.pytest_report_from_serializable(config=config, data=content)
+            )
+        elif kind == "ended":
+            item = self._session.items[content]
+            worker.unit = worker.unit[1:]
+            self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+            if not worker.unit:
+                self._give_unit(worker)
+        else:
+            raise AssertionError(content)
+
+    def _replace(self, worker: _Worker) -> None:
+        """Fails the test that a worker has died of, and has another go on behind it."""
+        item = self._session.items[worker.unit[0]]
+        status = worker.await_end(ENDING_S)
+        report = pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords={},
+            outcome="failed",
+            longrepr=f"{item.nodeid}: its worker died ({status})",
+            when="call",
+        )
+        self._hook.pytest_runtest_logreport(report=report)
+        self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self._workers.remove(worker)
+        self._waiting.appendleft(worker.unit[1:])
+        if not self._waiting[0]:
+            self._waiting.popleft()
+        another = _Worker(self._session, worker.number, self._workers)
+        self._workers.append(another)
+        self._give_unit(another)
+
+
+class _Worker:
+    """A forked process that runs the units it is given."""
+
+    def __init__(self, session: pytest.Session, number: int, others: list[_Worker]) -> None:
+        self.number = number
+        self.unit: list[int] = []
+        """What it has been given and has not ended, the first of it first."""
+        ours, its = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid:
+            its.close()
+            self.connection = Connection(ours.detach())
+            return
+        status = 1
+        try:
+            ours.close()
+            for other in others:
+                other.connection.close()
+            _serve(session, number, Connection(its.detach()))
+            status = 0
+        except BaseException:  # noqa: BLE001 - it must not go on as its parent would
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def await_end(self, patience_s: float) -> str:
+        """Returns how the process has ended; one that does not end in time is killed."""
+        until = time.monotonic() + patience_s
+        self.connection.close()
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                return signal.Signals(-code).name if code < 0 else f"status {code}"
+            if time.monotonic() > until:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+@contextmanager
+def _all_ended(workers: list[_Worker]) -> Iterator[None]:
+    """Ends *workers* in the end, in the middle of their tests if something is raised."""
+    try:
+        yield
+    except BaseException:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGINT)
+        raise
+    finally:
+        for worker in workers:
+            worker.connection.close()
+        for worker in workers:
+            worker.await_end(ENDING_S)
+
+
+def _serve(session: pytest.Session, number: int, connection: Connection) -> None:
+    """Runs units in a worker until the connection ends, and removes then what its tests have shared."""
+    os.environ[WORKER] = str(number)
+    random.seed()
+    config = session.config
+    manager = config.pluginmanager
+    capture: CaptureManager = manager.getplugin("capturemanager")
+    # Its files, and so the position in them, are those of all forks.
+    capture.stop_global_capturing()
+    capture.start_global_capturing()
+    capture.suspend_global_capture()
+    manager.unregister(name="terminalreporter")
+    manager.register(_Telling(config, connection), "telling")
+    try:
+        while True:
+            unit: list[int] = connection.recv()
+            for at, following in zip(unit, [*unit[1:], None], strict=True):
+                item = session.items[at]
+                # What the session shares stays behind the last test of a unit, and nothing else does.
+                then: Any = session if following is None else session.items[following]
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=then)
+                connection.send(("ended", at))
+    except (EOFError, ConnectionError, KeyboardInterrupt):
+        pass
+    finally:
+        session._setupstate.teardown_exact(None)
+
+
+class _Telling:
+    """Reports from a worker to the process that has forked it."""
+
+    def __init__(self, config: pytest.Config, connection: Connection) -> None:
+        self._config = config
+        self._connection = connection
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._connection.send(("report", data))
