@@ -26,6 +26,8 @@ DEFAULT_QUEUE_RECORDS: Final = 200_000
 _DRIVERS: Final = MappingProxyType(
     {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 )
+_EXTRAS: Final = MappingProxyType({"postgresql+psycopg": "postgres"})
+"""The extras of this distribution that bring the drivers; a driver that is not here comes with Python."""
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _ROWS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
@@ -75,6 +77,12 @@ class HistorySettings:
     silence_s: float = 30.0
     prune_every_s: float = 30.0
     steady_s: float = 600.0
+
+    @property
+    def missing_driver_hint(self) -> str:
+        """Returns how to install the driver of the database."""
+        extra = _EXTRAS.get(self.url.drivername)
+        return f"install the driver: pip install 'kornel[{extra}]'" if extra else "its driver is a part of Python"
 
     @property
     def shown(self) -> str:

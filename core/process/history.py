@@ -88,7 +88,7 @@ class History:
                 self._archive = Archive(choice.settings, now_ns=clock.now_ns, logger=logger, keeps_events=keeps_events)
             except ImportError as error:
                 raise HistoryUnusable(
-                    f"{choice.settings.shown}: {error}; PostgreSQL needs the extra: pip install 'kornel[postgres]'"
+                    f"{choice.settings.shown}: {error}; {choice.settings.missing_driver_hint}"
                 ) from error
             except SpoolUnusable as error:
                 if choice.required:
