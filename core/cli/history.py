@@ -178,9 +178,9 @@ def usage(
     )
     try:
         with HistoryClient(grpc, timeout) as core:
-            found = core.usage(request)
+            found = core.list_usage(request)
             request.queue = ROOT
-            cluster = found if queue == ROOT or as_json else core.usage(request)
+            cluster = found if queue == ROOT or as_json else core.list_usage(request)
     except CoreUnreachable as error:
         raise report_failure(error) from error
     if as_json:

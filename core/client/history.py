@@ -39,7 +39,7 @@ class HistoryClient(Connected):
         """Returns configurations that came into force or were refused."""
         return list(self._read_pages(self._stub.ListConfigurations, request, "configurations", most))
 
-    def usage(self, request: pb.ListUsageRequest) -> list[pb.UsagePoint]:
+    def list_usage(self, request: pb.ListUsageRequest) -> list[pb.UsagePoint]:
         """Returns how full a queue was, the oldest first."""
         return list(self._call(self._stub.ListUsage, request).points)
 
