@@ -196,9 +196,9 @@ async def bad_state_dump(bench: Bench) -> None:
     await bench.send_nodes(messages.full_node("n1"))
     await bench.expect(node_accepted("n1"))
     await bench.attach(Answers(state_dump="no JSON at all"))
-    diagnostics = (await bench.state_dump()).get("rmDiagnostics")
+    diagnostics = (await bench.state_dump()).get("rm_diagnostics")
     found = isinstance(diagnostics, dict) and any(key.lower() == "error" and text for key, text in diagnostics.items())
-    check(found, f"expected rmDiagnostics with an error, got {diagnostics!r}")
+    check(found, f"expected rm_diagnostics with an error, got {diagnostics!r}")
 
 
 def withhold(_: callback_pb2.PredicatesQuestion) -> Mapping[str, str] | None:

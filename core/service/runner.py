@@ -407,6 +407,8 @@ class PartitionRunner:
                 self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
                 if isinstance(call.command, RegisterManager):
                     self._supersede_older(call.session)
+                    # What a registration brings about is observed as the new manager wants it.
+                    self._on_settings(self._engine.extra_config)
                 else:
                     self._sessions.unregistered()
                 self._callbacks.deliver_effects(effects)
