@@ -24,6 +24,8 @@ class NodeRejected(NamedTuple):
 
     node_id: str
     reason: str
+    partition: str = ""
+    """Full name."""
 
 
 class ApplicationAccepted(NamedTuple):
@@ -119,6 +121,8 @@ class AllocationRejected(NamedTuple):
     application_id: str
     reason: str
     legacy: bool
+    partition: str = ""
+    """Full name."""
 
 
 class VictimRecord(NamedTuple):

@@ -416,7 +416,7 @@ class Engine:
             if state is not None:
                 node_intake.handle(state, spec, now_ns)
             elif spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
-                self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition)))
+                self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition), spec.partition))
             else:
                 self._ignore_entry(spec.node_id)
 

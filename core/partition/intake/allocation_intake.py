@@ -66,7 +66,7 @@ def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
 
 def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
     """Returns the answer that turns *spec* away; *reason* starts with its token."""
-    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
+    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy, spec.partition)
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
