@@ -126,7 +126,7 @@ class PartitionStatus(NamedTuple):
     stuck: tuple[StuckVictim, ...] = ()
     """The stuck victims by key."""
     monitor: MonitorStatus | None = None
-    """``None``: the periodic policy is off."""
+    """The state of the periodic policy; ``None``: it is off."""
     drained: tuple[DrainedNode, ...] = ()
     """Nodes that operators keep out of scheduling, by ID."""
 
