@@ -60,7 +60,7 @@ async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000)
     await bench.expect(updated("app", "Running"))
 
 
-async def replacing(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_ms: int = 1000) -> str:
+async def add_replacing_ask(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_ms: int = 1000) -> str:
     """Adds real ask r to a :func:`whole_gang`, and returns the key of the placeholder that the core gives up for it."""
     await whole_gang(bench, vcore=vcore, timeout_ms=timeout_ms)
     await bench.send(messages.allocation("r", real_vcore, group=GROUP))

@@ -29,7 +29,7 @@ PARTITION: Final = f"[{RM}]default"
 
 
 class Bench(Looking):
-    """One connection of a case, which begins with :meth:`reg`, or with :meth:`fresh` when nobody may be registered."""
+    """One connection of a case, which begins with :meth:`reg`, or :meth:`start_fresh` if nobody may be registered."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Bench(Looking):
         await self.register(config)
         await self.open_streams()
 
-    async def fresh(self) -> None:
+    async def start_fresh(self) -> None:
         """Bring the core into the state where nobody is registered: a failed registration removes the old one."""
-        await self.refused(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+        await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
     async def update_configuration(
         self, config: str, *, rm: str | None = None, extra: Mapping[str, str] | None = None
@@ -91,7 +91,7 @@ class Bench(Looking):
         await super().close()
 
     @asynccontextmanager
-    async def another(self, rm: str | None = None) -> AsyncIterator[Bench]:
+    async def another_program(self, rm: str | None = None) -> AsyncIterator[Bench]:
         """Yields a second program with a connection of its own, by default one that speaks for the same RM."""
         async with connect(
             self._address,

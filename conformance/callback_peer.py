@@ -37,7 +37,7 @@ class Answers:
     events: bool = False
     state_dump: str | None = None
 
-    def subscription(self, rm: str) -> callback_pb2.Subscription:
+    def to_subscription(self, rm: str) -> callback_pb2.Subscription:
         """Returns the subscription as a message for the core."""
         return callback_pb2.Subscription(
             rm_id=rm,
@@ -68,7 +68,7 @@ class CallbackPeer:
         """Subscribe, and wait until that is in force. Raises Skipped on a core that has no such service."""
         # Why a call ended is seen by reading.
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
-            await self._call.write(callback_pb2.AttachRequest(subscription=self._answers.subscription(rm)))
+            await self._call.write(callback_pb2.AttachRequest(subscription=self._answers.to_subscription(rm)))
         await self.wait_until(lambda: self._attached or self._reader.done(), "the subscription to be confirmed")
         if self._attached:
             return

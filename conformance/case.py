@@ -42,7 +42,7 @@ _CASES: dict[int, Case] = {}
 
 
 def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callable[[Script], Script]:
-    """Enter the decorated script as case *number*. Raises ValueError when that number is taken."""
+    """Enters the decorated script as case *number*. Raises ValueError when that number is taken."""
 
     def enter(script: Script) -> Script:
         if number in _CASES:
@@ -63,7 +63,7 @@ def all_cases() -> tuple[Case, ...]:
     return tuple(_CASES[number] for number in sorted(_CASES))
 
 
-def numbers(text: str) -> range:
+def case_numbers(text: str) -> range:
     """Returns the case numbers of "73" or "73-100". Raises ValueError for anything else."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
@@ -71,7 +71,7 @@ def numbers(text: str) -> range:
     return range(int(first), int(last if dash else first) + 1)
 
 
-def select(cases: Iterable[Case], chosen: Iterable[str] = (), groups: Iterable[str] = ()) -> tuple[Case, ...]:
+def select_cases(cases: Iterable[Case], chosen: Iterable[str] = (), groups: Iterable[str] = ()) -> tuple[Case, ...]:
     """Returns the cases *chosen* by number or range and those of *groups*; all if neither is given.
 
     Raises ValueError for a number, range or group in which there is no case.
@@ -79,7 +79,7 @@ def select(cases: Iterable[Case], chosen: Iterable[str] = (), groups: Iterable[s
     known = tuple(cases)
     wanted: set[int] = set()
     for text in chosen:
-        found = {each.number for each in known}.intersection(numbers(text))
+        found = {each.number for each in known}.intersection(case_numbers(text))
         if not found:
             raise ValueError(f"there is no case {text}")
         wanted |= found

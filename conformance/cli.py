@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 
 from kornel.conformance import configs, report, rules
-from kornel.conformance.case import Case, all_cases, select
+from kornel.conformance.case import Case, all_cases, select_cases
 from kornel.conformance.clock import DEFAULT_PATIENCE_S, clock_of
 from kornel.conformance.connection import RM
-from kornel.conformance.gaps import OWN, judged, load_gaps
+from kornel.conformance.gaps import OWN, judge_result, load_gaps
 from kornel.conformance.outcome import Result
 from kornel.conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
 from kornel.conformance.shim.checks import select_checks
@@ -103,7 +103,7 @@ def core(
 ) -> None:
     """Run the contract cases against a core that serves no other resource manager."""
     try:
-        chosen = select(all_cases(), case or (), group or ())
+        chosen = select_cases(all_cases(), case or (), group or ())
         excused = load_gaps(gaps) if gaps is not None else {}
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -182,7 +182,7 @@ def shim(
     except CommandFailed as error:
         typer.echo(write_visibly(f"error: {error}"), err=True)
         raise typer.Exit(EXIT_UNREACHABLE) from None
-    _report_results([judged(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
+    _report_results([judge_result(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
 
 
 @app.command()
@@ -220,7 +220,7 @@ def _describe_case(name: str) -> str:
         return f"{check.id}: {check.title} ({check.rule})\n\n{rules.show_rule(check.rule)}"
     if not name.isdecimal():
         raise ValueError(f"{name!r} is neither the number of a case nor that of a check")
-    (one,) = select(all_cases(), (name,))
+    (one,) = select_cases(all_cases(), (name,))
     return f"{rules.show_case(one.number)}\n\n{rules.show_rule(one.rule)}"
 
 
@@ -231,7 +231,7 @@ def _report_results(results: Sequence[Result], noun: str, kind: str, junit: Path
         typer.echo(report.as_json(results))
     else:
         report.print_report(Console(), results, noun)
-    if not report.conforms(results):
+    if not report.nothing_failed(results):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -240,7 +240,7 @@ async def _run_cases(
 ) -> list[Result]:
     await _check_registration(address, settings.credentials)
     async with clock_of(address, patience_s, settings.credentials) as clock:
-        return [judged(await run_case(each, address, clock, settings), gaps) for each in cases]
+        return [judge_result(await run_case(each, address, clock, settings), gaps) for each in cases]
 
 
 async def _check_registration(address: str, credentials: Credentials) -> None:

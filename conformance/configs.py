@@ -20,13 +20,13 @@ partitions:
 
 
 def queues(*leaves: str, head: str = _HEAD) -> str:
-    """Returns a configuration with *leaves* below the root, each the YAML text of one queue as :func:`leaf` gives
+    """Returns a configuration with *leaves* below the root, each the YAML text of one queue as :func:`leaf_text` gives
     it."""
-    listed = "".join(f"          {line}\n" for text in (*leaves, leaf("probe")) for line in text.splitlines())
+    listed = "".join(f"          {line}\n" for text in (*leaves, leaf_text("probe")) for line in text.splitlines())
     return f"{head}        queues:\n{listed}"
 
 
-def leaf(
+def leaf_text(
     name: str,
     *,
     maximum: str = "",
@@ -44,17 +44,17 @@ def leaf(
     return "\n".join(lines)
 
 
-BASIC: Final = queues(leaf("a"))
+BASIC: Final = queues(leaf_text("a"))
 """The contract's "reg": a fifo leaf root.a that everyone may submit to, no limits."""
 
-TWO_LEAVES: Final = queues(leaf("a"), leaf("b"))
+TWO_LEAVES: Final = queues(leaf_text("a"), leaf_text("b"))
 
-WITHOUT_A: Final = queues(leaf("b"))
+WITHOUT_A: Final = queues(leaf_text("b"))
 """:data:`TWO_LEAVES` without root.a."""
 
 PREEMPTION: Final = queues(
-    leaf("a", guaranteed="{vcore: 5}", properties="{preemption.delay: 1ms}"),
-    leaf("b"),
+    leaf_text("a", guaranteed="{vcore: 5}", properties="{preemption.delay: 1ms}"),
+    leaf_text("b"),
 )
 """A configuration in which root.a is guaranteed 5 vcore and preempts in root.b once an ask is a millisecond old."""
 
@@ -65,8 +65,8 @@ ROOT_WITH_LIMITS: Final = BASIC.replace(
 )
 
 USER_LIMIT: Final = queues(
-    leaf("a"),
+    leaf_text("a"),
     head=_HEAD + "        limits:\n          - {limit: each user, users: ['*'], maxresources: {vcore: 2}}\n",
 )
 
-NO_ACCESS: Final = queues(leaf("a"), head=_HEAD.replace('"*"', '"somebody"'))
+NO_ACCESS: Final = queues(leaf_text("a"), head=_HEAD.replace('"*"', '"somebody"'))

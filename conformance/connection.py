@@ -101,7 +101,7 @@ class Connection:
         await self.open_nodes().send(si.NodeRequest(rmID=self.rm))
         await self.open_applications().send(si.ApplicationRequest(rmID=self.rm))
         await self.open_allocations().send(si.AllocationRequest(rmID=self.rm))
-        strays = await self._fence()
+        strays = await self._pass_fence()
         expect_nothing(strays)
 
     async def close(self) -> None:
@@ -110,9 +110,9 @@ class Connection:
             await stream.close()
         self._opened.clear()
 
-    async def ends(self, stream: AnyStream, code: grpc.StatusCode) -> None:
+    async def expect_end(self, stream: AnyStream, code: grpc.StatusCode) -> None:
         """Expect the core to end *stream* with *code*."""
-        got = await stream.ended(self._deadline_s)
+        got = await stream.wait_for_end(self._deadline_s)
         check(got is code, f"expected the {stream.name} stream to end with {code.name}, got {got.name}")
 
     async def register(
@@ -128,7 +128,7 @@ class Connection:
         )
         return await self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S)
 
-    async def refused(self, call: Awaitable[object], code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    async def expect_refusal(self, call: Awaitable[object], code: grpc.StatusCode) -> grpc.aio.AioRpcError:
         """Expect *call* to fail with *code*; returns the error."""
         try:
             await call
@@ -163,8 +163,8 @@ class Connection:
         found: list[Entry] = []
         for want in wants:
             got = await self._stream_of(want).inbox.take_entry(self._deadline_s, str(want))
-            if not want.matches(got):
-                raise Mismatch(f"expected {want}, got {got}{why(got)}")
+            if not want.matches_entry(got):
+                raise Mismatch(f"expected {want}, got {got}{reason_of(got)}")
             found.append(got)
         return found
 
@@ -175,9 +175,9 @@ class Connection:
         while missing:
             hope = " and ".join(str(want) for want in missing)
             got = await self._stream_of(missing[0]).inbox.take_entry(self._deadline_s, hope)
-            match = next((want for want in missing if want.matches(got)), None)
+            match = next((want for want in missing if want.matches_entry(got)), None)
             if match is None:
-                raise Mismatch(f"expected {hope}, got {got}{why(got)}")
+                raise Mismatch(f"expected {hope}, got {got}{reason_of(got)}")
             missing.remove(match)
             found.append((match, got))
         return [next(got for match, got in found if match is want) for want in wants]
@@ -186,8 +186,8 @@ class Connection:
         """Expect the next entry to be one of these, all of one stream, and return it."""
         hope = " or ".join(str(want) for want in wants)
         got = await self._stream_of(wants[0]).inbox.take_entry(self._deadline_s, hope)
-        if not any(want.matches(got) for want in wants):
-            raise Mismatch(f"expected {hope}, got {got}{why(got)}")
+        if not any(want.matches_entry(got) for want in wants):
+            raise Mismatch(f"expected {hope}, got {got}{reason_of(got)}")
         return got
 
     async def silence(self) -> None:
@@ -197,9 +197,9 @@ class Connection:
         handled when its refusal is here, so an answer to it would have been seen. It does not show that a scheduling
         cycle has run since, nor what other streams have handled: for those the kit waits a moment and asks once more.
         """
-        strays = await self._fence()
+        strays = await self._pass_fence()
         await asyncio.sleep(self._settle_s)
-        strays += await self._fence()
+        strays += await self._pass_fence()
         expect_nothing(strays)
 
     async def silence_after(self, seconds: float) -> None:
@@ -219,12 +219,12 @@ class Connection:
         for stream in (self.nodes, self.applications, self.allocations):
             check(not len(stream.inbox), f"expected nothing more on the {stream.name} stream of the first program")
 
-    async def quiet(self) -> list[Entry]:
+    async def read_until_quiet(self) -> list[Entry]:
         """Returns the entries that arrived before a fence, on whichever stream: for rules that leave more than one
         possibility."""
-        strays = await self._fence()
+        strays = await self._pass_fence()
         await asyncio.sleep(self._settle_s)
-        return strays + await self._fence()
+        return strays + await self._pass_fence()
 
     def _stream_of(self, want: Want) -> AnyStream:
         if want.kind in (Kind.NODE_ACCEPTED, Kind.NODE_REJECTED):
@@ -233,7 +233,7 @@ class Connection:
             return self.applications
         return self.allocations
 
-    async def _fence(self) -> list[Entry]:
+    async def _pass_fence(self) -> list[Entry]:
         """Send a request to each stream that must be refused without effect, and return what came before the
         refusals."""
         self._fences += 1
@@ -251,7 +251,7 @@ class Connection:
         for stream, want in marks:
             while True:
                 entry = await stream.inbox.take_entry(self._deadline_s, f"the refusal of {mark} ({stream.name})")
-                if want.matches(entry):
+                if want.matches_entry(entry):
                     break
                 strays.append(entry)
         return strays
@@ -271,9 +271,9 @@ def _of_probe_allocation(entry: Entry) -> bool:
 
 def expect_nothing(strays: Sequence[Entry]) -> None:
     if strays:
-        raise Mismatch("expected nothing, got " + ", ".join(f"{entry}{why(entry)}" for entry in strays))
+        raise Mismatch("expected nothing, got " + ", ".join(f"{entry}{reason_of(entry)}" for entry in strays))
 
 
-def why(entry: Entry) -> str:
+def reason_of(entry: Entry) -> str:
     reason: str = getattr(entry.message, "reason", "")
     return f" ({reason})" if reason else ""

@@ -60,7 +60,7 @@ class Want:
     detail: str | None = None
     application: str | None = None
 
-    def matches(self, entry: Entry) -> bool:
+    def matches_entry(self, entry: Entry) -> bool:
         """Tells whether *entry* is as wanted."""
         return (
             entry.kind is self.kind

@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-from kornel.conformance.case import numbers
+from kornel.conformance.case import case_numbers
 from kornel.conformance.known_gaps import GAPS
 from kornel.conformance.outcome import Result, Verdict
 
@@ -44,7 +44,7 @@ def load_gaps(source: str) -> dict[str, str]:
     return _parse_gaps(path, entries or {})
 
 
-def judged(result: Result, gaps: Mapping[str, str]) -> Result:
+def judge_result(result: Result, gaps: Mapping[str, str]) -> Result:
     """Returns *result* in the light of *gaps*: a known gap may fail, and must not pass."""
     reason = gaps.get(result.case.id)
     if reason is None:
@@ -68,6 +68,6 @@ def _parse_gaps(path: Path, entries: object) -> dict[str, str]:
         if not isinstance(reason, str) or not reason.strip():
             raise ValueError(f"{path}: {name} has no reason")
         text = str(name)
-        ids = [text] if text[:1].isalpha() else [str(number) for number in numbers(text)]
+        ids = [text] if text[:1].isalpha() else [str(number) for number in case_numbers(text)]
         gaps.update(dict.fromkeys(ids, reason.strip()))
     return gaps

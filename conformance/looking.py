@@ -16,7 +16,7 @@ import grpc.aio
 
 from kornel.conformance import configs, messages
 from kornel.conformance.clock import Clock
-from kornel.conformance.connection import CALL_TIMEOUT_S, PROBE_APP, RM, Connection, expect_nothing, why
+from kornel.conformance.connection import CALL_TIMEOUT_S, PROBE_APP, RM, Connection, expect_nothing, reason_of
 from kornel.conformance.entries import Kind
 from kornel.conformance.outcome import Mismatch, Skipped, check
 from kornel.v1 import status_pb2, status_pb2_grpc
@@ -48,17 +48,17 @@ class Looking(Connection):
             key = f"{app}-{number}"
             await self.send(messages.allocation(key, amount, app=app))
             got = await side.take_entry(self._deadline_s, f"{amount} vcore to be free on one node of {dict(free)}")
-            check(got.kind is Kind.NEW and got.key == key, f"expected new {key}, got {got}{why(got)}")
+            check(got.kind is Kind.NEW and got.key == key, f"expected new {key}, got {got}{reason_of(got)}")
             filled.append((amount, got.detail))
         expected = sorted((amount, node) for node, amount in free.items() if amount > 0)
         check(sorted(filled) == expected, f"expected free {expected}, got {sorted(filled)}")
         await self.send(messages.allocation(f"{app}-more", 1, app=app))
-        expect_nothing(await self.quiet())
+        expect_nothing(await self.read_until_quiet())
         check(not len(side), f"expected no more than {dict(free)} to be free, but one more vcore fits")
         await self.send_applications(remove=[app])
         for _ in filled:
             await side.take_entry(self._deadline_s, "what was measured with to be given back")
-        expect_nothing(await self._fence())
+        expect_nothing(await self._pass_fence())
         self.applications.side.clear()
 
     async def expect_total(self, total: Mapping[str, int]) -> None:

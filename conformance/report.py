@@ -25,7 +25,7 @@ _STYLES: Final = {
 }
 
 
-def conforms(results: Iterable[Result]) -> bool:
+def nothing_failed(results: Iterable[Result]) -> bool:
     """Tells whether nothing failed."""
     return not any(result.verdict is Verdict.FAIL for result in results)
 

@@ -85,19 +85,19 @@ class Page:
 
     def find_row(self, row_id: str, within: str = "") -> tuple[Section, str]:
         """Returns the row of a table that begins with *row_id*, in section *within* if given. Raises UnknownRule."""
-        for section in self._within(within):
+        for section in self._sections_within(within):
             if row_id in section.rows:
                 return section, section.rows[row_id]
         raise UnknownRule(f"{self.name}.md {within}".strip() + f" has no row {row_id}")
 
     def find_item(self, number: str, within: str = "") -> tuple[Section, str]:
         """Returns the case or item with that *number*, in section *within* if given. Raises UnknownRule."""
-        for section in self._within(within):
+        for section in self._sections_within(within):
             if number in section.items:
                 return section, section.items[number]
         raise UnknownRule(f"{self.name}.md {within}".strip() + f" has no item {number}")
 
-    def _within(self, within: str) -> Iterator[Section]:
+    def _sections_within(self, within: str) -> Iterator[Section]:
         """Yields all sections, or those at or below *within* if that is given."""
         return (s for s in self.sections.values() if within in ("", s.id) or s.id.startswith(f"{within}."))
 

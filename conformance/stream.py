@@ -67,7 +67,7 @@ class AnyStream(Protocol):
     @property
     def inbox(self) -> Inbox: ...
 
-    async def ended(self, within_s: float) -> grpc.StatusCode: ...
+    async def wait_for_end(self, within_s: float) -> grpc.StatusCode: ...
 
     async def close(self) -> None: ...
 
@@ -97,7 +97,7 @@ class Stream(Generic[Request, Response]):
         except (grpc.RpcError, asyncio.InvalidStateError):
             return
 
-    async def ended(self, within_s: float) -> grpc.StatusCode:
+    async def wait_for_end(self, within_s: float) -> grpc.StatusCode:
         """Returns the status with which the core ended the stream. Raises Mismatch when it is still open after
         *within_s*."""
         done, _ = await asyncio.wait([self._reader], timeout=within_s)

@@ -63,7 +63,7 @@ class Ask:
             tags["creationTime"] = str(self.created_s)
         return tags
 
-    def _policy(self) -> si.PreemptionPolicy:
+    def _encode_policy(self) -> si.PreemptionPolicy:
         return si.PreemptionPolicy(allowPreemptSelf=self.allow_preempt_self, allowPreemptOther=self.allow_preempt_other)
 
     def to_g3(self) -> si.Allocation:
@@ -77,7 +77,7 @@ class Ask:
             taskGroupName=self.task_group,
             placeholder=self.placeholder,
             originator=self.originator,
-            preemptionPolicy=self._policy(),
+            preemptionPolicy=self._encode_policy(),
             allocationTags=self._all_tags(),
         )
 
@@ -93,6 +93,6 @@ class Ask:
             taskGroupName=self.task_group,
             placeholder=self.placeholder,
             Originator=self.originator,
-            preemptionPolicy=self._policy(),
+            preemptionPolicy=self._encode_policy(),
             tags=self._all_tags(),
         )

@@ -191,7 +191,7 @@ class CallbackAttachment:
         self._running = asyncio.create_task(self._run(), name=f"callbacks of {rm_id}")
         self._noticing = asyncio.create_task(self._deliver_notices(), name=f"notices of {rm_id}")
 
-    async def attached(self) -> None:
+    async def wait_until_attached(self) -> None:
         """Wait until the core has accepted the subscription. Raises the error that keeps it from doing so."""
         await self._settled.wait()
         if self._refusal is not None:
@@ -206,7 +206,7 @@ class CallbackAttachment:
             answer.checkpoints.add(allocation_key=key, time_ns=at_ns)
         self._answers.put(answer)
 
-    def registered(self) -> None:
+    def note_registered(self) -> None:
         """Note that the RM has registered, so that a stream that was given up can be opened again."""
         self._registered_again.set()
 
@@ -455,7 +455,7 @@ class _Answers:
         self.closed = True
         self._news.set()
 
-    async def batch(self) -> list[Answer]:
+    async def next_batch(self) -> list[Answer]:
         """Returns the answers of the next request, of which one at most is a state dump. Empty: closed, and all
         sent."""
         while not self._ready and not self.closed:
@@ -468,7 +468,7 @@ class _Answers:
                 break
         return batch
 
-    async def written(self, count: int) -> None:
+    async def mark_written(self, count: int) -> None:
         """Does nothing: a batch is handed out once, so there is none to remove."""
 
 

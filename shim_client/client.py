@@ -195,7 +195,7 @@ class ShimClient:
             self._reset_queues()
             self._streams = asyncio.create_task(self._run_streams(), name=f"streams of {self.rm_id}")
         for attachment in self._attachments:
-            attachment.registered()
+            attachment.note_registered()
 
     async def attach_callbacks(self, handler: CallbackHandler, *, timeout_s: float | None = None) -> CallbackAttachment:
         """Subscribe *handler* to what it overrides, until the client or the attachment is closed.
@@ -213,7 +213,7 @@ class ShimClient:
             handler, rm_id=self.rm_id, timeout_s=timeout_s, start=stub.Attach, connected=connected
         )
         try:
-            await attachment.attached()
+            await attachment.wait_until_attached()
         except BaseException:
             await attachment.close()
             raise
@@ -365,7 +365,7 @@ class ShimClient:
     async def flush(self) -> None:
         """Wait until gRPC has taken everything sent so far on all streams."""
         for outbox in self._outboxes():
-            await outbox.drained()
+            await outbox.wait_until_drained()
         if self._failure is not None:
             raise self._failure
 

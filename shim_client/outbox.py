@@ -55,8 +55,8 @@ class Outbox(Generic[Entry]):
                 self._entries.append(entry)
             self._changed.notify_all()
 
-    async def batch(self) -> list[Entry]:
-        """Returns the entries for the next request, still queued: :meth:`written` removes them.
+    async def next_batch(self) -> list[Entry]:
+        """Returns the entries for the next request, still queued: :meth:`mark_written` removes them.
 
         Empty: closed and drained.
         """
@@ -73,14 +73,14 @@ class Outbox(Generic[Entry]):
                 taken.append(entry)
             return taken
 
-    async def written(self, count: int) -> None:
+    async def mark_written(self, count: int) -> None:
         """Remove the first *count* entries: gRPC has taken them."""
         async with self._changed:
             for _ in range(count):
                 self._entries.popleft()
             self._changed.notify_all()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until everything queued so far and meanwhile has been written, or the outbox is closed."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._entries or self._closed)

@@ -45,10 +45,10 @@ class Source(Protocol[Written_co]):
     def closed(self) -> bool:
         """Tells whether nothing more will be added."""
 
-    async def batch(self) -> Sequence[Written_co]:
+    async def next_batch(self) -> Sequence[Written_co]:
         """Returns the entries of the next request. Empty: closed and drained."""
 
-    async def written(self, count: int) -> None:
+    async def mark_written(self, count: int) -> None:
         """Remove the first *count* entries of the batch: they have been sent."""
 
 
@@ -126,10 +126,10 @@ class DuplexStream(Generic[Entry, Request, Response]):
     async def _write_batches(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
         try:
             await call.write(self._bind)
-            while batch := await self._outbox.batch():
+            while batch := await self._outbox.next_batch():
                 await call.write(self._encode(batch))
                 # Only now: a batch that was being written when the stream broke is written again.
-                await self._outbox.written(len(batch))
+                await self._outbox.mark_written(len(batch))
             await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError):
             # The call is over; the reading side learns why.

@@ -8,7 +8,7 @@ from kornel.conformance import configs, messages
 from kornel.conformance.arrangements import gang_timeout
 from kornel.conformance.bench import Bench
 from kornel.conformance.case import case
-from kornel.conformance.configs import leaf, queues
+from kornel.conformance.configs import leaf_text, queues
 from kornel.conformance.entries import app_accepted, app_rejected, new, rejected, released, updated
 from kornel.conformance.messages import FORCE_TAG, NODE_VCORE, application
 from kornel.conformance.outcome import check
@@ -104,21 +104,21 @@ async def no_access(bench: Bench) -> None:
 
 @case(58, "a gang needs a fifo queue", rule="protocol.md 6.1")
 async def gang_in_fair_queue(bench: Bench) -> None:
-    await bench.reg(queues(leaf("a", properties="{application.sort.policy: fair}")))
+    await bench.reg(queues(leaf_text("a", properties="{application.sort.policy: fair}")))
     await bench.send_applications(application("app", gang={"vcore": 1000}))
     await bench.expect(app_rejected("app", "gang-needs-fifo"))
 
 
 @case(59, "a gang larger than its queue may ever be is refused", rule="protocol.md 6.1")
 async def gang_above_max(bench: Bench) -> None:
-    await bench.reg(queues(leaf("a", maximum="{vcore: 1}")))
+    await bench.reg(queues(leaf_text("a", maximum="{vcore: 1}")))
     await bench.send_applications(application("app", gang={"vcore": 10_000}))
     await bench.expect(app_rejected("app", "gang-too-large"))
 
 
 @case(60, "a type without limit does not limit a gang", rule="protocol.md 6.1")
 async def gang_of_another_type(bench: Bench) -> None:
-    await bench.reg(queues(leaf("a", maximum="{memory: 1}")))
+    await bench.reg(queues(leaf_text("a", maximum="{memory: 1}")))
     await bench.send_applications(application("app", gang={"vcore": 10_000}))
     await bench.expect(app_accepted("app"))
 

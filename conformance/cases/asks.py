@@ -8,7 +8,7 @@ from kornel.conformance import messages
 from kornel.conformance.arrangements import gang_timeout
 from kornel.conformance.bench import Bench
 from kornel.conformance.case import case
-from kornel.conformance.configs import leaf, queues
+from kornel.conformance.configs import leaf_text, queues
 from kornel.conformance.entries import Entry, Kind, new, rejected, released, updated
 from kornel.conformance.messages import ASK_VCORE, NODE_VCORE, allocation
 from kornel.conformance.outcome import check
@@ -17,10 +17,10 @@ from kornel.si.v1 import si_pb2 as si
 BIG = NODE_VCORE + 1
 """An ask for which no n1 has room."""
 
-ONE_VCORE_MAX = queues(leaf("a", maximum="{vcore: 1}"))
+ONE_VCORE_MAX = queues(leaf_text("a", maximum="{vcore: 1}"))
 
 
-def placed(entry: Entry) -> si.Allocation:
+def placed_allocation(entry: Entry) -> si.Allocation:
     """Returns the allocation of a ``new`` entry."""
     return cast("si.Allocation", entry.message)
 
@@ -38,7 +38,7 @@ async def place(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", tags={"kubernetes.io/label/x": "y"}, priority=7))
     entry = (await bench.expect(new("k", "n1", "app"), updated("app", "Accepted"), updated("app", "Running")))[0]
-    got = placed(entry)
+    got = placed_allocation(entry)
     check(not got.allocationTags, "new carries no tags")
     check(got.priority == 0, "new carries no priority")
     check(got.partitionName == "", "new carries no partition")
@@ -128,7 +128,9 @@ async def resize_ask(bench: Bench) -> None:
     await bench.silence()
     await bench.node("n2", 3000)
     entry = (await bench.expect(new("k", "n2"), updated("app", "Running")))[0]
-    check(messages.read_amounts(placed(entry).resourcePerAlloc) == {"vcore": 3000}, "new carries the new size")
+    check(
+        messages.read_amounts(placed_allocation(entry).resourcePerAlloc) == {"vcore": 3000}, "new carries the new size"
+    )
 
 
 @case(83, "a waiting ask sent again has its new priority", rule="protocol.md 8.2")
@@ -284,11 +286,11 @@ async def required_node(bench: Bench) -> None:
 @case(98, "without a policy an allocation may be preempted and does not preempt", rule="protocol.md 3.5")
 async def default_policy(bench: Bench) -> None:
     await bench.world()
-    got = placed((await bench.start("k"))[0]).preemptionPolicy
+    got = placed_allocation((await bench.start("k"))[0]).preemptionPolicy
     check(got.allowPreemptSelf, "allowPreemptSelf is true")
     check(not got.allowPreemptOther, "allowPreemptOther is false")
     await bench.send(allocation("k2", policy=(False, False)))
-    got = placed((await bench.expect(new("k2")))[0]).preemptionPolicy
+    got = placed_allocation((await bench.expect(new("k2")))[0]).preemptionPolicy
     check(not got.allowPreemptSelf and not got.allowPreemptOther, "an empty policy says false to both")
 
 
@@ -308,7 +310,7 @@ async def ask_and_withdraw(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k"), releases=[messages.release("k")])
     await bench.expect(updated("app", "Accepted"))
-    seen = [entry for entry in await bench.quiet() if entry.kind in (Kind.NEW, Kind.RELEASED)]
+    seen = [entry for entry in await bench.read_until_quiet() if entry.kind in (Kind.NEW, Kind.RELEASED)]
     kinds = [entry.kind for entry in seen]
     check(kinds in ([], [Kind.NEW, Kind.RELEASED]), f"expected no new, or new and released, got {kinds}")
     await bench.expect_counts(nodes=1, asks=0, allocations=0)

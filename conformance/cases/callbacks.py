@@ -9,7 +9,7 @@ from kornel.conformance import configs, messages
 from kornel.conformance.bench import Bench
 from kornel.conformance.callback_peer import EVENT_PUSH_S, Answers, CallbackPeer
 from kornel.conformance.case import case
-from kornel.conformance.configs import leaf, queues
+from kornel.conformance.configs import leaf_text, queues
 from kornel.conformance.entries import app_accepted, new, node_accepted, released, updated
 from kornel.conformance.messages import ASK_VCORE, NODE_VCORE, allocation
 from kornel.conformance.outcome import check
@@ -109,7 +109,7 @@ async def outstanding(bench: Bench) -> None:
 
 @case(145, "an ask above the max of its queue is not reported", rule="protocol.md 13", waits_s=2 * STATE_S)
 async def above_max(bench: Bench) -> None:
-    await bench.reg(queues(leaf("a", maximum="{vcore: 1}"), leaf("b")))
+    await bench.reg(queues(leaf_text("a", maximum="{vcore: 1}"), leaf_text("b")))
     await bench.node("n1")
     await bench.app("limited")
     await bench.app("app", "root.b")

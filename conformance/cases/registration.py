@@ -18,7 +18,7 @@ PROBLEMS_KEY = "kornel-problems-bin"
 
 @case(1, "a registration with a valid configuration makes the partition", rule="protocol.md 5.1")
 async def valid_registration(bench: Bench) -> None:
-    await bench.fresh()
+    await bench.start_fresh()
     response = await bench.register()
     check(response == si.RegisterResourceManagerResponse(), "the response has no fields")
     await bench.open_streams()
@@ -28,7 +28,7 @@ async def valid_registration(bench: Bench) -> None:
 
 @case(2, "an empty configuration is the default one: a queue per namespace tag", rule="protocol.md 5.3")
 async def empty_configuration(bench: Bench) -> None:
-    await bench.fresh()
+    await bench.start_fresh()
     await bench.register("")
     await bench.open_streams()
     await bench.send_applications(
@@ -40,29 +40,29 @@ async def empty_configuration(bench: Bench) -> None:
 
 @case(3, "a configuration with an unknown key is refused, and the next registration succeeds", rule="protocol.md 5.1")
 async def unknown_key(bench: Bench) -> None:
-    await bench.fresh()
-    await bench.refused(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.start_fresh()
+    await bench.expect_refusal(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
     await bench.register()
     await bench.open_streams()
 
 
 @case(4, "a root queue with limits is refused", rule="protocol.md 5.1")
 async def root_limits(bench: Bench) -> None:
-    await bench.fresh()
-    await bench.refused(bench.register(configs.ROOT_WITH_LIMITS), grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.start_fresh()
+    await bench.expect_refusal(bench.register(configs.ROOT_WITH_LIMITS), grpc.StatusCode.INVALID_ARGUMENT)
 
 
 @case(5, "a registration without rmID is refused", rule="protocol.md 5.1")
 async def no_rm_id(bench: Bench) -> None:
-    await bench.fresh()
-    await bench.refused(bench.register(rm=""), grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.start_fresh()
+    await bench.expect_refusal(bench.register(rm=""), grpc.StatusCode.INVALID_ARGUMENT)
 
 
 @case(6, "a second RM is refused and leaves the first one alone", rule="protocol.md 5.1")
 async def second_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
-    await bench.refused(bench.register(rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.expect_refusal(bench.register(rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION)
     await bench.silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=1)
     await bench.ask_and_place("k2")
@@ -106,10 +106,10 @@ async def user_usage_cleared(bench: Bench) -> None:
 @case(10, "a failed registration takes the old one away", rule="protocol.md 5.1")
 async def failed_again(bench: Bench) -> None:
     await bench.world()
-    await bench.refused(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.expect_refusal(bench.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
     stream = bench.open_nodes()
     await stream.send(si.NodeRequest(rmID=RM, nodes=[messages.full_node("n2")]))
-    await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.expect_end(stream, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 @case(
@@ -118,7 +118,7 @@ async def failed_again(bench: Bench) -> None:
     rule="protocol.md 1.1",
 )
 async def unknown_rm(bench: Bench) -> None:
-    await bench.fresh()
+    await bench.start_fresh()
     nodes, applications, allocations = (
         bench.open_nodes(),
         bench.open_applications(),
@@ -128,7 +128,7 @@ async def unknown_rm(bench: Bench) -> None:
     await applications.send(si.ApplicationRequest(rmID=RM, new=[messages.application("app")]))
     await allocations.send(si.AllocationRequest(rmID=RM, allocations=[messages.allocation("k")]))
     for stream in (nodes, applications, allocations):
-        await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
+        await bench.expect_end(stream, grpc.StatusCode.FAILED_PRECONDITION)
     await bench.reg()
     await bench.silence()
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
@@ -142,7 +142,7 @@ async def second_rm_on_stream(bench: Bench) -> None:
     await bench.node("n1")
     stream = bench.nodes
     await stream.send(si.NodeRequest(rmID=OTHER_RM, nodes=[messages.full_node("n2")]))
-    await bench.ends(stream, grpc.StatusCode.INVALID_ARGUMENT)
+    await bench.expect_end(stream, grpc.StatusCode.INVALID_ARGUMENT)
     await bench.open_nodes().send(si.NodeRequest(rmID=RM))
     await bench.send_nodes(messages.full_node("n1"), messages.full_node("n2"))
     await bench.expect(node_accepted("n2"), node_rejected("n1", "node-exists"))
@@ -153,7 +153,7 @@ async def queued_responses(bench: Bench) -> None:
     await bench.world()
     stream = bench.applications
     await stream.half_close()
-    await bench.ends(stream, grpc.StatusCode.OK)
+    await bench.expect_end(stream, grpc.StatusCode.OK)
     await bench.send(messages.allocation("k"))
     await bench.expect(new("k", "n1"))
     await bench.release("k")
@@ -222,7 +222,9 @@ async def removed_queue(bench: Bench) -> None:
 async def invalid_update(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
-    error = await bench.refused(bench.update_configuration(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
+    error = await bench.expect_refusal(
+        bench.update_configuration(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT
+    )
     trailing = dict(error.trailing_metadata() or ())
     check(PROBLEMS_KEY in trailing, f"the problems come along as {PROBLEMS_KEY}")
     await bench.silence()
@@ -233,14 +235,16 @@ async def invalid_update(bench: Bench) -> None:
 
 @case(18, "an update before any registration is refused", rule="protocol.md 5.4")
 async def update_unregistered(bench: Bench) -> None:
-    await bench.fresh()
-    await bench.refused(bench.update_configuration(configs.BASIC), grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.start_fresh()
+    await bench.expect_refusal(bench.update_configuration(configs.BASIC), grpc.StatusCode.FAILED_PRECONDITION)
 
 
 @case(19, "an update by another RM is refused and changes nothing", rule="protocol.md 16 DB-16")
 async def update_by_other(bench: Bench) -> None:
     await bench.world(configs.TWO_LEAVES)
-    await bench.refused(bench.update_configuration(configs.WITHOUT_A, rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION)
+    await bench.expect_refusal(
+        bench.update_configuration(configs.WITHOUT_A, rm=OTHER_RM), grpc.StatusCode.FAILED_PRECONDITION
+    )
     await bench.start("k")
     await bench.send_applications(messages.application("app2"))
     await bench.expect(app_accepted("app2"))

@@ -6,9 +6,9 @@ from kornel.conformance import messages
 from kornel.conformance.arrangements import (
     GROUP,
     VICTIM_VCORE,
+    add_replacing_ask,
     gang_timeout,
     placeholder,
-    replacing,
     victim_and_preemptor,
     whole_gang,
 )
@@ -31,7 +31,7 @@ async def one_allocated(bench: Bench) -> None:
 
 async def one_replaced(bench: Bench, real_vcore: int = ASK_VCORE) -> str:
     """Replaces one placeholder of a gang by r, and returns the key of the placeholder that is left."""
-    gone = await replacing(bench, real_vcore=real_vcore)
+    gone = await add_replacing_ask(bench, real_vcore=real_vcore)
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.expect(new("r", "n1"))
     return "p1" if gone == "p2" else "p2"
@@ -119,7 +119,7 @@ async def release_of_unknown_application(bench: Bench) -> None:
 
 @case(114, "a real ask of a gang makes the core give up one placeholder", rule="protocol.md 10.3")
 async def replace(bench: Bench) -> None:
-    await replacing(bench)
+    await add_replacing_ask(bench)
 
 
 @case(115, "a confirmed placeholder becomes the real allocation on the same node", rule="protocol.md 10.3")
@@ -130,7 +130,7 @@ async def replace_confirmed(bench: Bench) -> None:
 
 @case(116, "a replacement is confirmed once", rule="protocol.md 10.4")
 async def replace_confirmed_twice(bench: Bench) -> None:
-    gone = await replacing(bench)
+    gone = await add_replacing_ask(bench)
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.expect(new("r", "n1"))
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
@@ -139,7 +139,7 @@ async def replace_confirmed_twice(bench: Bench) -> None:
 
 @case(117, "a replacement that is never confirmed changes nothing", rule="protocol.md 10.3", waits_s=3)
 async def replace_unconfirmed(bench: Bench) -> None:
-    await replacing(bench, timeout_ms=60_000)
+    await add_replacing_ask(bench, timeout_ms=60_000)
     await bench.clock.advance(3)
     await bench.silence()
     await bench.expect_used("root.a", 2 * ASK_VCORE)
@@ -189,16 +189,16 @@ async def replace_unlinked(bench: Bench) -> None:
 
 @case(122, "stopping a placeholder that is being replaced confirms the replacement", rule="protocol.md 10.4")
 async def replaced_is_stopped(bench: Bench) -> None:
-    gone = await replacing(bench)
+    gone = await add_replacing_ask(bench)
     await bench.release(gone)
     await bench.expect(released(gone), new("r", "n1"))
 
 
 @case(123, "stopping a replacement under way cancels it", rule="protocol.md 10.4")
 async def replacement_is_stopped(bench: Bench) -> None:
-    gone = await replacing(bench)
+    gone = await add_replacing_ask(bench)
     await bench.release("r")
-    strays = await bench.quiet()
+    strays = await bench.read_until_quiet()
     check(not any(entry.kind is Kind.NEW for entry in strays), "expected no new for a replacement that was stopped")
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.silence()

@@ -21,7 +21,7 @@ def update_of(entry: Entry) -> si.UpdatedApplication:
     return cast("si.UpdatedApplication", entry.message)
 
 
-async def completed(bench: Bench) -> None:
+async def complete_application(bench: Bench) -> None:
     """Has app run once and be Completed."""
     await bench.world()
     await bench.start("k")
@@ -51,7 +51,7 @@ async def completing_again(bench: Bench) -> None:
     waits_s=COMPLETING_S,
 )
 async def completes(bench: Bench) -> None:
-    await completed(bench)
+    await complete_application(bench)
     await bench.app()
 
 
@@ -65,7 +65,7 @@ async def runs_on(bench: Bench) -> None:
 
 @case(136, "a completed application expires after three days", rule="protocol.md 11", waits_s=THREE_DAYS_S)
 async def completed_expires(bench: Bench) -> None:
-    await completed(bench)
+    await complete_application(bench)
     await bench.clock.advance(THREE_DAYS_S)
     await bench.expect(updated("app", "Expired"))
     await bench.silence()

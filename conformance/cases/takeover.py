@@ -14,7 +14,7 @@ from kornel.conformance.messages import NODE_VCORE
 async def same_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
-    async with bench.another() as successor:
+    async with bench.another_program() as successor:
         await successor.reg()
         await successor.expect_counts(nodes=0, asks=0, allocations=0)
         # The same names are new names, and what was there takes no room.
@@ -24,7 +24,7 @@ async def same_rm(bench: Bench) -> None:
         await successor.start("k1", node="n1")
         await successor.release("k1")
         await successor.expect(updated("app", "Completing"))
-        await successor.quiet()
+        await successor.read_until_quiet()
         await bench.hears_nothing()
 
 
@@ -32,13 +32,13 @@ async def same_rm(bench: Bench) -> None:
 async def another_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
-    async with bench.another(OTHER_RM) as successor:
-        await bench.refused(successor.register(), grpc.StatusCode.FAILED_PRECONDITION)
+    async with bench.another_program(OTHER_RM) as successor:
+        await bench.expect_refusal(successor.register(), grpc.StatusCode.FAILED_PRECONDITION)
         await bench.unregister()
         for stream in (bench.nodes, bench.applications, bench.allocations):
-            await bench.ends(stream, grpc.StatusCode.FAILED_PRECONDITION)
+            await bench.expect_end(stream, grpc.StatusCode.FAILED_PRECONDITION)
         await bench.hears_nothing()
-        await bench.refused(bench.unregister(), grpc.StatusCode.FAILED_PRECONDITION)
+        await bench.expect_refusal(bench.unregister(), grpc.StatusCode.FAILED_PRECONDITION)
         await successor.reg()
         try:
             await successor.expect_counts(nodes=0, asks=0, allocations=0)
@@ -46,7 +46,7 @@ async def another_rm(bench: Bench) -> None:
             await successor.app()
             await successor.expect_free({"n1": NODE_VCORE})
             await successor.start("k1", node="n1")
-            await bench.refused(bench.register(), grpc.StatusCode.FAILED_PRECONDITION)
+            await bench.expect_refusal(bench.register(), grpc.StatusCode.FAILED_PRECONDITION)
             await successor.ask_and_place("k2")
         finally:
             await successor.unregister()

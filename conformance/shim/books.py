@@ -49,7 +49,7 @@ class Books:
         wanted = read_amounts(ask.resourcePerAlloc)
         for name, node in self.nodes.items():
             if node.accepted and not node.draining:
-                free = self._free(name, node)
+                free = self._free_room(name, node)
                 if all(free.get(kind, 0) >= amount for kind, amount in wanted.items()):
                     return name
         return None
@@ -58,7 +58,7 @@ class Books:
         """Yields the placeholders that run."""
         return (each for each in self.running.values() if each.allocation.placeholder)
 
-    def reals(self) -> Iterator[Running]:
+    def real_allocations(self) -> Iterator[Running]:
         """Yields the allocations that run and are no placeholders."""
         return (each for each in self.running.values() if not each.allocation.placeholder)
 
@@ -75,11 +75,11 @@ class Books:
             del self.running[run.key]
         return gone
 
-    def schedulable(self) -> bool:
+    def can_schedule(self) -> bool:
         """Tells whether an ask could be placed anywhere."""
         return any(node.accepted and not node.draining for node in self.nodes.values())
 
-    def _free(self, name: str, node: Node) -> dict[str, int]:
+    def _free_room(self, name: str, node: Node) -> dict[str, int]:
         free = dict(node.capacity)
         for each in (*self.running.values(), *self.foreign.values()):
             if each.node == name:

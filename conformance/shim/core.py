@@ -74,7 +74,7 @@ class ScriptedCore:
     def drop_registration(self) -> None:
         """Drop the RM: its streams end, and it has to register again."""
         self.judge.wants_registration = True
-        self.judge.to_recover = {run.key: run for run in self.books.reals()}
+        self.judge.to_recover = {run.key: run for run in self.books.real_allocations()}
         for kind in Kind:
             self.lines.end_stream(kind, grpc.StatusCode.FAILED_PRECONDITION, "resync-required: register again")
 

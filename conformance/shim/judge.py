@@ -79,7 +79,7 @@ class Judge:
         key = allocation.allocationKey
         if (ran := self.to_recover.get(key)) is not None:
             self._findings.mark_broken("S21", f"{key} runs on {ran.node} and is asked for again")
-        elif self.to_recover and books.schedulable():
+        elif self.to_recover and books.can_schedule():
             waiting = ", ".join(sorted(self.to_recover))
             self._findings.mark_broken("S20", f"{key} is asked for while nodes are open and {waiting} is not reported")
 

@@ -158,7 +158,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
 async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
     """Returns a server for *lines* behind *door*, and the address it got."""
     server = grpc.aio.server(
-        interceptors=door.interceptors(),
+        interceptors=door.make_interceptors(),
         options=[
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),

@@ -39,7 +39,7 @@ class Listener:
                 " would speak plain text: give --tls-cert and --tls-key, or do without them"
             )
 
-    def interceptors(self) -> list[grpc.aio.ServerInterceptor]:
+    def make_interceptors(self) -> list[grpc.aio.ServerInterceptor]:
         """Returns the interceptors that calls have to pass. Raises CredentialsUnusable."""
         return [] if self.handed_out.token_file is None else [_TokenDemanded(self.handed_out.bearer())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kornel.conformance.shim.stage import Over, Stage
 
 
-async def resync(stage: Stage) -> None:
+async def expect_resync(stage: Stage) -> None:
     """Expects the shim to register again, by itself or as a new program, and in the first case to report everything it
     has."""
     await stage.wait_until_ready("S18", running=stage.known.runs)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import grpc
 
 from kornel.conformance.shim.lines import Kind
-from kornel.conformance.shim.recovery import resync
+from kornel.conformance.shim.recovery import expect_resync
 from kornel.conformance.shim.sender import Behaviour
 from kornel.conformance.shim.stage import Known, Over, Stage
 from kornel.si.v1 import si_pb2 as si
@@ -47,7 +47,7 @@ async def play_first(stage: Stage) -> None:
     else:
         missing = [did for kind, did in OMISSIONS.items() if kind not in stage.core.heard_of]
         stage.findings.mark_broken("S26", f"the shim {', '.join(missing)}: most checks say nothing of it")
-    stage.known.runs = await stage.wait_until(lambda: any(stage.core.books.reals()))
+    stage.known.runs = await stage.wait_until(lambda: any(stage.core.books.real_allocations()))
     stage.known.placeholders = stage.core.saw_placeholders
     if stage.ended and stage.process.status != 0:
         stage.findings.mark_broken("S3", stage.process.end)
@@ -194,7 +194,7 @@ SESSIONS: Final = (
     Session("unknown state", ("S14",), unknown_state),
     Session("broken streams", ("S15", "S17"), broken_streams),
     Session("broken connection", ("S16", "S17"), broken_connection),
-    Session("resync", ("S18", "S19", "S20", "S21"), resync),
+    Session("resync", ("S18", "S19", "S20", "S21"), expect_resync),
     make_refusal("S22", Kind.NODE),
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),

@@ -128,12 +128,14 @@ class Stage:
             (self.is_connected, self.patience.deadline_s, "did not open its three streams"),
         ]
         if running and self.known.runs:
-            steps.append((lambda: any(self.core.books.reals()), self.patience.deadline_s, "had nothing running"))
+            steps.append(
+                (lambda: any(self.core.books.real_allocations()), self.patience.deadline_s, "had nothing running")
+            )
         for condition, within_s, complaint in steps:
             if not await self.wait_until(condition, within_s):
                 self.findings.mark_broken(blame, self.process.end if self.ended else f"the shim {complaint}")
                 raise Over
-        if running and not any(self.core.books.reals()):
+        if running and not any(self.core.books.real_allocations()):
             raise Over
 
     def is_connected(self) -> bool:
@@ -142,7 +144,7 @@ class Stage:
 
     def some_running(self) -> Running | None:
         """Returns an allocation whose release was not asked for, and which is no placeholder."""
-        return next((run for run in self.core.books.reals() if run.key not in self._demanded), None)
+        return next((run for run in self.core.books.real_allocations() if run.key not in self._demanded), None)
 
     def demand_release(self, run: Running, termination: int) -> None:
         """Ask for the release of *run*."""

@@ -129,7 +129,7 @@ class Archive:
         self._reporting = threading.Lock()
         self._spooling = threading.Thread(target=self._spool_what_comes, name="history-spool", daemon=True)
         self.committer: Final = Supervisor(
-            lambda: Assignment(settings, self._spool.first_segment, now_ns()).line(),
+            lambda: Assignment(settings, self._spool.first_segment, now_ns()).to_line(),
             on_report=self._handle_report,
             on_death=lambda reason: self._report_problem("database", f"the database cannot be written: {reason}"),
             longest_pause_s=settings.longest_pause_s,
@@ -187,7 +187,7 @@ class Archive:
         # A thread that hangs in a call to the disk ends with the process.
         self._spooling.join(0.5)
         if not self._spooling.is_alive():
-            self._spool.end()
+            self._spool.end_writing()
         self.committer.close(deadline)
         status = self.status()
         if not self._spooling.is_alive():
@@ -267,14 +267,14 @@ class Archive:
 
     def _append_all(self, batch: list[tuple[int, Sequence[Kept]]]) -> bool:
         """Put *batch* on the disk, in frames that a database takes at once. False: time was up, the rest is counted."""
-        frames = self._encoded(batch)
+        frames = self._encode_batch(batch)
         for records, payload in frames:
             if records and not self._append(records, payload):
                 self._dropped += sum(records for records, _ in frames)
                 return False
         return True
 
-    def _encoded(self, batch: list[tuple[int, Sequence[Kept]]]) -> Iterator[tuple[int, bytes]]:
+    def _encode_batch(self, batch: list[tuple[int, Sequence[Kept]]]) -> Iterator[tuple[int, bytes]]:
         """Yields *batch* in frames, numbered from what is stored when each is asked for."""
         try:
             records, payload = encode_batch(batch, self._stored + 1)
@@ -285,7 +285,7 @@ class Archive:
             yield records, payload
             return
         for half in _split_batch(batch):
-            yield from self._encoded(half)
+            yield from self._encode_batch(half)
 
     def _drop_unwritable(self, batch: list[tuple[int, Sequence[Kept]]]) -> list[tuple[int, Sequence[Kept]]]:
         """Returns *batch* without the records that cannot be written down; text that is no Unicode is made into
@@ -312,7 +312,7 @@ class Archive:
     def _look_aside(self) -> None:
         """Report records that were set aside, until an operator has removed them."""
         try:
-            self._set_aside_count = count = self._set_aside.count()
+            self._set_aside_count = count = self._set_aside.count_files()
         except OSError:
             return
         lie = "record or file lies" if count == 1 else "records or files lie"
@@ -335,14 +335,14 @@ class Archive:
                 self._dropped += records
                 return False
         self._stored += records
-        self.committer.tell(self._now_ns())
+        self.committer.notify_process(self._now_ns())
         self._report_problem("spool", "")
         return True
 
     def _handle_report(self, report: Report) -> None:
         """Handle a report of the committing process."""
         self._moved_s = time.monotonic()
-        self._spool.done(Place(report.segment, report.offset))
+        self._spool.mark_stored(Place(report.segment, report.offset))
         if report.committed:
             self._committed += report.committed
             self._last_commit_ns = self._now_ns()

@@ -51,7 +51,7 @@ class Core:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._rest = b""
-        self.assignment = Assignment.of(self._next_line())
+        self.assignment = Assignment.from_line(self._next_line())
         self.something: Final = threading.Event()
         """Set when the spool got something, or the core goes down."""
         self.closing: Final = threading.Event()
@@ -115,11 +115,11 @@ class Committer:
             closing = self._core.closing.is_set()
             began_s = time.process_time()
             try:
-                self._database.prepare()
+                self._database.prepare_tables()
                 moved = self._commit(closing)
-                now_ns = self._time.look()
+                now_ns = self._time.read_time()
                 if pruning is None and time.monotonic() >= prune_at:
-                    pruning = self._database.prune(self._settings.retention, now_ns)
+                    pruning = self._database.prune_step(self._settings.retention, now_ns)
                 if pruning is not None and not pruning():
                     pruning, prune_at = None, time.monotonic() + self._settings.prune_every_s
             except Exception as error:  # noqa: BLE001 - whatever it is, records wait and it is tried again
@@ -156,12 +156,12 @@ class Committer:
         frames = self._spool.read(BATCH_RECORDS, most_bytes=BATCH_BYTES, ended=closing)
         if not frames:
             return False
-        committed, refused = self._database.store(frames)
+        committed, refused = self._database.store_frames(frames)
         if refused:
             # A disk without room for them must not hold up the others: they are counted all the same.
             with suppress(OSError):
                 self._set_aside.put_records(refused)
-        self._spool.done(frames[-1])
+        self._spool.mark_stored(frames[-1])
         count = sum(each.records for each in refused)
         self._send_report(committed=committed, refused=count, reason=refused[0].reason if refused else "")
         return True
@@ -177,7 +177,7 @@ class Committer:
 
 
 def _send(pipe: int, report: Report) -> None:
-    line = memoryview(report.line())
+    line = memoryview(report.to_line())
     while line:
         line = line[os.write(pipe, line) :]
 

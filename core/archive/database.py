@@ -151,7 +151,7 @@ class Database:
         insert = _insert_tuples if self._is_sqlite else _insert_arrays
         self._inserts = tuple(insert(table) for table in TABLES.values())
 
-    def prepare(self) -> None:
+    def prepare_tables(self) -> None:
         """Make the tables, or migrate them to this version. Raises :class:`DatabaseTooNew`."""
         if self._ready:
             return
@@ -165,7 +165,7 @@ class Database:
             _upgrade_tables(connection)
         self._ready = True
 
-    def store(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
+    def store_frames(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
         """Commit *frames* as one. Returns how many records there were, and those that are refused for ever."""
         batches: list[list[tuple[Any, ...]]] = [[] for _ in TABLES]
         unread: list[Refused] = []
@@ -238,7 +238,7 @@ class Database:
                 connection.close()
         self.forget_connections()
 
-    def prune(self, retention: Mapping[str, Retention], now_ns: int | None) -> Callable[[], bool]:
+    def prune_step(self, retention: Mapping[str, Retention], now_ns: int | None) -> Callable[[], bool]:
         """Returns a function that removes some of what is too old as of *now_ns*, or too much; false: nothing is left
         to do.
 

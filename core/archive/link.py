@@ -22,13 +22,14 @@ CLOSE: Final = b"close\n"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """*sealed_before*: segments with lower numbers get nothing more. *now_ns*: time of the core's clock."""
+    """Work for the committing process. *sealed_before*: segments with lower numbers get nothing more. *now_ns*: time of
+    the core's clock."""
 
     settings: HistorySettings
     sealed_before: int
     now_ns: int
 
-    def line(self) -> bytes:
+    def to_line(self) -> bytes:
         """Returns the message as a line."""
         settings = self.settings
         fields = {
@@ -40,7 +41,7 @@ class Assignment:
         return orjson.dumps([fields, self.sealed_before, self.now_ns]) + b"\n"
 
     @classmethod
-    def of(cls, line: bytes) -> Assignment:
+    def from_line(cls, line: bytes) -> Assignment:
         """Returns the message in *line*."""
         fields, sealed_before, now_ns = orjson.loads(line)
         fields["url"] = make_url(fields["url"])
@@ -71,11 +72,11 @@ class Report:
     problem: str = ""
     bug: str = ""
 
-    def line(self) -> bytes:
+    def to_line(self) -> bytes:
         """Returns the message as a line."""
         return orjson.dumps(dataclasses.asdict(self)) + b"\n"
 
     @classmethod
-    def of(cls, line: bytes) -> Report:
+    def from_line(cls, line: bytes) -> Report:
         """Returns the message in *line*."""
         return cls(**orjson.loads(line))

@@ -66,15 +66,15 @@ def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
     names = {name for row in rows for name in (row.for_application, row.victim_application) if name}
     keys = {row.victim_key for row in rows if row.victim_key}
     users: dict[tuple[str, str], str] = {}
-    for chunk in _chunks(sorted(names)):
+    for chunk in _split_names(sorted(names)):
         query = sa.select(APPLICATIONS.c.partition, APPLICATIONS.c.application_id, APPLICATIONS.c.user_name).where(
             *_is_one_of(APPLICATIONS.c.application_id, chunk)
         )
-        for found in reader.select(query.distinct()):
+        for found in reader.read_query(query.distinct()):
             users[found.partition, found.application_id] = found.user_name
     left: dict[tuple[str, str], list[int]] = {}
     earliest_ns = min((row.at_ns for row in rows), default=0)
-    for chunk in _chunks(sorted(keys)):
+    for chunk in _split_names(sorted(keys)):
         query = sa.select(EVENTS.c.object_id, EVENTS.c.reference_id, EVENTS.c.at_ns).where(
             *_is_one_of(EVENTS.c.reference_id, chunk),
             EVENTS.c.type == int(EventType.APP),
@@ -82,7 +82,7 @@ def find_parties(reader: HistoryReader, rows: Sequence[Any]) -> Parties:
             EVENTS.c.detail.in_([int(detail) for detail in _LEAVING]),
             EVENTS.c.at_ns >= earliest_ns,
         )
-        for found in reader.select(query.order_by(EVENTS.c.at_ns)):
+        for found in reader.read_query(query.order_by(EVENTS.c.at_ns)):
             left.setdefault((found.object_id, found.reference_id), []).append(found.at_ns)
     return Parties(users, left)
 
@@ -97,11 +97,11 @@ def sum_preemptions(
     sums: dict[tuple[str, str], Sum] = {}
     page = replace(page, size=LARGEST_PAGE, after=None)
     for _ in range(MOST_SUMMED // LARGEST_PAGE):
-        rows, more = reader.rows("preemptions", page, conditions)
+        rows, more = reader.read_rows("preemptions", page, conditions)
         leaving = [row for row in rows if row.victim_key and _has_to_leave(row)]
         parties = find_parties(reader, leaving)
         for row in leaving:
-            sides = _sides(row, parties, by)
+            sides = _find_sides(row, parties, by)
             known = sums.get(sides) or Sum(*sides, 0, 0, {})
             for name, amount in orjson.loads(row.victim_resources).items():
                 known.amounts[name] = clamp_int64(known.amounts.get(name, 0) + amount)
@@ -109,7 +109,7 @@ def sum_preemptions(
             sums[sides] = known._replace(victims=known.victims + 1, left=known.left + has_left)
         if not more:
             break
-        page = Page.of(page.since_ns, page.until_ns, LARGEST_PAGE, token_of(rows[-1]))
+        page = Page.page_for(page.since_ns, page.until_ns, LARGEST_PAGE, token_of(rows[-1]))
     ranked = sorted(sums.values(), key=lambda each: (-each.victims, each.taken_by, each.taken_from))
     return ranked[:MOST_SUMS], not more and len(ranked) <= MOST_SUMS
 
@@ -117,12 +117,12 @@ def sum_preemptions(
 def _has_to_leave(row: Any) -> bool:
     source = SOURCES.get(row.kind)
     try:
-        return source is not None and source.ending(Outcome(row.outcome)).leaves
+        return source is not None and source.ending_of(Outcome(row.outcome)).leaves
     except ValueError:
         return False  # An outcome of an older core.
 
 
-def _sides(row: Any, parties: Parties, by: str) -> tuple[str, str]:
+def _find_sides(row: Any, parties: Parties, by: str) -> tuple[str, str]:
     if by == "user":
         return (
             parties.user_of(row.partition, row.for_application),
@@ -139,5 +139,5 @@ def _is_one_of(column: sa.Column[str], names: Sequence[str]) -> list[ColumnEleme
     return [beginning_of(column).in_(beginnings), column.in_(names)]
 
 
-def _chunks(names: Sequence[T]) -> Iterator[Sequence[T]]:
+def _split_names(names: Sequence[T]) -> Iterator[Sequence[T]]:
     return (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))

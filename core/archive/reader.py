@@ -36,7 +36,7 @@ class Page:
     after: tuple[int, int, int] | None = None
 
     @classmethod
-    def of(cls, since_ns: int, until_ns: int, size: int, token: str) -> Page:
+    def page_for(cls, since_ns: int, until_ns: int, size: int, token: str) -> Page:
         """Returns the page that a request asks for. Raises :class:`InvalidRequest`."""
         if min(since_ns, until_ns, size) < 0:
             raise InvalidRequest("neither a time nor the size of a page can be negative")
@@ -58,7 +58,7 @@ class HistoryReader:
         sqlite = settings.url.drivername.startswith("sqlite")
         self._file = Path(str(settings.url.database)) if sqlite else None
 
-    def rows(
+    def read_rows(
         self, table: str, page: Page, conditions: Sequence[ColumnElement[bool]] = ()
     ) -> tuple[Sequence[Any], bool]:
         """Returns a page of *table*, and whether there is more. Raises :class:`HistoryUnavailable`."""
@@ -72,10 +72,10 @@ class HistoryReader:
         if page.after is not None:
             query = query.where(sa.tuple_(*place) < sa.tuple_(*page.after))
         query = query.order_by(*(column.desc() for column in place)).limit(page.size + 1)
-        rows = self.select(query)
+        rows = self.read_query(query)
         return rows[: page.size], len(rows) > page.size
 
-    def select(self, query: sa.Select[Any]) -> Sequence[Any]:
+    def read_query(self, query: sa.Select[Any]) -> Sequence[Any]:
         """Returns the rows that *query* finds. Raises :class:`HistoryUnavailable`."""
         if self._file is not None and not self._file.exists():
             raise HistoryUnavailable("the history database does not exist yet")

@@ -36,7 +36,7 @@ class HistorySettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``age_s``: seconds after which rows go; ``rows``: most rows that stay. 0: no bound."""
+    """The bounds on what a table keeps. ``age_s``: seconds after which rows go; ``rows``: most rows. 0: no bound."""
 
     age_s: int = 0
     rows: int = 0
@@ -55,7 +55,7 @@ DEFAULT_RETENTION: Final[Mapping[str, Retention]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """``url``: of the database. ``spool``: directory of its own for what the database has not taken yet.
+    """The settings of the history. ``url``: of the database. ``spool``: a directory for what it has not taken yet.
 
     ``spool_bytes``: most that may wait there; ``queue_records``: most that may wait in memory to get there.
     ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
@@ -84,7 +84,7 @@ class HistorySettings:
 def history_settings(
     where: str, keep: Sequence[str] = (), spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
 ) -> HistorySettings | None:
-    """Settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
+    """Returns the settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
 
     *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else in the state directory.
     Raises :class:`HistorySettingsError`.

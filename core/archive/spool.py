@@ -61,7 +61,7 @@ class Frame:
 
 
 class SpoolWriter:
-    """The core's side. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
+    """Writes the spool, in the core. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
 
     *limit*: bytes that wait at most; the last frame may reach past it. One thread appends, any may ask.
     """
@@ -121,7 +121,7 @@ class SpoolWriter:
         if grown >= self._segment_bytes:
             self._end_segment()
 
-    def done(self, place: Place) -> None:
+    def mark_stored(self, place: Place) -> None:
         """Note that all before *place* is stored elsewhere."""
         with self._guard:
             if place > self._done:
@@ -130,14 +130,14 @@ class SpoolWriter:
                     if number < place.segment and number != self._writing:
                         del self._sizes[number]
 
-    def end(self) -> None:
+    def end_writing(self) -> None:
         """Append no more. The directory stays ours until :meth:`close`."""
         if self._file is not None:
             self._end_segment()
 
     def close(self) -> None:
         """Leave the directory to somebody else."""
-        self.end()
+        self.end_writing()
         self._lock.close()
 
     def _begin_segment(self) -> int:
@@ -187,7 +187,7 @@ class SpoolReader:
         self._lock = (directory / "reader.lock").open("wb")
         _lock_file(self._lock, wait=True)
         self.place = Place(min(_segment_sizes(directory), default=sealed_before), 0)
-        """All before it is done with."""
+        """The place before which everything is stored elsewhere."""
         self.damaged: set[int] = set()
         """Segments of which a part could not be read."""
 
@@ -227,7 +227,7 @@ class SpoolReader:
         sizes = _segment_sizes(self._directory)
         return sum(sizes.values()) - min(self.place.offset, sizes.get(self.place.segment, 0))
 
-    def done(self, frame: Frame) -> None:
+    def mark_stored(self, frame: Frame) -> None:
         """Note that *frame* and all before it are stored elsewhere."""
         self._move_to(frame.end)
 

@@ -18,7 +18,8 @@ DRIFT: Final = 0.001
 
 
 class SteadyTime:
-    """*clocks* tell Unix nanoseconds. *steady_s*: how long they have to go evenly."""
+    """A clock that is believed only while the clocks of the machine go evenly. *clocks* tell Unix nanoseconds.
+    *steady_s*: how long they have to go evenly."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class SteadyTime:
         self._looked_ns = self._steady_since_ns = monotonic_ns()
         self._read_ns = [clock() for clock in clocks]
 
-    def look(self) -> int | None:
+    def read_time(self) -> int | None:
         """Return what time it is; ``None``: no clock is to be believed yet. To be called often: it finds the jumps."""
         now_ns = self._monotonic_ns()
         passed_ns = now_ns - self._looked_ns

@@ -52,7 +52,7 @@ class Supervisor:
         """Have a process from now on."""
         self._thread.start()
 
-    def tell(self, now_ns: int) -> None:
+    def notify_process(self, now_ns: int) -> None:
         """Notify the process that the spool got something. Never waits: a process that does not read has enough
         messages."""
         with self._guard:
@@ -108,7 +108,7 @@ class Supervisor:
         for line in process.stdout:
             if not line.endswith(b"\n"):
                 break  # It died in the middle of a word.
-            report = Report.of(line)
+            report = Report.from_line(line)
             worked = worked or not report.problem
             self._on_report(report)
         status = process.wait()

@@ -99,9 +99,9 @@ def _read_rows(reader: HistoryReader, page: Page, partition: str, queue: str) ->
     page = replaced(page, size=LARGEST_PAGE, after=None)
     read = 0
     while read < MOST_READ:
-        rows, more = reader.rows("usage", page, conditions)
+        rows, more = reader.read_rows("usage", page, conditions)
         yield from rows
         read += len(rows)
         if not more:
             return
-        page = replaced(page, after=Page.of(0, 0, 0, token_of(rows[-1])).after)
+        page = replaced(page, after=Page.page_for(0, 0, 0, token_of(rows[-1])).after)

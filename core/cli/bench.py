@@ -125,7 +125,7 @@ async def _measure_core(
         await sender.register(workload.config)
         nodes_per_s = await sender.report_nodes(workload.node_infos())
         await sender.add_applications(workload.application_requests())
-        burst = await sender.place(list(workload.ask_messages(rm_id)))
+        burst = await sender.place_asks(list(workload.ask_messages(rm_id)))
         if not singly:
             return nodes_per_s, burst, None
         few = replace(workload, asks=singly)

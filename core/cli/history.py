@@ -45,7 +45,9 @@ Since = Annotated[
     str, typer.Option("--since", metavar="WHEN", help="Not before: an age such as 90m or 7d, or a time such as"
                       " 2026-03-01T12:00:00Z (without an offset: UTC). Empty: from the beginning.")
 ]  # fmt: skip
-Until = Annotated[str, typer.Option("--until", metavar="WHEN", help="Not after: as for --since. Empty: now.")]
+Until = Annotated[
+    str, typer.Option("--until", metavar="WHEN", help="Only until this time, written as --since. Empty: now.")
+]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Most records to show, the newest; 0: all.")]
 Partition = Annotated[str, typer.Option(help="Only this partition; empty means all.")]
 Application = Annotated[str, typer.Option("--app", help="Only this application.")]

@@ -40,7 +40,7 @@ def certificate(
 
     try:
         authority = Authority(folder)
-        made = authority.issue(name, host or [], days=days)
+        made = authority.issue_certificate(name, host or [], days=days)
     except SecurityError as error:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error

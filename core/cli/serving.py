@@ -135,8 +135,8 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             rest_origins=options.rest_origins,
             rest_connections=options.rest_connections,
             metric_aliases=options.metric_aliases,
-            calls=CallLimits.of(options.max_calls),
-            connections=ConnectionLimits.of(options.max_connections, options.max_ahead_mib << 20),
+            calls=CallLimits.limits_for(options.max_calls),
+            connections=ConnectionLimits.limits_for(options.max_connections, options.max_ahead_mib << 20),
         )
     except OriginUnusable as error:
         print_error(f"--rest-cors-origin: {error}")

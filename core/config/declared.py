@@ -50,7 +50,7 @@ class Amounts:
 
 @dataclass(slots=True)
 class DeclaredLimit:
-    """``complete`` is false when one of its keys could not be read."""
+    """A limit as written. ``complete`` is false when one of its keys could not be read."""
 
     at: Field
     description: str
@@ -87,7 +87,7 @@ class DeclaredTemplate:
 
 @dataclass(slots=True)
 class DeclaredQueue:
-    """``written_name`` keeps the case of the text.
+    """A queue as written. ``written_name`` keeps the case of the text.
 
     ``path`` and ``effective`` are settled once the tree stands (:mod:`kornel.core.config.tree`). ``own_delay_only``:
     its delay stands under ``resources``, so those below do not inherit it. ``remarks`` are the warnings
@@ -124,11 +124,11 @@ class DeclaredQueue:
         """Tells whether the queue is the root."""
         return self.path == "root"
 
-    def walk(self) -> Iterator[DeclaredQueue]:
+    def walk_queues(self) -> Iterator[DeclaredQueue]:
         """Yields this queue and all below, parents first."""
         yield self
         for child in self.children:
-            yield from child.walk()
+            yield from child.walk_queues()
 
 
 @dataclass(slots=True)
@@ -247,12 +247,13 @@ class _Reader:
         for child in queue.children:
             self.repeat(child)
         for remark in queue.remarks:
-            self._log.remark(remark)
+            self._log.add_remark(remark)
 
     def quota_delay(self, own: dict[str, tuple[str, Field]], resource: Field) -> bool:
-        """Make the property of a delay under ``resources``, unless that is given too (V35). Returns whether it did.
+        """Makes the property of a delay that is written under ``resources``, unless the property is given too (V35).
+        Returns whether it did.
 
-        There it stands beside the max of this queue, and concerns no other one.
+        Written there it stands beside the max of this queue, and concerns no other queue.
         """
         text = resource.text()
         if not resource.given:

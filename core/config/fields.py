@@ -92,7 +92,7 @@ class Field:
     def warning(self, message: str, expected: str = "") -> None:
         """Report a warning at the field."""
         if not self.unreadable:
-            self.log.remark(Remark(self, message, expected))
+            self.log.add_remark(Remark(self, message, expected))
 
     def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
         """Returns a field for each of *keys*, absent ones included. Other keys in the text are errors."""

@@ -22,7 +22,8 @@ _OTHER_LINE_ENDS: Final = ("\r", "\x85", "\u2028", "\u2029", "\ufeff")
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """``text`` has as many lines as before the folding: what is still in it stands where it stood.
+    """A document without the queues that need not be read again. ``text`` has as many lines as before the folding: what
+    is still in it stands where it stood.
 
     ``left``: queues of the old text that are not among the ``folds`` or below them, parents before their children.
     """
@@ -33,7 +34,7 @@ class Folded:
 
 
 def can_be_counted(text: str) -> bool:
-    """Tells whether lines are what lies between newlines, to the parser as well."""
+    """Tells whether the parser ends lines of *text* at newlines only, so that they can be counted without it."""
     return not any(end in text for end in _OTHER_LINE_ENDS)
 
 

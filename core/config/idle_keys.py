@@ -20,7 +20,7 @@ from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 
 def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None:
     """Warn of every key of *partition* that has no effect."""
-    for queue in root.walk():
+    for queue in root.walk_queues():
         _warn_of_delay(queue, enabled=partition.preemption.quota_enabled)
         _warn_of_terms(queue)
         _warn_of_template(queue)
@@ -32,7 +32,7 @@ def _warn_of_delay(queue: DeclaredQueue, *, enabled: bool) -> None:
     if quota_delay_ns(queue.properties.get(QUOTA_DELAY, "")) == 0:
         return
     at = queue.property_fields[QUOTA_DELAY]
-    reached = [queue] if queue.own_delay_only else list(queue.walk())
+    reached = [queue] if queue.own_delay_only else list(queue.walk_queues())
     if not any(below.max is not None and below.max.values for below in reached):
         where = "it has no max" if queue.own_delay_only else "neither it nor a queue below has a max"
         at.warning(f"no effect: queue {queue.path} is never above a max, {where}")
@@ -47,7 +47,7 @@ def _warn_of_terms(queue: DeclaredQueue) -> None:
     """Warn of settings for enforcing a max that is never enforced."""
     for key in (QUOTA_TIMER, QUOTA_MISS):
         if key in queue.properties and not any(
-            quota_delay_ns(below.effective.get(QUOTA_DELAY, "")) for below in queue.walk()
+            quota_delay_ns(below.effective.get(QUOTA_DELAY, "")) for below in queue.walk_queues()
         ):
             queue.property_fields[key].warning(
                 f"no effect: neither queue {queue.path} nor one below has a {QUOTA_DELAY}", f"a {QUOTA_DELAY}"

@@ -33,7 +33,7 @@ _CORES: Final = frozenset(
 def warn_of_likely_mistakes(root: DeclaredQueue) -> None:
     """Warn of amounts at *root* and below that say something else than was probably meant."""
     warned: set[str] = set()
-    for queue in root.walk():
+    for queue in root.walk_queues():
         for amounts in _amounts_of(queue):
             for name in amounts.values:
                 _warn_of_name(queue, amounts, name, warned)

@@ -29,7 +29,7 @@ Bounds = Mapping[tuple[str, str], _Bound]
 
 def check_limits(root: DeclaredQueue) -> None:
     """Report every limit at or below *root* that is malformed or contradicts another."""
-    for queue in root.walk():
+    for queue in root.walk_queues():
         _check_names(queue, "user")
         _check_names(queue, "group")
         for limit in queue.limits:

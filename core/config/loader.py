@@ -79,7 +79,7 @@ def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
     """
     pieces: list[object] = []
     if queues is None:
-        pieces += [queue for root in reading.roots for queue in root.walk()]
+        pieces += [queue for root in reading.roots for queue in root.walk_queues()]
         pieces += collections_of(reading.top.node)
     else:
         pieces += queues
@@ -125,7 +125,7 @@ def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolver
 
 
 def checksum_of(text: str) -> str:
-    """Upper-case hex SHA-256 of *text* without the checksum it may carry itself (rest.md 4.9).
+    """Returns the upper-case hex SHA-256 of *text* without the checksum it may carry itself (rest.md 4.9).
 
     Cut out are the first ``checksum: `` and up to 64 characters behind it, as far as the next ``checksum: `` or the
     newlines at the end of the text.

@@ -29,7 +29,7 @@ _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
 
 def check_rules(rules: list[DeclaredRule], root: DeclaredQueue) -> None:
     """Report every rule that could not be built, or that can only fail in the tree below *root*."""
-    queues = {queue.path: queue for queue in root.walk()}
+    queues = {queue.path: queue for queue in root.walk_queues()}
     for number, rule in enumerate(rules):
         chain = _chain_of(rule)
         sound = [_check_rule(link) for link in chain]

@@ -103,7 +103,7 @@ class ProblemLog:
         """Tells whether no warning was left out."""
         return self._warnings <= MOST_WARNINGS
 
-    def remark(self, remark: Remark) -> None:
+    def add_remark(self, remark: Remark) -> None:
         """Keep a warning. Its text is made only if it is shown."""
         self._warnings += 1
         if not self.kept_all:

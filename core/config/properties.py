@@ -86,7 +86,8 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
 
 
 class Resolver:
-    """:func:`resolve_properties` for many queues, most of which say the same: those get the same object."""
+    """Resolves properties as :func:`resolve_properties` does, for many queues, most of which say the same: those get
+    the same object."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bool, tuple[tuple[str, str], ...]], QueueProperties] = {}

@@ -39,7 +39,7 @@ def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
             f"at most {MAX_TYPES} in one partition",
         )
         return
-    for queue in root.walk():
+    for queue in root.walk_queues():
         for amounts in _amounts_of(queue):
             new = [name for name in amounts.values if name not in known]
             known.update(new)

@@ -45,7 +45,7 @@ class _Maker:
         self._anywhere = any(link.name in ("provided", "tag") for link in chain)
         self._levels = len(chain)
 
-    def reaches(self, path: str) -> bool:
+    def may_create(self, path: str) -> bool:
         """Tells whether a queue may be created below the one at *path*."""
         below = f"{path}."
         return self._anywhere or self._start.startswith(below) or (self._levels > 1 and below.startswith(self._start))
@@ -77,7 +77,7 @@ def _warn_of_queue(queue: DeclaredQueue, written: str, in_template: frozenset[st
         _warn_of_zeros(queue.template.max, f"the template of {shorten_text(queue.path)}")
     _warn_of_zeros(queue.max, f"queue {shorten_text(queue.path)}")
     _warn_of_properties(queue)
-    if queue.parent and any(maker.reaches(queue.path) for maker in makers):
+    if queue.parent and any(maker.may_create(queue.path) for maker in makers):
         _warn_of_inheritance(queue, in_template)
     if queue.limits and queue.limits_field is not None and written != queue.path:
         queue.limits_field.warning(

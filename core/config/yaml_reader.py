@@ -58,7 +58,7 @@ class ScalarNode:
 
 @dataclass(slots=True, eq=False)
 class SequenceNode:
-    """``size`` and ``levels``: nodes and nesting at and below, aliases counted as often as they are used.
+    """A list. ``size`` and ``levels``: nodes and nesting at and below, aliases counted as often as they are used.
 
     ``block``: written with a dash for each item, the first of them at the column of the list; such a list ends at
     ``end``, the place of whatever follows it.
@@ -85,7 +85,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class MappingNode:
-    """Keys are unique; entries stand in the order of the text, merged ones (``<<``) after the mapping's own."""
+    """A mapping with unique keys, in the order of the text; merged entries (``<<``) stand after its own."""
 
     line: int
     column: int
@@ -188,7 +188,7 @@ class _Composer:
         self._may_have_marks = may_have_marks
         self._folds_found = 0
         self._anchors: dict[str, Node | None] = {}
-        """``None`` while the anchored collection is still open."""
+        """The anchored collection; ``None`` while it is still open."""
         self._self_contained = True
         self._count = 0
 

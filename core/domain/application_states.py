@@ -30,7 +30,7 @@ class AppState(StrEnum):
     ACCEPTED = "Accepted"
     """The application has asks, and nothing of it runs but placeholders."""
     RUNNING = "Running"
-    """Something of it runs, or has run and more is asked for."""
+    """Something of the application runs, or has run and more is asked for."""
     REJECTED = "Rejected"
     """The application was refused when it was added; the state is remembered for three days and not reported."""
     COMPLETING = "Completing"

@@ -149,7 +149,7 @@ MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
         AskMove.RELEASE: {AskPlace.PLACED: AskPlace.RELEASED},
     }
 )
-"""By move, where it leads from each place; it applies to no other."""
+"""The places where each move leads, by move and place; it applies to no other."""
 
 
 class IllegalMove(ValueError):

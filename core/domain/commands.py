@@ -18,7 +18,7 @@ CREATION_TIME_TAG: Final = "creationTime"
 
 
 class NodeAction(IntEnum):
-    """``NodeInfo.ActionFromRM``; any other number is ignored like ``UNKNOWN``."""
+    """The actions of ``NodeInfo.ActionFromRM``; any other number is ignored like ``UNKNOWN``."""
 
     UNKNOWN = 0
     CREATE = 1
@@ -214,14 +214,15 @@ class DetachCallbacks:
 
 
 class PredicatesAnswer(NamedTuple):
-    """``refused``: (node ID, reason); nodes not named may be used."""
+    """The shim's answer about nodes. ``refused``: (node ID, reason); nodes not named may be used."""
 
     question: int
     refused: tuple[tuple[str, str], ...] = ()
 
 
 class PreemptionPredicatesAnswer(NamedTuple):
-    """``last``: index of the last victim that has to go; meaningless unless ``success``."""
+    """The shim's answer about victims. ``last``: index of the last victim that has to go; meaningless unless
+    ``success``."""
 
     question: int
     success: bool

@@ -24,10 +24,11 @@ LONGEST_MANAGER: Final = 256
 """The most characters of a manager's ID, its policy group, and a partition's name in the configuration."""
 
 LONGEST_OWNER: Final = 256
-"""Of a user's name, and of a group's in the configuration."""
+"""The most characters of a user's name, and of a group's in the configuration."""
 
 LONGEST_NAME: Final = 1_024
-"""Of the ID of an application, allocation or node, a task group, a resource type, a tag's key, a group sent along."""
+"""The most characters of the ID of an application, allocation or node, a task group, a resource type, a tag's key, a
+group sent along."""
 
 LONGEST_PATH: Final = MOST_LEVELS * 66
 """The most characters of a queue's full path."""
@@ -39,7 +40,8 @@ MOST_GROUPS: Final = 2_000
 """Sent along with one application. Each takes ten times its letters, and directories hand out fewer."""
 
 LONGEST_TAGS: Final = 262_144
-"""Of all tags of one entry, or all attributes of one node, together: as much as Kubernetes takes of annotations."""
+"""The most characters of all tags of one entry, or all attributes of one node, together: as much as Kubernetes takes of
+annotations."""
 
 _LONGEST_SHOWN: Final = 80
 

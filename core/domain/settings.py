@@ -98,7 +98,8 @@ class FilterConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRuleConfig:
-    """``name`` and ``value`` in lower case; ``parent`` is evaluated first and names the queue above."""
+    """A placement rule of the configuration. ``name`` and ``value`` in lower case; ``parent`` is evaluated first and
+    names the queue above."""
 
     name: str
     create: bool = False

@@ -118,7 +118,7 @@ class Sender:
             stream.cancel()
             raise
 
-    async def place(self, messages: Sequence[si.AllocationRequest], expected: int | None = None) -> Placed:
+    async def place_asks(self, messages: Sequence[si.AllocationRequest], expected: int | None = None) -> Placed:
         """Send *messages* as fast as they are taken, until *expected* asks are allocated; absent: all of them.
 
         Raises :class:`LoadError` when an ask is refused.

@@ -64,7 +64,7 @@ class Workload:
 
     def node_infos(self, first: int = 0) -> list[si.NodeInfo]:
         """Returns equal nodes, counted from *first*."""
-        capacity = resource(vcore=self.node_cores * CORE, memory=self.node_gib * GIB)
+        capacity = make_resource(vcore=self.node_cores * CORE, memory=self.node_gib * GIB)
         create = si.NodeInfo.CREATE
         return [
             si.NodeInfo(nodeID=f"node-{number:06}", action=create, schedulableResource=capacity)
@@ -85,10 +85,10 @@ class Workload:
         asks."""
         dice = random.Random(self.seed)
         amounts = [
-            resource(vcore=dice.randint(1, 8) * CORE, memory=dice.randint(1, 16) * GIB) for _ in range(self.sizes)
+            make_resource(vcore=dice.randint(1, 8) * CORE, memory=dice.randint(1, 16) * GIB) for _ in range(self.sizes)
         ]
         if self.sizes == 1:
-            amounts = [resource(vcore=CORE, memory=GIB)]
+            amounts = [make_resource(vcore=CORE, memory=GIB)]
         names = [self._application_of(leaf, n) for n in range(self.applications) for leaf in range(len(self.leaves))]
         for start in range(0, self.asks, self.batch):
             asks = [
@@ -106,6 +106,6 @@ class Workload:
         return f"app-{leaf}-{number}"
 
 
-def resource(**amounts: int) -> si.Resource:
+def make_resource(**amounts: int) -> si.Resource:
     """Returns amounts in base units."""
     return si.Resource(resources={name: si.Quantity(value=amount) for name, amount in amounts.items()})

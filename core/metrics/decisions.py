@@ -82,7 +82,7 @@ class Decisions:
         if attempts or (placed and self.preemptions.waiting):
             self.preemptions.observe(effects)
 
-    def refused(self) -> int:
+    def count_refused(self) -> int:
         """Returns how many allocation entries were refused so far."""
         return self.effects[AllocationRejected]
 

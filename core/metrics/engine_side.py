@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from kornel.core.domain.partition_names import bare_partition_name
-from kornel.core.metrics.families import counters, gauge, gauges, histogram
+from kornel.core.metrics.families import make_counters, make_gauge, make_gauges, make_histogram
 from kornel.core.metrics.queue_series import TYPES_SHOWN
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.preemption.registry import laws_of
@@ -19,8 +19,8 @@ ABOVE_MAX_SHOWN: Final = 200
 """Queues above their max that have series of their own."""
 
 
-def families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
-    """Yields all of them."""
+def engine_families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
+    """Yields the metrics of the engine."""
     yield from _scheduling_metrics(sources, scrape)
     yield from _preemption_metrics(sources, scrape)
     yield from _governor_metrics(scrape)
@@ -28,10 +28,10 @@ def families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
 
 def _scheduling_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     timings = sources.measures.timings
-    yield histogram("kornel_scheduling_cycle_seconds", "How long a cycle of scheduling took.", timings.cycles)
-    yield histogram("kornel_scheduling_slice_seconds", "How long one slice of a cycle took.", timings.slices)
-    yield histogram("kornel_command_seconds", "How long it took to apply one request.", timings.commands)
-    yield histogram(
+    yield make_histogram("kornel_scheduling_cycle_seconds", "How long a cycle of scheduling took.", timings.cycles)
+    yield make_histogram("kornel_scheduling_slice_seconds", "How long one slice of a cycle took.", timings.slices)
+    yield make_histogram("kornel_command_seconds", "How long it took to apply one request.", timings.commands)
+    yield make_histogram(
         "kornel_placement_seconds", "How long a placement took: an equal part of its slice.", timings.placements
     )
     for name, text, value in (
@@ -41,77 +41,77 @@ def _scheduling_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         ("allocations", "Allocations.", lambda p: p.allocations),
         ("reservations", "Asks that room is held for on a node.", lambda p: p.reservations),
     ):
-        yield gauges(f"kornel_{name}", text, ["partition"], _by_partition(scrape, value))
+        yield make_gauges(f"kornel_{name}", text, ["partition"], _by_partition(scrape, value))
 
 
 def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     preemptions = sources.measures.decisions.preemptions
-    yield counters(
+    yield make_counters(
         "kornel_preemption_attempts_total",
         "Decisions of preemption by kind and outcome; law: the one that decided alone, or was broken.",
         ["kind", "outcome", "law"],
         preemptions.attempts,
     )
-    yield counters(
+    yield make_counters(
         "kornel_preemption_victims_total",
         "Allocations preempted by kind; laws: those that bind this kind.",
         ["kind", "laws"],
         {(kind, laws_of(kind)): count for kind, count in preemptions.victims.items()},
     )
-    yield counters(
+    yield make_counters(
         "kornel_preemption_victim_resources_total",
         "What they held, in base units.",
         ["kind", "resource"],
         preemptions.lost,
     )
-    yield histogram(
+    yield make_histogram(
         "kornel_preemption_attempt_seconds",
         "How long an attempt to preempt took: an equal part of its slice, so at most that.",
         sources.measures.timings.attempts,
     )
-    yield histogram(
+    yield make_histogram(
         "kornel_preemption_placed_seconds",
-        "From a decision to preempt to the placement of the ask it was made for.",
+        "Time from a decision to preempt to the placement of the ask it was made for.",
         preemptions.placed,
     )
-    yield counters(
+    yield make_counters(
         "kornel_preemption_triggered_asks_total",
         "Asks that preempted: placed where room was made, placed elsewhere, or gone without a node.",
         ["result"],
         preemptions.ended,
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_preemption_triggered_asks", "Asks that preempted and have no node yet.", len(preemptions.waiting)
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_preemption_triggered_oldest_seconds",
-        "For how long the one of them that has waited longest has.",
+        "How long the ask has waited that preempted first of those without a node.",
         preemptions.oldest_wait_s(),
     )
     for name, text, value in (
         ("law_checks", "Plans of preemption checked against the laws.", lambda p: p.law_checks),
         ("law_violations", "Plans that broke a law, and were dropped: always a bug.", lambda p: p.law_violations),
     ):
-        yield counters(f"kornel_{name}_total", text, ["partition"], _by_partition(scrape, value))
-    yield gauges(
+        yield make_counters(f"kornel_{name}_total", text, ["partition"], _by_partition(scrape, value))
+    yield make_gauges(
         "kornel_preemption_stuck_victims",
         "Victims that have not left in time.",
         ["partition"],
         _by_partition(scrape, lambda p: p.stuck),
     )
-    yield gauges(
+    yield make_gauges(
         "kornel_quota_enforcement_due",
         "Queues whose lowered max is to be enforced.",
         ["partition"],
         _by_partition(scrape, lambda p: p.quotas_due),
     )
-    yield gauges(
+    yield make_gauges(
         "kornel_queues_above_max",
         "Configured queues that hold more than their max, whether that is enforced or not.",
         ["partition"],
         _by_partition(scrape, lambda p: len(p.above_max)),
     )
-    yield gauges(
+    yield make_gauges(
         "kornel_queue_above_max",
         "What such a queue holds above its max, in base units; gone when it holds no more.",
         ["partition", "queue", "resource"],
@@ -126,13 +126,13 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
 
 
 def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
-    yield counters(
+    yield make_counters(
         "kornel_governor_denied_total",
         "Plans that bounds against storms kept back.",
         ["partition"],
         _by_partition(scrape, lambda p: p.governor.denied),
     )
-    yield gauges(
+    yield make_gauges(
         "kornel_governor_paused_scopes",
         "Where preemption pauses: the cluster, queues, applications.",
         ["partition", "scope"],
@@ -142,9 +142,9 @@ def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
             for kind, count in p.governor.paused.items()
         },
     )
-    yield gauges(
+    yield make_gauges(
         "kornel_governor_budget_used_ratio",
-        "The part of a budget that is used, where most of it is; 1: it is spent.",
+        "The part of a budget that is used, in the scope that has used most of its own; 1: it is spent.",
         ["partition", "scope", "resource"],
         {
             (bare_partition_name(p.name), use.scope, use.resource): use.used

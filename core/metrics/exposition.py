@@ -22,7 +22,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from kornel.core.metrics import engine_side, service_side, upstream
-from kornel.core.metrics.families import gauge
+from kornel.core.metrics.families import make_gauge
 from kornel.core.metrics.queue_series import QUEUES_SHOWN, QueueSeries
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges
@@ -43,7 +43,7 @@ class _One(CollectorRegistry):
         return (self._family,)
 
 
-def batched(lines: Iterable[str]) -> Iterator[list[str]]:
+def batch_lines(lines: Iterable[str]) -> Iterator[list[str]]:
     """Yields *lines* some hundred at a time."""
     left = iter(lines)
     while some := list(islice(left, LINES_AT_ONCE)):
@@ -51,7 +51,8 @@ def batched(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 class Exposition(Collector):
-    """:meth:`pieces` writes it all down. Cost: linear in queues, applications and nodes."""
+    """The metrics in the text format of Prometheus. :meth:`render_pieces` writes it all down. Cost: linear in queues,
+    applications and nodes."""
 
     def __init__(self, sources: Sources, *, aliases: bool = False) -> None:
         """Prepares the metrics. *aliases*: also under names that upstream's older dashboards ask for."""
@@ -69,10 +70,10 @@ class Exposition(Collector):
             collector(registry=self._registry)
 
     def render(self) -> bytes:
-        """Returns all of it at once."""
-        return b"".join(self.pieces())
+        """Returns the whole text at once."""
+        return b"".join(self.render_pieces())
 
-    def pieces(self) -> Iterator[bytes]:
+    def render_pieces(self) -> Iterator[bytes]:
         """Yields the text in pieces, some of them empty: after each others may have a turn. Not for two at a time."""
         began = time.perf_counter()
         sources = self.sources
@@ -95,7 +96,7 @@ class Exposition(Collector):
             decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))
         yield b""
         queues: list[bytes] = []
-        for lines in batched(self._queues.lines(self._scrape.partitions, decisions.queues)):
+        for lines in batch_lines(self._queues.write_lines(self._scrape.partitions, decisions.queues)):
             queues.append("".join(lines).encode())
             yield b""
         # The registry looks at what the series of queues have left out.
@@ -112,13 +113,15 @@ class Exposition(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yields everything but the series of single queues."""
         sources, scrape = self.sources, self._scrape
-        yield from upstream.families(sources, scrape, self._removed)
+        yield from upstream.upstream_families(sources, scrape, self._removed)
         if self._aliases:
-            yield from upstream.older()
-        yield from engine_side.families(sources, scrape)
-        yield from service_side.families(sources)
-        yield gauge(
+            yield from upstream.older_families()
+        yield from engine_side.engine_families(sources, scrape)
+        yield from service_side.service_families(sources)
+        yield make_gauge(
             "kornel_metrics_queues_omitted", "Queues without series of their own: too many.", self._queues.omitted
         )
-        yield gauge("kornel_metrics_partitions_unreadable", "Partitions too damaged to be looked at.", self._unreadable)
-        yield gauge("kornel_metrics_scrape_seconds", "How long the last answer took to write.", self._took_s)
+        yield make_gauge(
+            "kornel_metrics_partitions_unreadable", "Partitions too damaged to be looked at.", self._unreadable
+        )
+        yield make_gauge("kornel_metrics_scrape_seconds", "How long the last answer took to write.", self._took_s)

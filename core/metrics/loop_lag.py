@@ -12,7 +12,7 @@ EVERY_S: Final = 0.25
 
 
 class LoopLag:
-    """``lag``: how late each of its looks came."""
+    """Measures the delay of the event loop. ``lag``: how late each of its looks came."""
 
     def __init__(self) -> None:
         self.lag = Durations(BOUNDS_S)

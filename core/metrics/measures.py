@@ -14,7 +14,8 @@ from kornel.core.service.configuration_history import Origin, Version
 
 
 class Measures:
-    """``decisions`` is an ``EffectObserver``, ``timings`` an ``EngineTimer``.
+    """The measures that are taken while the core works. ``decisions`` is an ``EffectObserver``, ``timings`` an
+    ``EngineTimer``.
 
     ``configurations``: how many came into force or were refused, by origin and result.
     """

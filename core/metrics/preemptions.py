@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
 
 
 class Preemptions:
-    """``attempts`` by kind, outcome and the law that decided (empty: none alone).
+    """Counters of preemption. ``attempts`` by kind, outcome and the law that decided (empty: none alone).
 
     victims     by kind
     lost        amounts of the victims, by kind and resource type

@@ -44,13 +44,13 @@ _NONE: Final[Counter[AppState]] = Counter()
 _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_:]")
 
 
-def sanitised(name: str) -> str:
+def sanitise_name(name: str) -> str:
     """Returns *name* as a part of the name of a metric (rest.md 6)."""
     cleaned = _FOREIGN.sub("_", name)
     return f"_{cleaned}" if cleaned[:1].isdigit() else cleaned
 
 
-def escaped(value: str) -> str:
+def escape_value(value: str) -> str:
     """Returns *value* as the value of a label."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
@@ -62,23 +62,23 @@ class _Queue:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.label = escaped(path)
-        self.container = NAME.format(queue=sanitised(path))
+        self.label = escape_value(path)
+        self.container = NAME.format(queue=sanitise_name(path))
         self.resources: dict[tuple[str, str], str] = {}
         self.apps: dict[AppState, str] = {}
         self.values: dict[tuple[str, str], int] = {}
-        """As of this scrape, where it is not 0 or is declared."""
+        """The values of this scrape that are not 0 or are declared."""
 
-    def resource(self, state: str, name: str) -> str:
+    def resource_line(self, state: str, name: str) -> str:
         key = state, name
         start = self.resources.get(key)
         if start is None:
             start = self.resources[key] = (
-                f'{RESOURCE}{{queue="{self.label}",resource="{escaped(name)}",state="{state}"}} '
+                f'{RESOURCE}{{queue="{self.label}",resource="{escape_value(name)}",state="{state}"}} '
             )
         return start
 
-    def app(self, state: AppState) -> str:
+    def application_line(self, state: AppState) -> str:
         start = self.apps.get(state)
         if start is None:
             start = self.apps[state] = f'{APP}{{queue="{self.label}",state="{state.lower()}"}} '
@@ -99,7 +99,7 @@ class QueueSeries:
         """Applications that had ended in a queue when it was last seen to be gone: not those of one made anew."""
         self.omitted = 0
 
-    def lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> Iterator[str]:
+    def write_lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> Iterator[str]:
         """Yields everything about queues, as text in pieces. *counts*: what happened in each so far, gone ones
         included."""
         before, self._queues, self.omitted = self._queues, {}, 0
@@ -139,11 +139,13 @@ class QueueSeries:
             del self._earlier[path]
 
     def _resource_lines(self) -> Iterator[str]:
-        yield _head_lines(RESOURCE, "gauge", "What a queue is guaranteed, may use, uses, waits for and is losing.")
+        yield _head_lines(
+            RESOURCE, "gauge", "Amounts that a queue is guaranteed, may use, uses, waits for and is losing."
+        )
         for queue in self._queues.values():
             values, known = queue.values, queue.resources
             for key, value in values.items():
-                yield f"{known.get(key) or queue.resource(*key)}{value}\n"
+                yield f"{known.get(key) or queue.resource_line(*key)}{value}\n"
             if len(known) > len(values):
                 for key, start in known.items():
                     if key not in values:
@@ -158,12 +160,12 @@ class QueueSeries:
             for state in LIVE_STATES:
                 number = live.get(state, 0)
                 if number or state in queue.apps:
-                    yield f"{queue.app(state)}{number}\n"
+                    yield f"{queue.application_line(state)}{number}\n"
             if counted is not None:
                 earlier = self._earlier.get(path, _NONE)
                 for state, number in counted.ended.items():
                     if number > earlier[state]:
-                        yield f"{queue.app(state)}{number - earlier[state]}\n"
+                        yield f"{queue.application_line(state)}{number - earlier[state]}\n"
 
     def _container_lines(self, counts: Mapping[str, QueueCounts]) -> Iterator[str]:
         families: dict[str, list[int]] = {}
@@ -183,7 +185,7 @@ class QueueSeries:
     def _alias_lines(self, apps: Mapping[str, Mapping[AppState, int]]) -> Iterator[str]:
         by_name: dict[str, list[_Queue]] = {}
         for queue in self._queues.values():
-            by_name.setdefault(sanitised(queue.path), []).append(queue)
+            by_name.setdefault(sanitise_name(queue.path), []).append(queue)
         for name, queues in by_name.items():
             values: dict[tuple[str, str], int] = {}
             states: dict[AppState, int] = {}
@@ -200,7 +202,7 @@ class QueueSeries:
             if values:
                 yield _head_lines(resource, "gauge", f"As {RESOURCE}, under its older name.")
                 for (of, type_name), value in values.items():
-                    yield f'{resource}{{state="{of}",resource="{escaped(type_name)}"}} {value}\n'
+                    yield f'{resource}{{state="{of}",resource="{escape_value(type_name)}"}} {value}\n'
 
 
 def _collect_series(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Sequence[str]) -> None:
@@ -230,7 +232,7 @@ def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterable[str]:
     for path, counted in list(counts.items()):
         for state in sorted(LAST_STATES):
             if counted.ended[state]:
-                yield f'{APP_TOTAL}{{queue="{escaped(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'
+                yield f'{APP_TOTAL}{{queue="{escape_value(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'
 
 
 def _head_lines(name: str, kind: str, text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from prometheus_client.core import Metric
 
 from kornel.core.domain.reasons import Ignored
-from kornel.core.metrics.families import counter, counters, gauge, gauges, histogram
+from kornel.core.metrics.families import make_counter, make_counters, make_gauge, make_gauges, make_histogram
 from kornel.core.metrics.sources import HistoryGauges, Sources
 from kornel.core.service.admission import Refusal
 from kornel.core.service.clock import SECOND_NS, Clock
@@ -15,9 +15,9 @@ from kornel.core.service.connections import Cause
 from kornel.core.service.own_memory import count_native
 
 
-def families(sources: Sources) -> Iterable[Metric]:
-    """Yields all of them. Those of the history only if there is one."""
-    yield gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
+def service_families(sources: Sources) -> Iterable[Metric]:
+    """Yields the metrics of the service, those of the history only if there is one."""
+    yield make_gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
     yield from _stream_metrics(sources)
     yield from _families_of_callers(sources)
     yield from _callback_metrics(sources)
@@ -32,56 +32,60 @@ def families(sources: Sources) -> Iterable[Metric]:
 
 def _stream_metrics(sources: Sources) -> Iterable[Metric]:
     service = sources.service
-    yield gauge("kornel_manager_registered", "1: a resource manager is registered.", int(bool(sources.runner.rm_id)))
+    yield make_gauge(
+        "kornel_manager_registered", "1: a resource manager is registered.", int(bool(sources.runner.rm_id))
+    )
     found = sources.runner.presence
-    yield gauge(
+    yield make_gauge(
         "kornel_manager_streams", "Open streams of the registered manager.", found.streams if found is not None else 0
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_manager_gone",
         "1: a resource manager is registered, and none of its streams has been open for a while.",
         int(found is not None and found.gone),
     )
-    yield gauge("kornel_streams_open", "Open streams of shims, callbacks included.", service.live_streams)
-    yield counters(
+    yield make_gauge("kornel_streams_open", "Open streams of shims, callbacks included.", service.live_streams)
+    yield make_counters(
         "kornel_streams_total",
         "Streams opened; of these broken by the client, and ended by the core with an error.",
         ["event"],
         {"opened": service.streams_opened, "broken": service.streams_broken, "refused": service.streams_refused},
     )
-    yield counters(
+    yield make_counters(
         "kornel_messages_total",
         "Messages of the streams.",
         ["direction"],
         {"received": service.messages_received, "sent": service.messages_sent},
     )
-    yield counters(
+    yield make_counters(
         "kornel_commands_total",
         "Requests applied and refused.",
         ["result"],
         {"applied": service.commands_applied, "refused": service.commands_refused},
     )
-    yield gauge("kornel_intake_waiting", "Requests that wait for the engine.", sources.runner.intake_waiting)
-    yield gauge(
+    yield make_gauge("kornel_intake_waiting", "Requests that wait for the engine.", sources.runner.intake_waiting)
+    yield make_gauge(
         "kornel_response_queue_entries", "Response entries that no stream has taken yet.", service.queued_entries
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_response_queue_limit", "Entries of one kind at which everything is dropped.", sources.queue_limit
     )
-    yield counter("kornel_response_overflows_total", "How often that has happened.", service.response_overflows)
-    yield counter(
+    yield make_counter("kornel_response_overflows_total", "How often that has happened.", service.response_overflows)
+    yield make_counter(
         "kornel_response_entries_dropped_total",
         "Response entries thrown away by an overflow or a registration.",
         service.entries_dropped,
     )
-    yield counters(
+    yield make_counters(
         "kornel_items_ignored_total",
         "Request entries without effect, by cause.",
         ["cause"],
         {str(cause): service.items_ignored[cause] for cause in Ignored},
     )
-    yield counter("kornel_engine_faults_total", "Exceptions inside the engine: always a bug.", service.engine_faults)
-    yield counters(
+    yield make_counter(
+        "kornel_engine_faults_total", "Exceptions inside the engine: always a bug.", service.engine_faults
+    )
+    yield make_counters(
         "kornel_group_lookups_total",
         "Times a resolver was asked for the groups of a user, and of these failed.",
         ["result"],
@@ -90,27 +94,27 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
             "failed": service.group_lookups_failed,
         },
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_clock_ahead_seconds",
         "How far the machine's clock was set ahead since the core started; below 0: back.",
         sources.clock.ahead_s,
     )
-    yield histogram(
+    yield make_histogram(
         "kornel_event_loop_lag_seconds", "How late the event loop comes to what is due.", sources.measures.lag.lag
     )
 
 
 def _families_of_callers(sources: Sources) -> Iterable[Metric]:
     connections, admission = sources.connections, sources.admission
-    yield gauge("kornel_connections_open", "Open connections of gRPC.", connections.open)
-    yield counters(
+    yield make_gauge("kornel_connections_open", "Open connections of gRPC.", connections.open)
+    yield make_counters(
         "kornel_connections_cut_total",
         "Connections of gRPC that the core cut, by reason.",
         ["reason"],
         {str(cause): connections.cuts[cause] for cause in Cause},
     )
-    yield gauge("kornel_calls_open", "Open calls of gRPC, streams among them.", admission.open)
-    yield counters(
+    yield make_gauge("kornel_calls_open", "Open calls of gRPC, streams among them.", admission.open)
+    yield make_counters(
         "kornel_calls_refused_total",
         "Calls of gRPC that the core refused, by reason.",
         ["reason"],
@@ -125,23 +129,23 @@ def _on_the_wall(at_ns: int, clock: Clock) -> float:
 
 def _callback_metrics(sources: Sources) -> Iterable[Metric]:
     service, times = sources.service, sources.callbacks.times
-    yield gauge(
+    yield make_gauge(
         "kornel_callback_attached", "1: a shim answers questions.", int(sources.callbacks.attachment is not None)
     )
-    yield counters(
+    yield make_counters(
         "kornel_callback_questions_total",
         "Questions sent to the shim, and those dropped before.",
         ["result"],
         {"sent": service.questions_sent, "dropped": service.questions_dropped},
     )
-    yield counter("kornel_callback_answers_total", "Answers, late ones included.", service.answers_received)
-    yield histogram("kornel_callback_seconds", "From the sending of a question to its answer.", times.latency)
-    yield gauge(
+    yield make_counter("kornel_callback_answers_total", "Answers, late ones included.", service.answers_received)
+    yield make_histogram("kornel_callback_seconds", "From the sending of a question to its answer.", times.latency)
+    yield make_gauge(
         "kornel_callback_silence_seconds",
         "From the first to the last question sent since anything was answered.",
         times.silence_ns() / SECOND_NS,
     )
-    yield counters(
+    yield make_counters(
         "kornel_notices_total",
         "Notices sent to the shim, by kind.",
         ["kind", "result"],
@@ -158,42 +162,46 @@ def _callback_metrics(sources: Sources) -> Iterable[Metric]:
 
 def _events(sources: Sources) -> Iterable[Metric]:
     ring, places = sources.events.events, sources.events.places
-    yield counter("kornel_events_total", "Events that happened.", ring.next_id)
-    yield gauge("kornel_event_ring_entries", "Events that can be read.", len(ring))
-    yield gauge("kornel_event_ring_capacity", "Most events that can be.", ring.capacity)
-    yield gauge("kornel_event_streams", "Clients that follow events.", len(places))
-    yield counter("kornel_event_streams_dropped_total", "Clients dropped because they read too slowly.", places.dropped)
-    yield counter(
+    yield make_counter("kornel_events_total", "Events that happened.", ring.next_id)
+    yield make_gauge("kornel_event_ring_entries", "Events that can be read.", len(ring))
+    yield make_gauge("kornel_event_ring_capacity", "Most events that can be.", ring.capacity)
+    yield make_gauge("kornel_event_streams", "Clients that follow events.", len(places))
+    yield make_counter(
+        "kornel_event_streams_dropped_total", "Clients dropped because they read too slowly.", places.dropped
+    )
+    yield make_counter(
         "kornel_event_streams_missed_total", "Events overwritten before a client could read them.", places.missed
     )
 
 
 def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
     configurator, measures = sources.configurator, sources.measures
-    yield gauge("kornel_configuration_version", "Number of the configuration in force; 0: none.", configurator.in_force)
-    yield counters(
+    yield make_gauge(
+        "kornel_configuration_version", "Number of the configuration in force; 0: none.", configurator.in_force
+    )
+    yield make_counters(
         "kornel_configurations_total",
         "Configurations that came into force or were refused.",
         ["origin", "result"],
         measures.configurations,
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_configuration_changed_timestamp_seconds",
-        "When one last came into force; 0: never.",
+        "When a configuration last came into force; 0: never.",
         _on_the_wall(measures.configured_ns, sources.clock),
     )
     held = configurator.rollback_held
-    yield gauge(
+    yield make_gauge(
         "kornel_configuration_rollback_holds",
         "1: a rollback holds, and texts that were brought before it are not applied.",
         int(held is not None),
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_configuration_rollback_kept_out",
         "How often the rollback that holds has kept a text out; 0: not once, or none holds.",
         held.kept_out if held is not None else 0,
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_configuration_file_problem",
         "1: the configuration file says something that cannot be used.",
         int(bool(configurator.problem)),
@@ -204,20 +212,22 @@ def _health(sources: Sources) -> Iterable[Metric]:
     report = sources.health.report
     if report is None:
         return
-    yield gauge("kornel_healthy", "1: the last health check found nothing wrong.", int(report.healthy))
-    yield gauges(
+    yield make_gauge("kornel_healthy", "1: the last health check found nothing wrong.", int(report.healthy))
+    yield make_gauges(
         "kornel_health_check",
         "1: this check succeeded.",
         ["number", "check"],
         {(str(n), check.name): int(check.succeeded) for n, check in enumerate(report.checks)},
     )
-    yield gauge("kornel_health_checked_timestamp_seconds", "When that was.", _on_the_wall(report.at_ns, sources.clock))
+    yield make_gauge(
+        "kornel_health_checked_timestamp_seconds", "When that was.", _on_the_wall(report.at_ns, sources.clock)
+    )
 
 
 def _memory_metrics() -> Iterable[Metric]:
     native = count_native()
     if native is not None:
-        yield gauges(
+        yield make_gauges(
             "kornel_native_memory_bytes",
             "Address space of the C library, most of it of gRPC: used, and freed, be it kept or given back.",
             ["state"],
@@ -226,10 +236,10 @@ def _memory_metrics() -> Iterable[Metric]:
 
 
 def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:
-    yield gauge("kornel_history_queue_entries", "Entries that wait in memory.", history.queued)
-    yield gauge("kornel_history_spool_bytes", "What waits on the disk for the database.", history.spool_bytes)
-    yield gauge("kornel_history_spool_limit_bytes", "Most that may.", history.spool_limit)
-    yield counters(
+    yield make_gauge("kornel_history_queue_entries", "Entries that wait in memory.", history.queued)
+    yield make_gauge("kornel_history_spool_bytes", "What waits on the disk for the database.", history.spool_bytes)
+    yield make_gauge("kornel_history_spool_limit_bytes", "Most that may.", history.spool_limit)
+    yield make_counters(
         "kornel_history_records_total",
         "Records of the history: safe on disk, taken by the database, dropped without room, refused for good.",
         ["result"],
@@ -240,13 +250,13 @@ def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:
             "refused": history.refused,
         },
     )
-    yield gauge(
+    yield make_gauge(
         "kornel_history_set_aside",
         "Records that the database refuses and odd files of the spool, which wait for somebody to look at them.",
         history.set_aside,
     )
-    yield gauge("kornel_history_problem", "1: something is wrong with the history.", int(bool(history.problem)))
-    yield gauge(
+    yield make_gauge("kornel_history_problem", "1: something is wrong with the history.", int(bool(history.problem)))
+    yield make_gauge(
         "kornel_history_committed_timestamp_seconds",
         "When the database last took something; 0: not yet.",
         _on_the_wall(history.last_commit_ns, clock),

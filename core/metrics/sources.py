@@ -89,6 +89,6 @@ class Scrape:
 
     partitions: Sequence[PartitionGauges]
 
-    def sum(self, value: Callable[[PartitionGauges], int]) -> int:
+    def sum_of(self, value: Callable[[PartitionGauges], int]) -> int:
         """Returns the sum of *value* over all partitions."""
         return sum(map(value, self.partitions))

@@ -15,8 +15,8 @@ from prometheus_client.core import Metric
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationRejected, Released
-from kornel.core.metrics.families import counters, gauge, gauges, histogram, histograms
-from kornel.core.metrics.queue_series import sanitised
+from kornel.core.metrics.families import make_counters, make_gauge, make_gauges, make_histogram, make_histograms
+from kornel.core.metrics.queue_series import sanitise_name
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.metrics.timings import UPSTREAM_BOUNDS_S
 from kornel.core.service.durations import Durations
@@ -41,24 +41,24 @@ class NodesRemoved:
         self.total = 0
         self._last = 0
 
-    def follow(self, now: int) -> None:
+    def add_removed(self, now: int) -> None:
         """Add what the partitions count *now*."""
         self.total += now - self._last if now >= self._last else now
         self._last = now
 
 
-def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterable[Metric]:
-    """Yields all of them. *removed* is brought up to date."""
+def upstream_families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterable[Metric]:
+    """Yields the metrics that YuniKorn has as well. *removed* is brought up to date."""
     decisions, timings = sources.measures.decisions, sources.measures.timings
     effects = decisions.effects
-    refused = decisions.refused()
-    yield counters(
+    refused = decisions.count_refused()
+    yield make_counters(
         "yunikorn_scheduler_container_allocation_attempt_total",
         "Allocations, releases and refusals sent to the shim; error: refused allocation updates.",
         ["state"],
         {"allocated": effects[Allocated], "released": effects[Released], "rejected": refused, "error": refused},
     )
-    yield counters(
+    yield make_counters(
         "yunikorn_scheduler_application_submission_total",
         "Applications put into a queue, accepted and rejected.",
         ["result"],
@@ -71,58 +71,58 @@ def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterabl
     states: Counter[AppState] = Counter()
     for partition in scrape.partitions:
         states.update(partition.applications)
-    yield gauges(
+    yield make_gauges(
         "yunikorn_scheduler_application_total",
         "Applications by state; completed and failed ones count up.",
         ["state"],
         {state.lower(): states[state] for state in GOING} | {state.lower(): decisions.states[state] for state in ENDED},
     )
-    removed.follow(scrape.sum(lambda partition: partition.nodes_removed))
-    yield gauges(
+    removed.add_removed(scrape.sum_of(lambda partition: partition.nodes_removed))
+    yield make_gauges(
         "yunikorn_scheduler_node",
         "Nodes registered and of these unschedulable; failed and decommissioned ones count up.",
         ["state"],
         {
-            "active": scrape.sum(lambda partition: partition.nodes),
-            "draining": scrape.sum(lambda partition: partition.unschedulable),
+            "active": scrape.sum_of(lambda partition: partition.nodes),
+            "draining": scrape.sum_of(lambda partition: partition.unschedulable),
             "failed": decisions.failed_nodes,
             "decommissioned": removed.total,
         },
     )
     for name, deciles in _usage_buckets([partition.usage for partition in scrape.partitions]).items():
-        yield gauges(
-            f"yunikorn_scheduler_{sanitised(name)}_node_usage_total",
-            f"Nodes by the part of their {sanitised(name)} that is allocated.",
+        yield make_gauges(
+            f"yunikorn_scheduler_{sanitise_name(name)}_node_usage_total",
+            f"Nodes by the part of their {sanitise_name(name)} that is allocated.",
             ["range"],
             dict(zip(RANGES, deciles, strict=True)),
         )
-    yield histogram(
+    yield make_histogram(
         "yunikorn_scheduler_scheduling_latency_milliseconds",
         "Seconds that one slice of scheduling took.",
         timings.upstream_slices,
     )
-    yield histogram(
+    yield make_histogram(
         "yunikorn_scheduler_scheduling_cycle_milliseconds",
         "Seconds that a whole cycle of scheduling took.",
         timings.upstream_cycles,
     )
-    yield histograms(
+    yield make_histograms(
         "yunikorn_scheduler_node_sorting_latency_milliseconds",
         "Seconds spent on sorting: always none, everything is kept in order.",
         ["level"],
         {"app": _NEVER, "queue": _NEVER},
     )
-    yield histogram(
+    yield make_histogram(
         "yunikorn_scheduler_trynode_latency_milliseconds",
         "Seconds for each placement: an equal part of its slice.",
         timings.upstream_placements,
     )
-    yield histogram(
+    yield make_histogram(
         "yunikorn_scheduler_trynode_evaluation_milliseconds",
         "Seconds for walks over all nodes: always none, a search ends with the first node that will do.",
         _NEVER,
     )
-    yield histogram(
+    yield make_histogram(
         "yunikorn_scheduler_trypreemption_latency_milliseconds",
         "Seconds for each attempt to preempt: an equal part of its slice, so at most that.",
         timings.upstream_attempts,
@@ -130,10 +130,10 @@ def families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -> Iterabl
     yield from _events(sources)
 
 
-def older() -> Iterable[Metric]:
+def older_families() -> Iterable[Metric]:
     """Returns names of the Go runtime that mean the same here, for the dashboards that ask for them."""
-    yield gauge("go_goroutines", "Tasks of the event loop.", len(asyncio.all_tasks()))
-    yield gauge("go_threads", "Threads of the process.", threading.active_count())
+    yield make_gauge("go_goroutines", "Tasks of the event loop.", len(asyncio.all_tasks()))
+    yield make_gauge("go_threads", "Threads of the process.", threading.active_count())
 
 
 def _usage_buckets(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
@@ -146,8 +146,8 @@ def _usage_buckets(partitions: Sequence[Mapping[str, Sequence[int]]]) -> dict[st
                 found[name] = [one + other for one, other in zip(known, deciles, strict=True)]
     by_metric: dict[str, list[int]] = {}
     for name, deciles in found.items():
-        known = by_metric.get(sanitised(name)) or [0] * len(RANGES)
-        by_metric[sanitised(name)] = [one + other for one, other in zip(known, deciles, strict=True)]
+        known = by_metric.get(sanitise_name(name)) or [0] * len(RANGES)
+        by_metric[sanitise_name(name)] = [one + other for one, other in zip(known, deciles, strict=True)]
     return by_metric
 
 
@@ -163,4 +163,4 @@ def _events(sources: Sources) -> Iterable[Metric]:
         ("not_stored", "Events that the ring did not take: none ever.", 0),
         ("collected", "Events sent to the shim.", sources.service.events_sent),
     ):
-        yield gauge(f"yunikorn_event_total_{name}", text, value)
+        yield make_gauge(f"yunikorn_event_total_{name}", text, value)

@@ -325,7 +325,7 @@ class AskGroup:
         self._heap: list[tuple[int, int, int, Allocation]] = []
         """(negative priority, creation, arrival, ask): no two are equal up to the ask."""
         self._oldest_ns: int | None = None
-        """Of :meth:`oldest_ns`, while it is known."""
+        """The answer of :meth:`oldest_ns`, while it is known."""
         self.size = 0
         self.scale_ups = 0
         """The number of asks that the shim was notified of as reasons to add nodes."""

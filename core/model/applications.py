@@ -51,7 +51,7 @@ class Application:
         self.user: Final = user
         self.state = AppState.NEW
         self.submitted_ns = now_ns
-        """Earliest of its own creation and that of anything it ever asked for (scheduling.md 5.2)."""
+        """The earliest creation of itself and of anything it ever asked for (scheduling.md 5.2)."""
         self.timer_ns: int | None = None
         """The time when the current state times out; ``None``: never."""
         self.placeholder_deadline_ns: int | None = None
@@ -81,7 +81,7 @@ class Application:
         self.unschedulable = 0
         """Asks found to fit on no node since the last back-off ended or the last ask was placed."""
         self.backoff_until_ns = 0
-        """Above 0: not tried before then."""
+        """The time before which nothing of it is tried; 0: it is tried at any time."""
         self.backoff_room: Room = {}
         """Groups that wait for the end of the back-off."""
         self.held_count = 0
@@ -91,7 +91,7 @@ class Application:
         self.limit_group: str | None = None
         """The group it counts for, chosen once (config.md 10.2); ``None``: no group limit binds it."""
         self.allocating = False
-        """Counted in ``Queue.allocating`` on its path."""
+        """Tells whether it is counted in ``Queue.allocating`` on its path."""
         self.held_at: Queue | Account | None = None
         """The limit of applications that it waits for; ``None``: for none."""
         self.held_groups: Room = {}

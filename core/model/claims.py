@@ -125,7 +125,7 @@ class Claims:
             unbook_amounts(self.leaving, pairs)
 
     def open_room(self, free: Vector) -> Vector:
-        """By type, what anybody may take of *free* now without touching what is held; negative: nothing.
+        """Returns, by type, what anybody may take of *free* now without touching what is held; negative: nothing.
 
         *free* itself where the victims of those who hold something here make all of their room.
         """

@@ -191,6 +191,11 @@ class Queue:
         self.max = maximum
         self.ceilings = tuple(maximum.items()) if self.parent is not None else ()
 
+    def above_max(self) -> dict[int, int]:
+        """Returns what the queue holds above its max, victims that have not left yet included."""
+        used = self.used
+        return {t: used[t] - most for t, most in self.max.items() if used[t] > most}
+
     def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
         for vector in (

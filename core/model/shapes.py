@@ -97,7 +97,7 @@ class ResourceTypes:
         """Indexes of types that nobody offers, with the demands that name them."""
         self._other: int | None = None
         self._free: list[int] = []
-        """Indexes of no type."""
+        """Indexes that no type has any more, to be given again."""
         self._shapes: dict[Resources, Shape] = {}
         self._named: dict[tuple[int, ...], Resources] = {}
         self._on_growth = on_growth
@@ -139,7 +139,7 @@ class ResourceTypes:
             )
 
     def forget_shapes_with(self, names: Iterable[str]) -> list[Shape]:
-        """Demands in which one of *names* is among those without an index of their own; they are forgotten.
+        """Forgets the demands in which one of *names* is among those without an index of their own, and returns them.
 
         To be called when *names* have become offered: whoever waits for such a demand needs another one.
         """

@@ -68,7 +68,7 @@ class Account:
         self.limit: Final = limit
         self.max_applications: Final = limit.max_applications
         self.used: Vector = [0] * width
-        """Held by its applications, placeholders included."""
+        """The amounts held by its applications, placeholders included."""
         self.applications: dict[Application, None] = {}
         """All applications whose usage is booked here."""
         self.holders: dict[Application, None] = {}

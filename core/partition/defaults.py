@@ -8,4 +8,4 @@ RESERVATION_DELAY_NS: Final = 2 * 10**9
 """The time for which an ask waits before room is held for it on a node."""
 
 RESERVATION_PERCENT: Final = 5
-"""For how many asks room is held at once because they have waited, in percent of the nodes."""
+"""The percentage of nodes that may be kept free at once for asks that have waited."""

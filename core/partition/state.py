@@ -94,11 +94,11 @@ class PartitionState:
         self.allocation_count = 0
 
         self.failed_starts: Final[dict[str, dict[Allocation, None]]] = {}
-        """By node, whom the shim could not start there."""
+        """The asks that the shim could not start on a node, by its ID."""
         self.too_large: Final[dict[Shape, None]] = {}
         """Demands that no open node could hold, however empty: looked up, and corrected as nodes come and go."""
         self.holders: Final[dict[Node, dict[Shape, None]]] = {}
-        """Of the other demands that wait or waited for room, one open node each that could hold them."""
+        """One open node for each of the other demands that wait or waited for room, which could hold it."""
         self.no_room: Final[dict[Shape, Room]] = {}
         """Shapes that fit on no node as things stand, each with those who wait for one."""
         self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
@@ -201,8 +201,7 @@ class PartitionState:
         return self._number
 
     def rules_changed(self) -> None:
-        """Doubts all refused attempts, any of which may succeed now: other rules bound queues, or tell victims
-        apart."""
+        """Notes that other rules bound queues, or tell victims apart: any refused attempt may succeed now."""
         self.changes += 1
         self.rules += 1
 

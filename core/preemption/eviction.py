@@ -196,7 +196,8 @@ def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
-    """More is claimed on *node* since an ask must run there: the youngest claims of others give way at once (H).
+    """Has the youngest claims of others give way at once, where more is claimed on *node* since an ask must run there
+    (H).
 
     Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
     """
@@ -222,7 +223,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
 def forget_ask(state: PartitionState, ask: Allocation) -> None:
     """End the claim and the reservation of *ask*, which is withdrawn; its victims still leave (B.7)."""
     moves.end_claim(state, ask)
-    state.guarantee.refusals.forget(ask)
+    state.guarantee.refusals.forget_ask(ask)
     ask.dialogue = None
     ask.attempt_due = False
     for victim in ask.victims.values():

@@ -85,7 +85,7 @@ class DecisionSource:
     outcomes: Mapping[Outcome, Ending]
     colour: Colour = Colour.GREY
 
-    def ending(self, outcome: Outcome) -> Ending:
+    def ending_of(self, outcome: Outcome) -> Ending:
         """Returns how *outcome* is treated."""
         return self.outcomes.get(outcome, UNREMARKABLE)
 
@@ -213,6 +213,7 @@ class Kind(DecisionSource):
     driver      when it acts
     foresee     what it could do for an ask, for explanations; ``None``: it does nothing for this one
     keys        what the configuration can say of it
+    records     the classes of what it keeps in a partition, which a supposed change may touch and takes back
     """
 
     laws: tuple[int, ...]
@@ -222,6 +223,7 @@ class Kind(DecisionSource):
     driver: Driver
     foresee: Callable[[PartitionState, Allocation, Circumstances], PreemptionOutlook | None] = foresees_nothing
     keys: ConfigurationKeys = ConfigurationKeys()
+    records: tuple[type, ...] = ()
 
     @property
     def law_numbers(self) -> str:

@@ -62,7 +62,7 @@ class Window:
                 later.add(taken)
         return later
 
-    def shrinking(self) -> Iterator[tuple[int, Totals]]:
+    def shrinking_sums(self) -> Iterator[tuple[int, Totals]]:
         """Yields the sums that are left once each of the decisions, the oldest first, is dropped; with when it was
         made."""
         left = Totals()
@@ -98,7 +98,7 @@ class Pace:
         """The time when those held back are looked at next; ``None``: nobody is."""
         self.woke_ns = 0
 
-    def kind(self, name: str) -> PaceOfKind:
+    def of_kind(self, name: str) -> PaceOfKind:
         """Returns the pace of the kind called *name*, which is kept from now on."""
         found = self._by_kind.get(name)
         if found is None:

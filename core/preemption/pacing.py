@@ -27,7 +27,7 @@ QUIET_NS: Final = 15 * SECOND_NS
 
 def current_window(state: PartitionState, kind: str, now_ns: int) -> Window:
     """Returns what *kind* took within the interval that ends at *now_ns*; drops what is older."""
-    window = state.pace.kind(kind).window
+    window = state.pace.of_kind(kind).window
     window.drop_until(now_ns - state.preemption.cycle_interval_ns)
     return window
 
@@ -57,7 +57,7 @@ def check_victim_limit(state: PartitionState, kind: str, window: Window) -> Refu
 def refuse_until(state: PartitionState, window: Window, fits: Callable[[Totals], bool], detail: str) -> Refusal:
     """Returns a refusal by a limit, which *detail* describes, until enough has left *window* that the rest *fits*."""
     interval_ns, at_ns = state.preemption.cycle_interval_ns, 0
-    for at_ns, left in window.shrinking():  # noqa: B007 - the last one looked at is what is needed
+    for at_ns, left in window.shrinking_sums():  # noqa: B007 - the last one looked at is what is needed
         if fits(left):
             break
     again_ns = max(at_ns + interval_ns, state.pace.woke_ns + interval_ns // WAKES_PER_INTERVAL)
@@ -82,7 +82,7 @@ def note_held_back(state: PartitionState, kind: str, ask: Allocation, held: Refu
 
 def say_held_back(state: PartitionState, kind: str, detail: str, now_ns: int) -> None:
     """Say once, each time that the limit of *kind* begins to hold somebody back, that it does."""
-    pace = state.pace.kind(kind)
+    pace = state.pace.of_kind(kind)
     before_ns, pace.held_ns = pace.held_ns, now_ns
     if before_ns is None or now_ns - before_ns > max(QUIET_NS, 2 * state.preemption.cycle_interval_ns):
         outcome = Outcome.ROUND_LIMIT
@@ -99,7 +99,7 @@ def wait_until(
 ) -> None:
     """Have *waiter* wait for the window of *kind* to move; *resume* offers all who wait for it again, from *when_ns*
     on."""
-    pace = state.pace.kind(kind)
+    pace = state.pace.of_kind(kind)
     pace.waiting[waiter] = None
     pace.resume = resume
     wake_at(state, when_ns)

@@ -64,7 +64,8 @@ class PreemptionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Nobody goes. *detail* holds the numbers behind the outcome, ready to be shown.
+    """The answer of a planner that finds no victims. *detail* holds the numbers behind the outcome, ready
+    to be shown.
 
     *retry_ns*: there is no use in trying again before then; ``None``: as usual. *anywhere*: victims would not have to
     be on the node that the ask is to use. *cut_short*: not everything was tried, so that even fewer victims might do.

@@ -64,4 +64,4 @@ def configure_kinds(state: PartitionState, now_ns: int) -> None:
 def ending_of(decided: PreemptionDecided) -> Ending:
     """Returns how the outcome of *decided* is treated by whoever decided it; unremarkable, if nobody has that name."""
     source = SOURCES.get(decided.kind)
-    return source.ending(decided.outcome) if source is not None else UNREMARKABLE
+    return source.ending_of(decided.outcome) if source is not None else UNREMARKABLE

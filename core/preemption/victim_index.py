@@ -134,7 +134,7 @@ class RankedLeaf:
                 self.highest = max(self.highest, priority)
         self.shapes = frozenset(self.sizes)
 
-    def count(self, c: int) -> int:
+    def count_class(self, c: int) -> int:
         """Returns how many there are of class *c*."""
         return sum(map(len, self._bands[c]))
 
@@ -152,7 +152,7 @@ class RankedLeaf:
             bands = [merged]
         return InOrder(bands)
 
-    def holds(self, allocations: list[Allocation], shapes: list[Shape]) -> bool:
+    def is_current(self, allocations: list[Allocation], shapes: list[Shape]) -> bool:
         """Tells whether this is the order of just these allocations, with these sizes."""
         return self._allocations == allocations and self._shapes == shapes
 
@@ -163,18 +163,18 @@ class VictimIndex:
     def __init__(self) -> None:
         self._leaves: dict[Queue, RankedLeaf] = {}
 
-    def of(self, leaf: Queue) -> RankedLeaf:
+    def rank_leaf(self, leaf: Queue) -> RankedLeaf:
         """Returns the allocations of *leaf* as they are now, in order."""
         allocations: list[Allocation] = []
         for application in leaf.applications.values():
             allocations += application.allocations.values()
         shapes = list(map(_shape_of, allocations))
         known = self._leaves.get(leaf)
-        if known is None or not known.holds(allocations, shapes):
+        if known is None or not known.is_current(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
 
-    def forget(self, leaf: Queue) -> None:
+    def forget_leaf(self, leaf: Queue) -> None:
         """Have the order of *leaf* made anew: an allocation there ranks otherwise than before."""
         self._leaves.pop(leaf, None)
 

@@ -40,7 +40,8 @@ class HistoryUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HistoryChoice:
-    """``settings`` ``None``: no history. ``required``: rather serve nothing than without it."""
+    """The choice whether and how a history is kept. ``settings`` ``None``: no history. ``required``: rather serve
+    nothing than without it."""
 
     settings: HistorySettings | None = None
     required: bool = False
@@ -61,7 +62,7 @@ def chosen_history(
 
 
 class History:
-    """Raises :class:`HistoryUnusable` if there is none and there has to be."""
+    """The durable history of one core. Raises :class:`HistoryUnusable` if there is none and there has to be."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class History:
 
     @property
     def kept(self) -> bool:
-        """There is one."""
+        """Tells whether a history is kept."""
         return self._archive is not None
 
     @property
@@ -99,7 +100,7 @@ class History:
         return (self._archive,) if self._archive is not None else ()
 
     def status(self) -> ArchiveStatus | None:
-        """Returns how it is doing; ``None``: there is none."""
+        """Returns the state of the history; ``None``: none is kept."""
         return self._archive.status() if self._archive is not None else None
 
     def start(self, on_problem: Callable[[str], None]) -> None:

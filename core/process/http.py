@@ -28,7 +28,7 @@ from kornel.core.web.page import Page
 
 
 class HttpFront:
-    """``address``: where it listens, once :meth:`listen` was called."""
+    """The HTTP server of a core. ``address``: where it listens, once :meth:`listen` was called."""
 
     def __init__(
         self,

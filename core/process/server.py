@@ -55,7 +55,7 @@ from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.event_service import EventService
 from kornel.core.service.explain_service import ExplainService
-from kornel.core.service.garbage import GarbageKeeper, GarbageRounds
+from kornel.core.service.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.health_service import HealthService
 from kornel.core.service.limits import MESSAGE_LIMIT
@@ -88,6 +88,9 @@ from kornel.v1 import (
 
 if TYPE_CHECKING:
     from kornel.core.tracing.tracing import Tracing  # an extra, which need not be installed
+
+AUDITED_AT_END: Final = 20_000
+"""The most records of a core whose books are audited before it ends: a second or so."""
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
@@ -150,12 +153,12 @@ class OriginUnusable(ValueError):
 
 
 class AddressTooOpen(ValueError):
-    """A service that must not be reachable from other machines would be."""
+    """Raised instead of serving, because a service that must not be reachable from other machines would be."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
+    """The settings of a server. ``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
@@ -285,12 +288,14 @@ class KornelServer:
             ),
             on_settings=self._on_settings,
             timer=self.measures.timings,
-            on_submit=None if tracing is None else tracing.submitted,
+            on_submit=None if tracing is None else tracing.note_submitted,
         )
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
-            records=lambda: sum(views.size for views in self._runner.reader.partitions()),
+            records=lambda: sum(
+                views.size + RECORDS_PER_QUEUE * views.queue_count for views in self._runner.reader.partitions()
+            ),
             idle=lambda: self._runner.asleep and not self._runner.questions.waiting,
             logger=logger,
         )
@@ -347,7 +352,7 @@ class KornelServer:
                 clock=clock,
                 logger=logger,
                 version=settings.version,
-                metrics=self.metrics.pieces,
+                metrics=self.metrics.render_pieces,
                 proofs=Proofs(
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
@@ -365,7 +370,7 @@ class KornelServer:
                     tokens=bool(security and security.guard),
                 ),
                 connections=settings.rest_connections,
-                tls=security.tls.context if security and security.tls else None,
+                tls=security.tls.make_context if security and security.tls else None,
                 calls=lambda: self._calls,
                 local=stays_on_this_machine(settings.rest_address),
             )
@@ -405,7 +410,7 @@ class KornelServer:
                 self.admission,
                 *(() if security is None else security.interceptors()),
                 # The innermost one: it is told of calls as services have them, and of none that was refused.
-                *(() if self._tracing is None else (self._tracing.interceptor(),)),
+                *(() if self._tracing is None else (self._tracing.make_interceptor(),)),
             ),
         )
         self._add_services(server)
@@ -586,9 +591,9 @@ class KornelServer:
             await asyncio.sleep(0.005)
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
-        self.events.configure(extra_config)
+        self.events.follow_settings(extra_config)
         self.health.settings_changed()
-        self._levels.configure(extra_config)
+        self._levels.follow_settings(extra_config)
 
     def _on_version(self, version: Version) -> None:
         self.events.version_added(version)
@@ -606,7 +611,7 @@ class KornelServer:
 
     def _tell_of_root(self, said: str) -> None:
         told = [_event_of_root(self._clock.now_ns(), said)]
-        self._callbacks.deliver(told)
+        self._callbacks.deliver_effects(told)
         for observer in (self.events, *self.history.observers):
             observer.observe(told)
 
@@ -619,7 +624,7 @@ class KornelServer:
             self._logger.warning("resource manager is gone", rm_id=found.rm_id, cause=found.words)
         else:
             self._logger.info("resource manager is back", rm_id=found.rm_id)
-        self.health.recheck()
+        self.health.check_at_once()
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)
@@ -636,18 +641,11 @@ class KornelServer:
 
     def _log_summary(self) -> None:
         try:
-            partitions = self._runner.reader.status(audited=True).partitions
+            counts = self._runner.reader.final_counts(AUDITED_AT_END)
         except Exception as error:  # A damaged engine must not keep the process from ending.
             self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
             return
-        self._logger.info(
-            "stopped",
-            law_checks=sum(partition.law_checks for partition in partitions),
-            law_violations=sum(partition.law_violations for partition in partitions),
-            invariant_violations=sum(partition.invariant_violations for partition in partitions),
-            preemptions=sum(partition.preemptions for partition in partitions),
-            **self._metrics.as_dict(),
-        )
+        self._logger.info("stopped", **counts._asdict(), **self._metrics.as_dict())
 
 
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:

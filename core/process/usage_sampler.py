@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.records import UsageSample
 from kornel.core.domain.resources import Resources, clamp_int64
-from kornel.core.rest.turns import gather
+from kornel.core.rest.turns import gather_items
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
 from kornel.core.telling.queues.queue_views import QueueView
 from kornel.core.telling.reader import PartitionReader
@@ -25,7 +25,8 @@ NS_PER_ROW: Final = SECOND_NS
 
 
 class UsageSampler:
-    """``partitions``: those that there are now. ``keep``: takes the rows of one look."""
+    """Samples the usage of queues for the history. ``partitions``: those that there are now. ``keep``: takes the rows
+    of one look."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class UsageSampler:
         try:
             now_ns = self._clock.now_ns()
             for views in list(self._partitions()):
-                found = await gather(views.queues())
+                found = await gather_items(views.queues())
                 rows += [_sample_of(views.name, view, now_ns) for view in found if _is_in_use(view)]
             self._keep(rows)
         except Exception as error:

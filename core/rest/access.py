@@ -53,20 +53,20 @@ ADMITTED: Final = "kornel.admitted"
 class Door(Protocol):
     """Decides before a handler runs, and before the body of a request is read."""
 
-    async def admit(self, request: Request, access: Access) -> None:
+    async def admit_request(self, request: Request, access: Access) -> None:
         """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
 
-    def leave(self, scope: Scope) -> None:
+    def end_request(self, scope: Scope) -> None:
         """End the request with this *scope*, admitted or not."""
 
 
 class OpenDoor:
     """Everybody may do everything: for addresses that only this machine reaches."""
 
-    async def admit(self, request: Request, access: Access) -> None:
+    async def admit_request(self, request: Request, access: Access) -> None:
         """Admits every request."""
 
-    def leave(self, scope: Scope) -> None:
+    def end_request(self, scope: Scope) -> None:
         """Does nothing, since nothing was noted."""
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kornel.core.rest.compression import SMALLEST, accepts_gzip
 from kornel.core.rest.errors import error_document
-from kornel.core.rest.turns import gzipped
+from kornel.core.rest.turns import gzip_chunks
 from kornel.core.service.sharing import Sharing
 
 JSON: Final = "application/json; charset=UTF-8"
@@ -59,14 +59,14 @@ class Answer:
         chunks, headers, encoded = self.chunks, list(self.headers), self.encoded
         size = sum(map(len, chunks))
         if self.compress and not encoded and size >= SMALLEST and wants_gzip(scope):
-            body = await gzipped(chunks)
+            body = await gzip_chunks(chunks)
             chunks, encoded = body.chunks, body.encoded
             size = sum(map(len, chunks))
         if encoded:
             headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         headers.append(("Content-Length", str(size)))
-        await send({"type": "http.response.start", "status": self.status, "headers": raw(headers)})
-        with Sharing.of_loop().reading(at_most_s=_SENDING_S):
+        await send({"type": "http.response.start", "status": self.status, "headers": raw_headers(headers)})
+        with Sharing.of_loop().count_reading(at_most_s=_SENDING_S):
             for piece in _join_chunks(chunks):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -82,7 +82,7 @@ def wants_gzip(scope: Scope) -> bool:
     return accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
 
 
-def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+def raw_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     """Returns *headers* as ASGI wants them."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
 

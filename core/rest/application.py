@@ -60,7 +60,8 @@ class Services:
 
 
 class RestApplication:
-    """``app`` answers requests; :meth:`close` ends answers that would never end by themselves.
+    """The REST interface as an ASGI application. ``app`` answers requests; :meth:`close` ends answers that would never
+    end by themselves.
 
     *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what;
     *proofs* is what the documentation says of that. *rules*: what pages of browsers may do.

@@ -25,7 +25,8 @@ class BadOrigin(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BrowserRules:
-    """*hosts*: names that requests may be addressed to, in lower case; ``None``: any. Addresses are always good.
+    """The rules for requests that browsers make. *hosts*: names that requests may be addressed to, in lower case;
+    ``None``: any. Addresses are always good.
 
     *origins*: pages that may read answers; ``*``: all. *tokens*: they may send a bearer token.
     """
@@ -57,7 +58,7 @@ class BrowserRules:
             return False
         return True
 
-    def allow(self, origin: str, methods: str) -> list[tuple[str, str]]:
+    def headers_for(self, origin: str, methods: str) -> list[tuple[str, str]]:
         """Returns the headers of an answer to a page of *origin*; empty text: it does not say. *methods*: of the
         route."""
         if not self.origins:

@@ -12,13 +12,13 @@ from typing import Final
 from isal import isal_zlib
 
 SMALLEST: Final = 1_400
-"""Bytes; a smaller body fits one packet anyway."""
+"""The fewest bytes of a body that is compressed; a smaller one fits one packet anyway."""
 
 PACKED_AT_ONCE: Final = 256 * 1024
 """Bytes, of which the compression takes some hundred microseconds."""
 
 _LEVEL: Final = 1
-"""As small as level 1 of zlib makes it, in a quarter of the time."""
+"""The level that makes a body as small as level 1 of zlib does, in a quarter of the time."""
 
 _GZIP: Final = 31
 """``wbits`` of zlib for a gzip header and checksum."""
@@ -38,7 +38,7 @@ class Body:
 
     def __init__(self, *, compress: bool = False) -> None:
         self.chunks: list[bytes] = []
-        """The chunks, in order, once :meth:`finish` has returned."""
+        """The chunks, in order, once :meth:`end_body` has returned."""
         self.encoded = False
         """Tells whether ``chunks`` are compressed."""
         self._packer = isal_zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if compress else None
@@ -54,7 +54,7 @@ class Body:
         if self._size >= PACKED_AT_ONCE:
             self._pack_pieces()
 
-    def finish(self) -> None:
+    def end_body(self) -> None:
         """End the body."""
         if self._packer is not None and not self.encoded and self._size < SMALLEST:
             self.chunks = self._waiting

@@ -38,7 +38,7 @@ _OURS: Final = {
 
 
 _FREE_KEYS: Final = frozenset({"Properties", "Extra", "MaxResources", "Guaranteed", "Max", "ResourceWeights", "lost"})
-"""Below these, keys are an administrator's own words."""
+"""The keys below which keys are an administrator's own words."""
 
 
 def configuration_document(text: str, checksum: str) -> Document:
@@ -49,7 +49,7 @@ def configuration_document(text: str, checksum: str) -> Document:
     return {"Partitions": [_partition_document(item.entries()) for item in partitions], "Checksum": checksum}
 
 
-def completed(document: Document, extra: Mapping[str, str]) -> Document:
+def complete_document(document: Document, extra: Mapping[str, str]) -> Document:
     """Returns *document* with the service settings in force, but for secrets."""
     settings = {"Extra": without_secrets(dict(sorted(extra.items())))} if extra else {}
     return {**document, **settings, "DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 60}
@@ -69,13 +69,13 @@ def _partition_document(keys: Mapping[str, Field]) -> Document:
         queues = [{"Name": ROOT, "Parent": True, "Resources": {}, "ChildTemplate": {"Resources": {}}, "Queues": queues}]
     queues[0]["Parent"] = True
     document = {
-        "Name": _text(keys, "name") or "default",
+        "Name": _text_of(keys, "name") or "default",
         "Queues": queues,
         "PlacementRules": [_rule_document(item.entries()) for item in _items(keys, "placementrules")],
         "Limits": [_limit_document(item.entries()) for item in _items(keys, "limits")],
         "Preemption": _preemption_document(_entries_of(keys, "preemption")),
         "NodeSortPolicy": _node_sort(_entries_of(keys, "nodesortpolicy")),
-        "UserGroupResolver": {"type": _text(_entries_of(keys, "usergroupresolver"), "type")},
+        "UserGroupResolver": {"type": _text_of(_entries_of(keys, "usergroupresolver"), "type")},
     }
     return _without_empty(document, "PlacementRules", "Limits")
 
@@ -87,13 +87,13 @@ def _queue_document(keys: Mapping[str, Field]) -> Document:
     if QUOTA_DELAY in resources and resources[QUOTA_DELAY].given:
         properties.setdefault(QUOTA_DELAY, resources[QUOTA_DELAY].text())
     document = {
-        "Name": _text(keys, "name"),
-        "Parent": bool(children) or _flag(keys, "parent"),
+        "Name": _text_of(keys, "name"),
+        "Parent": bool(children) or _flag_of(keys, "parent"),
         "Resources": _resources_document(resources),
-        "MaxApplications": _number(keys, "maxapplications"),
+        "MaxApplications": _number_of(keys, "maxapplications"),
         "Properties": without_secrets(properties),
-        "AdminACL": _text(keys, "adminacl"),
-        "SubmitACL": _text(keys, "submitacl"),
+        "AdminACL": _text_of(keys, "adminacl"),
+        "SubmitACL": _text_of(keys, "submitacl"),
         "ChildTemplate": _template_document(_entries_of(keys, "childtemplate")),
         "Queues": children,
         "Limits": [_limit_document(item.entries()) for item in _items(keys, "limits")],
@@ -105,7 +105,7 @@ def _queue_document(keys: Mapping[str, Field]) -> Document:
 
 def _template_document(keys: Mapping[str, Field]) -> Document:
     document = {
-        "MaxApplications": _number(keys, "maxapplications"),
+        "MaxApplications": _number_of(keys, "maxapplications"),
         "Properties": without_secrets(_texts_of(keys, "properties")),
         "Resources": _resources_document(_entries_of(keys, "resources")),
     }
@@ -120,11 +120,11 @@ def _resources_document(keys: Mapping[str, Field]) -> Document:
 
 def _limit_document(keys: Mapping[str, Field]) -> Document:
     document = {
-        "Limit": _text(keys, "limit"),
+        "Limit": _text_of(keys, "limit"),
         "Users": [item.text() for item in _items(keys, "users")],
         "Groups": [item.text() for item in _items(keys, "groups")],
         "MaxResources": _texts_of(keys, "maxresources"),
-        "MaxApplications": _number(keys, "maxapplications"),
+        "MaxApplications": _number_of(keys, "maxapplications"),
     }
     return _without_empty(document, "Users", "Groups", "MaxResources", "MaxApplications")
 
@@ -132,11 +132,11 @@ def _limit_document(keys: Mapping[str, Field]) -> Document:
 def _rule_document(keys: Mapping[str, Field]) -> Document:
     filtered = _entries_of(keys, "filter")
     document = {
-        "Name": _text(keys, "name"),
-        "Create": _flag(keys, "create"),
+        "Name": _text_of(keys, "name"),
+        "Create": _flag_of(keys, "create"),
         "Filter": _without_empty(
             {
-                "Type": _text(filtered, "type"),
+                "Type": _text_of(filtered, "type"),
                 "Users": [item.text() for item in _items(filtered, "users")],
                 "Groups": [item.text() for item in _items(filtered, "groups")],
             },
@@ -144,7 +144,7 @@ def _rule_document(keys: Mapping[str, Field]) -> Document:
             "Groups",
         ),
         "Parent": _rule_document(keys["parent"].entries()) if "parent" in keys and keys["parent"].given else {},
-        "Value": _text(keys, "value"),
+        "Value": _text_of(keys, "value"),
     }
     return _without_empty(document, "Create", "Parent", "Value")
 
@@ -153,7 +153,7 @@ def _preemption_document(keys: Mapping[str, Field]) -> Document:
     document: Document = {}
     for key, name in _SWITCHES.items():
         if key in keys and keys[key].given:
-            document[name] = _flag(keys, key)
+            document[name] = _flag_of(keys, key)
     for key, name in _OURS.items():
         if key in keys and keys[key].given:
             document[name] = _plain_value(keys[key])
@@ -162,7 +162,7 @@ def _preemption_document(keys: Mapping[str, Field]) -> Document:
 
 def _node_sort(keys: Mapping[str, Field]) -> Document:
     weights = {name: found.number() for name, found in _entries_of(keys, "resourceweights").items()}
-    return _without_empty({"Type": _text(keys, "type"), "ResourceWeights": weights}, "ResourceWeights")
+    return _without_empty({"Type": _text_of(keys, "type"), "ResourceWeights": weights}, "ResourceWeights")
 
 
 def _plain_value(field: Field) -> Any:
@@ -191,7 +191,7 @@ def _items(keys: Mapping[str, Field], key: str) -> list[Field]:
     return keys[key].items() if key in keys else []
 
 
-def _text(keys: Mapping[str, Field], key: str) -> str:
+def _text_of(keys: Mapping[str, Field], key: str) -> str:
     return keys[key].text() if key in keys else ""
 
 
@@ -199,11 +199,11 @@ def _texts_of(keys: Mapping[str, Field], key: str) -> dict[str, str]:
     return {name: text for name, (text, _) in keys[key].text_map().items()} if key in keys else {}
 
 
-def _flag(keys: Mapping[str, Field], key: str) -> bool:
+def _flag_of(keys: Mapping[str, Field], key: str) -> bool:
     return key in keys and keys[key].boolean()
 
 
-def _number(keys: Mapping[str, Field], key: str) -> int:
+def _number_of(keys: Mapping[str, Field], key: str) -> int:
     return keys[key].unsigned() if key in keys else 0
 
 

@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import Final
 
 from kornel.core.rest.http_protocol import PatientProtocol
+from kornel.core.service.addresses import address_block
 
 MOST_CONNECTIONS: Final = 512
 """The most connections by default."""
 
 PART_OF_AN_ADDRESS: Final = 4
-"""One address has at most a quarter of all connections."""
+"""One address (of IPv6, one block of 64 bits) has at most a quarter of all connections."""
 
 HANDSHAKE_PATIENCE_S: Final = 10.0
 GOODBYE_PATIENCE_S: Final = 5.0
@@ -33,7 +34,7 @@ Protocols = Callable[[], PatientProtocol]
 
 
 class _Connection:
-    """``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
+    """One connection. ``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
 
     def __init__(self, taken: socket.socket, address: str) -> None:
         self.socket = taken
@@ -46,7 +47,7 @@ class _Connection:
         """Tells whether nobody's request would be lost with it."""
         return self.protocol is None or self.protocol.waiting
 
-    def drop(self) -> None:
+    def drop_connection(self) -> None:
         if self.protocol is not None and self.protocol.transport is not None:
             self.protocol.transport.abort()
         elif self.task is not None:
@@ -96,7 +97,7 @@ class Connections:
             self._listener.close()
         for connection in tuple(self._open):
             if connection.protocol is None:
-                connection.drop()
+                connection.drop_connection()
 
     def check(self) -> None:
         """Give up those whose connection has ended, and those who do not read their answers."""
@@ -117,7 +118,7 @@ class Connections:
                 self._pausing = self._loop.call_later(PAUSE_S, self.start)
                 return
             taken.setblocking(False)
-            self._take_connection(taken, peer[0])
+            self._take_connection(taken, address_block(peer[0]))
 
     def _take_connection(self, taken: socket.socket, address: str) -> None:
         if self._by_address.get(address, 0) >= self._most_of_address:
@@ -139,7 +140,7 @@ class Connections:
         """Tells whether a connection could be spared: one from *address* if given. It is gone then."""
         for connection in self._open:
             if connection.idle and address in (None, connection.address):
-                connection.drop()
+                connection.drop_connection()
                 self._remove_connection(connection)
                 return True
         return False
@@ -167,7 +168,7 @@ class Connections:
             return
         connection.protocol = protocol
         if connection not in self._open:
-            connection.drop()
+            connection.drop_connection()
 
     def _remove_connection(self, connection: _Connection) -> None:
         if connection not in self._open:

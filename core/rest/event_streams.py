@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.rest.answers import JSON, encode, json_headers, raw
+from kornel.core.rest.answers import JSON, encode, json_headers, raw_headers
 from kornel.core.rest.errors import RestError, error_document
 from kornel.core.rest.http_protocol import ABORT
 from kornel.core.service.clock import Clock
@@ -27,7 +27,8 @@ from kornel.core.telling.encoding.yunikorn.events import encode_event_line
 CLOSED: Final = "Event stream was closed by the producer"
 
 EVENTS_OF_A_WRITE: Final = 1_024
-"""Of an event at most some 1.3 kB, and of a client that reads slowly one write is all that is kept."""
+"""The most events of one write. An event has at most some 1.3 kB, and of a client that reads slowly one write is all
+that is kept."""
 
 
 class EventStreams:
@@ -40,20 +41,20 @@ class EventStreams:
         self._clock = clock
         self._open: dict[EventStream, None] = {}
 
-    def place(self, host: str) -> ExitStack:
+    def take_place(self, host: str) -> ExitStack:
         """Returns a place for one more stream; close it to give it up. Raises 503 if there is none."""
         place = ExitStack()
         try:
-            place.enter_context(self.journal.places.place(host, self._clock.now_ns()))
+            place.enter_context(self.journal.places.take_place(host, self._clock.now_ns()))
         except EventStreamsFull as error:
             raise RestError(503, "Too many streaming connections") from error
         return place
 
-    def opened(self, stream: EventStream) -> None:
+    def note_opened(self, stream: EventStream) -> None:
         """Note *stream*, which is to be ended when the core stops."""
         self._open[stream] = None
 
-    def ended(self, stream: EventStream) -> None:
+    def note_ended(self, stream: EventStream) -> None:
         """Remove *stream*."""
         self._open.pop(stream, None)
         if not self._open:
@@ -62,7 +63,7 @@ class EventStreams:
     def close(self) -> None:
         """End all streams."""
         for stream in self._open:
-            stream.end()
+            stream.end_stream()
 
 
 def _make_encodings() -> Encodings[EventRecorded]:
@@ -83,7 +84,7 @@ class EventStream:
         """Send until the client goes away, reads too slowly, or the core stops."""
         sending = self._sending = asyncio.create_task(self._send_all(send), name="event stream")
         watching = asyncio.create_task(_wait_for_disconnect(receive), name="event stream client")
-        self._streams.opened(self)
+        self._streams.note_opened(self)
         try:
             await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
             sending.cancel()
@@ -100,10 +101,10 @@ class EventStream:
         finally:
             sending.cancel()
             watching.cancel()
-            self._streams.ended(self)
+            self._streams.note_ended(self)
             self._place.close()
 
-    def end(self) -> None:
+    def end_stream(self) -> None:
         """Send the last line and no more."""
         self._ended = True
         if self._sending is not None:
@@ -115,17 +116,17 @@ class EventStream:
 
     async def _send_all(self, send: Send) -> None:
         journal, encodings = self._streams.journal, self._streams.encodings
-        headers = raw([("Content-Type", JSON), *json_headers()])
+        headers = raw_headers([("Content-Type", JSON), *json_headers()])
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await _write(send, encode({"InstanceUUID": journal.instance}))
         reader: RingReader[EventRecorded] = journal.events.subscribe(self._start)
-        reader.skip()
+        reader.skip_missed()
         pace = Pace(journal.places)
         while True:
-            await reader.news()
-            left = await pace.turn()
-            while left > 0 and (events := reader.take(min(left, EVENTS_OF_A_WRITE))):
-                await _write(send, b"".join(encodings.of(reader.position - len(events), events)))
+            await reader.wait_for_news()
+            left = await pace.wait_for_turn()
+            while left > 0 and (events := reader.take_entries(min(left, EVENTS_OF_A_WRITE))):
+                await _write(send, b"".join(encodings.encode_each(reader.position - len(events), events)))
                 left -= len(events)
             if journal.events.closed and not reader.behind:
                 self._ended = True

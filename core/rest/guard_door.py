@@ -30,7 +30,7 @@ class GuardDoor:
         self._guard = guard
         self._administers = administers
 
-    async def admit(self, request: Request, access: Access) -> None:
+    async def admit_request(self, request: Request, access: Access) -> None:
         """Raises :class:`RestError` with 401, 403 or 429 unless the caller may."""
         if access is Access.OPEN:
             return
@@ -39,7 +39,7 @@ class GuardDoor:
         host = request.client.host if request.client is not None else ""
         connection = f"{host} {request.client.port}" if request.client is not None and request.client.port else ""
         try:
-            admitted = await self._guard.enter(
+            admitted = await self._guard.admit_call(
                 None if not proofs else proofs[0] if len(proofs) == 1 else "",
                 extensions.get(CERTIFICATE),
                 host,
@@ -57,11 +57,11 @@ class GuardDoor:
         if abort is not None:
             admitted.on_end = abort["abort"]
 
-    def leave(self, scope: Scope) -> None:
+    def end_request(self, scope: Scope) -> None:
         """End the request."""
         admitted = scope.pop(ADMITTED, None)
         if admitted is not None:
-            self._guard.leave(admitted)
+            self._guard.end_call(admitted)
 
     def _check(self, admitted: Pass, request: Request, permission: Permission) -> None:
         named = request.path_params

@@ -42,7 +42,7 @@ class UsageHistory:
             elif kind is Released:
                 self._containers -= 1
 
-    def samples(self) -> tuple[UsageSample, ...]:
+    def kept_samples(self) -> tuple[UsageSample, ...]:
         """Returns the oldest first."""
         return tuple(self._samples)
 

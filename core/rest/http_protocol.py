@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from kornel.core.security.tls import peer_certificate
 
 HEADER_PATIENCE_S: Final = 10.0
-"""From the first byte of a request, or the connection, to the end of its headers."""
+"""The time from the first byte of a request, or the connection, to the end of its headers."""
 
 BODY_PATIENCE_S: Final = 30.0
 """The time from the end of the headers to the end of the body."""
@@ -236,7 +236,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         super()._start_asgi_task(cycle, _Counted(self, cycle, app))  # type: ignore[arg-type]
 
-    def answering(self, cycle: RequestResponseCycle, message: Message) -> Message:
+    def prepare_answer(self, cycle: RequestResponseCycle, message: Message) -> Message:
         """Returns *message* of an answer, as it is to be sent."""
         if message["type"] == "http.response.body":
             self._sent += len(message.get("body", b""))
@@ -320,9 +320,9 @@ class PatientProtocol(HttpToolsProtocol):
         if self._may_answer() and self._open:
             head = b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
             self.transport.write(head % (status, len(text)) + b"connection: close\r\n\r\n" + text)
-            self.linger()
+            self.start_lingering()
 
-    def linger(self) -> None:
+    def start_lingering(self) -> None:
         """End the connection, but not so that a client which still sends loses the answer that it was given."""
         if not self._open:
             return
@@ -380,7 +380,7 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 class _Counted:
-    """*app*, of whose answers *protocol* hears on their way."""
+    """An application, *app*, of whose answers *protocol* hears on their way."""
 
     def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
         self._protocol = protocol
@@ -394,8 +394,8 @@ class _Counted:
             lingers = last and cycle.more_body and not cycle.keep_alive
             if lingers:
                 cycle.keep_alive = True  # It ends, but not at once.
-            await send(self._protocol.answering(cycle, message))
+            await send(self._protocol.prepare_answer(cycle, message))
             if lingers and cycle.response_complete:
-                self._protocol.linger()
+                self._protocol.start_lingering()
 
         await self._app(scope, receive, counted)

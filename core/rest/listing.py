@@ -20,10 +20,10 @@ from starlette.requests import Request
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
 from kornel.core.rest.operations import Parameter
-from kornel.core.rest.queries import flag, positive, read_query
+from kornel.core.rest.queries import read_flag, read_positive, read_query
 from kornel.core.rest.schemas import POSITIVE
 from kornel.core.rest.sorting import Order, Orders, Value
-from kornel.core.rest.turns import encode_list, gather, write_list
+from kornel.core.rest.turns import encode_list, gather_items, write_list
 
 T = TypeVar("T")
 
@@ -60,10 +60,10 @@ def wishes_of(request: Request) -> Wishes:
     query = read_query(request.scope["query_string"])
     return Wishes(
         query,
-        min(positive(query, "limit", 0), MOST_ITEMS),
+        min(read_positive(query, "limit", 0), MOST_ITEMS),
         query.get("cursor", ""),
         frozenset(name for name in query.get("fields", "").split(",") if name),
-        flag(query, "summary"),
+        read_flag(query, "summary"),
     )
 
 
@@ -80,21 +80,25 @@ async def page_in_order(ranked: Sequence[tuple[Value, str, T]], wishes: Wishes, 
 
     *ranked* is sorted by key. It is put in order in turns: in runs, and then by merging as many as are wanted.
     """
-    place = order.place(wishes.after) if wishes.after else None
-    runs = await gather(
+    place = order.read_cursor(wishes.after) if wishes.after else None
+    runs = await gather_items(
         sorted(
-            [each for each in ranked[start : start + _RUN] if place is None or order.after(place, each[0], each[1])],
+            [
+                each
+                for each in ranked[start : start + _RUN]
+                if place is None or order.comes_after(place, each[0], each[1])
+            ],
             key=itemgetter(0),
             reverse=order.descending,
         )
         for start in range(0, len(ranked), _RUN)
     )
     merged = heapq.merge(*runs, key=itemgetter(0), reverse=order.descending)
-    found = await gather(islice(merged, wishes.limit + 1 if wishes.limit else None))
+    found = await gather_items(islice(merged, wishes.limit + 1 if wishes.limit else None))
     if not wishes.limit or len(found) <= wishes.limit:
         return [item for _, _, item in found], ""
     value, key, _ = found[wishes.limit - 1]
-    return [item for _, _, item in found[: wishes.limit]], order.cursor(value, key)
+    return [item for _, _, item in found[: wishes.limit]], order.write_cursor(value, key)
 
 
 async def page_answer(
@@ -106,13 +110,13 @@ async def page_answer(
     """Returns the part of *keyed* that *request* wants, by key or in one of *orders*, as *document* shows it. Raises
     400."""
     wishes = wishes_of(request)
-    order = orders.wanted(wishes.query) if orders is not None else None
+    order = orders.find_order(wishes.query) if orders is not None else None
     found = sorted(keyed, key=itemgetter(0))
     if order is None:
         page, more = page_of(found, wishes)
         total = None if wishes.plain else len(found)
     else:
-        ranked = await gather((order.value(document(item)), key, item) for key, item in found)
+        ranked = await gather_items((order.value_of(document(item)), key, item) for key, item in found)
         page, more = await page_in_order(ranked, wishes, order)
         total = len(found)
     return await list_answer(request, map(document, page), wishes, more=more, total=total)

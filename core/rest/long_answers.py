@@ -35,7 +35,8 @@ class _Held:
 
 
 class LongAnswers:
-    """``held``: bytes of long answers that are on their way."""
+    """Bounds on long answers that are made and sent at the same time. ``held``: bytes of long answers that are on their
+    way."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -45,7 +46,7 @@ class LongAnswers:
         self._less = asyncio.Event()
 
     @asynccontextmanager
-    async def making(self) -> AsyncIterator[None]:
+    async def count_making(self) -> AsyncIterator[None]:
         """Counts a long answer as being made. Raises 503 when too many wait for that already."""
         if self._waiting >= MOST_WAITING:
             raise RestError(503, "too many long answers are being made", [("Retry-After", "2")])
@@ -75,7 +76,7 @@ class LongAnswers:
             self._let_go(held)
 
     async def _make_room(self) -> None:
-        """Wait until no more is on its way than may be. Who has had its time makes room."""
+        """Waits until no more bytes are on their way than may be. An answer that has had its time is given up."""
         loop = asyncio.get_running_loop()
         while self.held >= MOST_BYTES:
             oldest = next(iter(self._on_their_way))

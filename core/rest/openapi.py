@@ -11,7 +11,7 @@ from kornel.core.rest.access import PERMISSIONS, Access, Proofs
 from kornel.core.rest.listing import PAGE_PARAMETERS
 from kornel.core.rest.operations import JSON_TYPE, Operation
 from kornel.core.rest.routing import Route
-from kornel.core.rest.schemas import SCHEMAS, any_case, ref
+from kornel.core.rest.schemas import SCHEMAS, any_case, schema_reference
 
 _STATUS_TEXTS: Final = {405: "The path takes another method.", 500: "The core failed to answer."}
 _GUARD_TEXTS: Final = {
@@ -52,7 +52,7 @@ _PATH_PARAMETERS: Final = {
     "node": "Node ID.",
     "user": "User name. Decoded twice.",
     "group": "Group name. Decoded twice.",
-    "state": "In any case: active, completed or rejected; in a queue active alone.",
+    "state": "Upper or lower case: active, completed or rejected; of the applications in a queue only active.",
 }
 _NAME: Final = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS: Final = {
@@ -154,7 +154,7 @@ def _describe_responses(operation: Operation, *, guarded: bool) -> dict[str, Any
             for media in operation.content
         }
     responses: dict[str, Any] = {str(operation.status): good}
-    error = {JSON_TYPE: {"schema": ref("Error")}}
+    error = {JSON_TYPE: {"schema": schema_reference("Error")}}
     for status, text in {**_STATUS_TEXTS, **(_GUARD_TEXTS if guarded else {}), **operation.errors}.items():
         described = {"description": text, "content": {"text/plain": {}} if status == 405 else error}
         if status in _HEADERS:

@@ -11,7 +11,7 @@ from kornel.core.rest.errors import RestError
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-def canonical(path: str) -> str:
+def to_canonical(path: str) -> str:
     """Returns *path* without doubled slashes, ``.``, ``..`` and a slash at its end."""
     kept: list[str] = []
     for segment in path.split("/"):

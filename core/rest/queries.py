@@ -29,7 +29,7 @@ def read_query(text: bytes) -> dict[str, str]:
     return found
 
 
-def unsigned(query: Mapping[str, str], name: str, default: int) -> int:
+def read_unsigned(query: Mapping[str, str], name: str, default: int) -> int:
     """Returns a number of 64 bits; *default* if absent or empty. Raises 400."""
     text = query.get(name, "")
     if not text:
@@ -42,15 +42,15 @@ def unsigned(query: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def positive(query: Mapping[str, str], name: str, default: int) -> int:
-    """As :func:`unsigned`, but 0 is refused."""
-    value = unsigned(query, name, default)
+def read_positive(query: Mapping[str, str], name: str, default: int) -> int:
+    """Returns the same as :func:`read_unsigned`, but refuses 0."""
+    value = read_unsigned(query, name, default)
     if not value and query.get(name):
         raise RestError(400, f'0 is not a valid value for "{name}"')
     return value
 
 
-def flag(query: Mapping[str, str], name: str) -> bool:
+def read_flag(query: Mapping[str, str], name: str) -> bool:
     """Tells whether *name* is given and not switched off. Raises 400 for what is neither."""
     text = query.get(name, "false").lower()
     if text not in _ON and text not in _OFF:

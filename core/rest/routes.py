@@ -26,7 +26,7 @@ from kornel.core.rest.handlers.users import UserHandlers
 from kornel.core.rest.listing import PAGE_PARAMETERS
 from kornel.core.rest.operations import JSON_TYPE, Operation, Parameter
 from kornel.core.rest.routing import Route
-from kornel.core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, listed, ref
+from kornel.core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, list_schema, schema_reference
 from kornel.core.telling.encoding.documents import Schema
 
 PREFIX: Final = "/ws/v1"
@@ -49,7 +49,7 @@ _TAKEN_SINCE: Final = Parameter("since", "Extension: only samples taken at this 
 _STATUS: Final = Parameter(
     "status", f"Only this one of the active states: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
 )
-_SUBTREE: Final = Parameter("subtree", "Whatever its value: with all queues below.")
+_SUBTREE: Final = Parameter("subtree", "With any value: all queues below as well.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,14 @@ def _cluster_routes(to: Handlers) -> list[Route]:
         Route(
             f"{PREFIX}/clusters",
             to.cluster.clusters,
-            _get("clusters", "Cluster", "Clusters.", listed("Cluster"), PAGE_PARAMETERS, errors=_BAD_PAGE),
+            _get("clusters", "Cluster", "Clusters.", list_schema("Cluster"), PAGE_PARAMETERS, errors=_BAD_PAGE),
         ),
         Route(
             f"{PREFIX}/partitions",
             to.cluster.partitions,
-            _get("partitions", "Cluster", "All partitions.", listed("Partition"), PAGE_PARAMETERS, errors=_BAD_PAGE),
+            _get(
+                "partitions", "Cluster", "All partitions.", list_schema("Partition"), PAGE_PARAMETERS, errors=_BAD_PAGE
+            ),
         ),
         Route(
             f"{PREFIX}/scheduler/node-utilizations",
@@ -109,7 +111,7 @@ def _cluster_routes(to: Handlers) -> list[Route]:
                 "nodeUtilizations",
                 "Cluster",
                 "How many nodes are how full, by partition and resource type.",
-                listed("PartitionNodeUtilization"),
+                list_schema("PartitionNodeUtilization"),
                 PAGE_PARAMETERS,
                 errors=_BAD_PAGE,
             ),
@@ -121,7 +123,7 @@ def _cluster_routes(to: Handlers) -> list[Route]:
                 "applicationHistory",
                 "Cluster",
                 "Running applications, minute by minute.",
-                listed("ApplicationSample"),
+                list_schema("ApplicationSample"),
                 (*PAGE_PARAMETERS, _TAKEN_SINCE),
                 errors={**_BAD_PAGE, 500: "Internal metrics collection is not enabled."},
             ),
@@ -133,7 +135,7 @@ def _cluster_routes(to: Handlers) -> list[Route]:
                 "containerHistory",
                 "Cluster",
                 "Containers, minute by minute.",
-                listed("ContainerSample"),
+                list_schema("ContainerSample"),
                 (*PAGE_PARAMETERS, _TAKEN_SINCE),
                 errors={**_BAD_PAGE, 500: "Internal metrics collection is not enabled."},
             ),
@@ -151,7 +153,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "placementRules",
                 "Partition",
                 "Placement rules in force, in the order in which they are tried.",
-                listed("Rule"),
+                list_schema("Rule"),
                 PAGE_PARAMETERS,
                 errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
@@ -159,7 +161,13 @@ def _partition_routes(to: Handlers) -> list[Route]:
         Route(
             f"{one}/queues",
             to.queues.tree,
-            _get("queues", "Partition", "The root queue with all others in it.", ref("Queue"), errors=_NO_PARTITION),
+            _get(
+                "queues",
+                "Partition",
+                "The root queue with all others in it.",
+                schema_reference("Queue"),
+                errors=_NO_PARTITION,
+            ),
             long=True,
         ),
         Route(
@@ -169,7 +177,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "queueList",
                 "Partition",
                 "Extension: all queues as a list, by their paths, none within another.",
-                listed("Queue"),
+                list_schema("Queue"),
                 (
                     *PAGE_PARAMETERS,
                     sorting.QUEUES.parameter,
@@ -182,7 +190,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
         Route(
             f"{one}/queue/:queue",
             to.queues.queue,
-            _get("queue", "Partition", "One queue.", ref("Queue"), (_SUBTREE,), errors=_BAD_QUEUE),
+            _get("queue", "Partition", "One queue.", schema_reference("Queue"), (_SUBTREE,), errors=_BAD_QUEUE),
             long=True,
         ),
         Route(
@@ -192,7 +200,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "nodes",
                 "Partition",
                 "All nodes with what runs on them.",
-                listed("Node"),
+                list_schema("Node"),
                 (
                     *PAGE_PARAMETERS,
                     sorting.NODES.parameter,
@@ -206,7 +214,9 @@ def _partition_routes(to: Handlers) -> list[Route]:
         Route(
             f"{one}/node/:node",
             to.nodes.node,
-            _get("node", "Partition", "One node.", ref("Node"), errors={404: "No such partition or node."}),
+            _get(
+                "node", "Partition", "One node.", schema_reference("Node"), errors={404: "No such partition or node."}
+            ),
         ),
     ]
 
@@ -222,7 +232,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 "applicationsOfQueue",
                 "Applications",
                 "Live applications of this very queue.",
-                listed("Application"),
+                list_schema("Application"),
                 _APPLICATION_FILTERS,
                 errors=_BAD_QUEUE,
             ),
@@ -235,7 +245,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 "applicationOfQueue",
                 "Applications",
                 "A live application of this very queue.",
-                ref("Application"),
+                schema_reference("Application"),
                 errors={**_BAD_QUEUE, 404: "No such partition, queue or application."},
             ),
         ),
@@ -246,7 +256,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 "applicationsOfQueueByState",
                 "Applications",
                 "Live applications of this very queue in one state.",
-                listed("Application"),
+                list_schema("Application"),
                 (_STATUS, *_APPLICATION_FILTERS),
                 errors=bad_state,
             ),
@@ -259,7 +269,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 "applicationsByState",
                 "Applications",
                 "Applications that are active, completed or rejected.",
-                listed("Application"),
+                list_schema("Application"),
                 (_STATUS, *_APPLICATION_FILTERS),
                 errors=bad_state,
             ),
@@ -272,7 +282,7 @@ def _application_routes(to: Handlers) -> list[Route]:
                 "application",
                 "Applications",
                 "A live application.",
-                ref("Application"),
+                schema_reference("Application"),
                 (Parameter("state", "Extension: any: also one that has ended or was rejected."),),
                 errors={404: "No such partition or application."},
             ),
@@ -291,7 +301,7 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 "Explanations",
                 "Extension: why an ask waits, what an application waits for, or who took an allocation's room; with a"
                 " node, why the ask is not there, or why the node is used as it is.",
-                ref("Explanation"),
+                schema_reference("Explanation"),
                 (
                     Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
                     Parameter("node", "A node: why is the ask not there? Without key: why is it used as it is?", NAME),
@@ -306,7 +316,7 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 "preemptionKinds",
                 "Explanations",
                 "Extension: the kinds of preemption in the order in which they run, then the governor.",
-                ref("PreemptionKinds"),
+                schema_reference("PreemptionKinds"),
             ),
         ),
         Route(
@@ -316,7 +326,7 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 "preemptions",
                 "Explanations",
                 "Extension: attempts to preempt that came to something, the oldest first.",
-                ref("PreemptionBatch"),
+                schema_reference("PreemptionBatch"),
                 (
                     Parameter("start", "Number of the first one; without it the newest are given.", UNSIGNED),
                     Parameter("limit", "Most entries to look at; never more than 1000.", POSITIVE),
@@ -338,7 +348,7 @@ def _user_routes(to: Handlers) -> list[Route]:
                 "users",
                 "Users",
                 "What users use.",
-                listed("UserUsage"),
+                list_schema("UserUsage"),
                 (*PAGE_PARAMETERS, sorting.USERS.parameter),
                 errors=_BAD_PAGE,
             ),
@@ -347,7 +357,7 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/user/:user",
             to.users.user,
-            _get("user", "Users", "What one user uses.", ref("UserUsage"), errors=_NO_NAME),
+            _get("user", "Users", "What one user uses.", schema_reference("UserUsage"), errors=_NO_NAME),
         ),
         Route(
             f"{usage}/groups",
@@ -356,7 +366,7 @@ def _user_routes(to: Handlers) -> list[Route]:
                 "groups",
                 "Users",
                 "What groups use.",
-                listed("GroupUsage"),
+                list_schema("GroupUsage"),
                 (*PAGE_PARAMETERS, sorting.GROUPS.parameter),
                 errors=_BAD_PAGE,
             ),
@@ -365,7 +375,7 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/group/:group",
             to.users.group,
-            _get("group", "Users", "What one group uses.", ref("GroupUsage"), errors=_NO_NAME),
+            _get("group", "Users", "What one group uses.", schema_reference("GroupUsage"), errors=_NO_NAME),
         ),
     ]
 
@@ -380,7 +390,7 @@ def _event_routes(to: Handlers) -> list[Route]:
                 "eventBatch",
                 "Events",
                 "Events by their numbers.",
-                ref("EventBatch"),
+                schema_reference("EventBatch"),
                 (
                     Parameter("start", "Number of the first event; 0 by default.", UNSIGNED),
                     Parameter("count", "Most events; more than the configured number are never given.", POSITIVE),
@@ -417,7 +427,7 @@ def _configuration_routes(to: Handlers) -> list[Route]:
                 "config",
                 "Configuration",
                 "The configuration in force: as JSON for those that accept exactly that, else as YAML.",
-                ref("Configuration"),
+                schema_reference("Configuration"),
                 content=(JSON_TYPE, "application/x-yaml"),
             ),
         ),
@@ -428,7 +438,7 @@ def _configuration_routes(to: Handlers) -> list[Route]:
                 "validateConf",
                 "Configuration",
                 "Whether a queue configuration could be used. Changes nothing.",
-                ref("Validation"),
+                schema_reference("Validation"),
                 errors={413: "The text is too long."},
                 body="application/x-yaml",
             ),
@@ -447,7 +457,7 @@ def _finding_routes(to: Handlers) -> list[Route]:
                 "search",
                 "Explanations",
                 "Extension: applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
-                ref("Search"),
+                schema_reference("Search"),
                 (
                     Parameter("text", "What names are to contain, in any case.", NAME, required=True),
                     Parameter("limit", "Most of each kind; 20 by default, never more than 1000.", POSITIVE),
@@ -463,7 +473,7 @@ def _finding_routes(to: Handlers) -> list[Route]:
                 "placement",
                 "Explanations",
                 "Extension: the queue that an application would get, were it submitted now; tag.NAME gives a tag.",
-                ref("Placement"),
+                schema_reference("Placement"),
                 (
                     Parameter("user", "Owner of the application.", NAME, required=True),
                     Parameter("groups", "Groups of the owner, separated by commas; none: one called like the user."),
@@ -493,7 +503,12 @@ def _call_routes(to: Handlers) -> list[Route]:
         Route(
             f"{PREFIX}/caller",
             to.calls.show_caller,
-            _get("caller", "Calls", "Extension: who asks, as it is recorded, and what they may do.", ref("Caller")),
+            _get(
+                "caller",
+                "Calls",
+                "Extension: who asks, as it is recorded, and what they may do.",
+                schema_reference("Caller"),
+            ),
         ),
         Route(
             f"{PREFIX}/configuration",
@@ -539,7 +554,7 @@ def _operation_routes(to: Handlers) -> list[Route]:
                 "healthcheck",
                 "Operations",
                 "The last health report; 200 also when something is wrong.",
-                ref("Health"),
+                schema_reference("Health"),
                 (Parameter("strict", "Extension: 503 when something is wrong.", FLAG),),
                 errors={
                     400: "Strict is neither true nor false.",
@@ -555,7 +570,7 @@ def _operation_routes(to: Handlers) -> list[Route]:
                 "holds",
                 "Operations",
                 "Extension: a rollback that holds, nodes that operators drained, and whether the manager is there.",
-                ref("Holds"),
+                schema_reference("Holds"),
             ),
         ),
         Route(
@@ -617,7 +632,7 @@ def _debug_routes(to: Handlers) -> list[Route]:
                 "fullStateDump",
                 "Debug",
                 "Everything at once.",
-                ref("StateDump"),
+                schema_reference("StateDump"),
                 (Parameter("include", "Extension: names of its parts, separated by commas; only these."),),
             ),
             access=Access.ADMIN,

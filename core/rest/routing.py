@@ -18,18 +18,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.rest.access import OPEN_DOOR, Access, Door
-from kornel.core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw, size_of, text_answer
+from kornel.core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw_headers, size_of, text_answer
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.http_protocol import ABORT
 from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.operations import Operation
-from kornel.core.rest.paths import canonical
+from kornel.core.rest.paths import to_canonical
 
 NO_HOST: Final = "A request names the host that it is meant for, and no more than one\n"
 NOT_OURS: Final = "The Host of this request is no name of this core, see --rest-host\n"
 
-_IS_JSON: Final = raw([("YuniKorn-Api-Version", API_VERSION)])[0]
+_IS_JSON: Final = raw_headers([("YuniKorn-Api-Version", API_VERSION)])[0]
 """A header of answers that pages of other origins may be allowed to read."""
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
@@ -39,7 +39,7 @@ _SAFE: Final = "/:@!$&'()*+,;=-._~"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``path``: a segment that begins with ``:`` stands for any value of that name.
+    """A route. ``path``: a segment that begins with ``:`` stands for any value of that name.
 
     ``operation``: what the OpenAPI document says of it; ``None``: nothing, it is not meant for programs. ``long``: its
     answers may have megabytes, so few are made at a time.
@@ -61,7 +61,7 @@ class Route:
         """Value of the ``Allow`` header: the methods in order of their names."""
         return ", ".join(sorted((self.method, "OPTIONS")))
 
-    def filled(self, values: dict[str, str]) -> str:
+    def fill_path(self, values: dict[str, str]) -> str:
         """Returns the path with *values* in the place of its names."""
         return "/" + "/".join(values[segment[1:]] if segment[:1] == ":" else segment for segment in self.segments)
 
@@ -80,7 +80,7 @@ class Table:
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes)
 
-    def find(self, path: str, *, any_case: bool = False) -> tuple[Route, dict[str, str]] | None:
+    def find_route(self, path: str, *, any_case: bool = False) -> tuple[Route, dict[str, str]] | None:
         """Returns the route of *path* and the values of its names; ``None``: there is none."""
         segments = path.split("/")[1:]
         for route in self._by_length.get(len(segments), ()):
@@ -128,12 +128,12 @@ class Router:
         """Answer one request."""
         began = time.perf_counter()
         try:
-            answer, methods = await self._answer(scope, receive)
+            answer, methods = await self._find_answer(scope, receive)
             abort = scope.get("extensions", {}).get(ABORT, {}).get("abort")
             with self._long_answers.on_its_way(size_of(answer), abort):
                 await answer(scope, receive, _add_timing(self._make_readable(send, scope, methods), began))
         finally:
-            self._door.leave(scope)
+            self._door.end_request(scope)
         self._logger.debug(
             "http request",
             method=scope["method"],
@@ -142,7 +142,7 @@ class Router:
             ms=round((time.perf_counter() - began) * 1_000, 3),
         )
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, str]:
+    async def _find_answer(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, str]:
         """Returns the answer, and the methods of its route; empty: it is no route's."""
         hosts = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"]
         if not self._rules.names_one_host(hosts, old=scope["http_version"] < "1.1"):
@@ -150,20 +150,20 @@ class Router:
         if hosts and not self._rules.knows_host(hosts[0]):
             return text_answer(NOT_OURS, status=421), ""
         path = scope["path"]
-        tidy = canonical(path)
-        found = self._table.find(tidy)
+        tidy = to_canonical(path)
+        found = self._table.find_route(tidy)
         if found is not None and tidy == path:
             return await self._handle(*found, scope, receive), found[0].allowed
-        found = found or self._table.find(tidy, any_case=True)
+        found = found or self._table.find_route(tidy, any_case=True)
         if found is not None:
-            return _redirect_to(found[0].filled(found[1]), scope), ""
+            return _redirect_to(found[0].fill_path(found[1]), scope), ""
         if self._otherwise is not None:
             return self._otherwise, ""
         return Answer([b"404 page not found"], TEXT, status=404), ""
 
     def _make_readable(self, send: Send, scope: Scope, methods: str) -> Send:
         """Returns *send* for answers that pages of other origins may read if they are JSON."""
-        allowing = raw(self._rules.allow(_find_header(scope, b"origin"), methods)) if methods else []
+        allowing = raw_headers(self._rules.headers_for(_find_header(scope, b"origin"), methods)) if methods else []
         if not allowing:
             return send
 
@@ -176,17 +176,17 @@ class Router:
 
     async def _handle(self, route: Route, values: dict[str, str], scope: Scope, receive: Receive) -> ASGIApp:
         if scope["method"] == "OPTIONS":
-            allowing = self._rules.allow(_find_header(scope, b"origin"), route.allowed)
+            allowing = self._rules.headers_for(_find_header(scope, b"origin"), route.allowed)
             return text_answer("", headers=[("Allow", route.allowed), *allowing])
         if scope["method"] != route.method:
             return text_answer("Method Not Allowed", status=405, headers=[("Allow", route.allowed)])
         scope["path_params"] = values
         request = Request(scope, receive)
         try:
-            await self._door.admit(request, route.access)
+            await self._door.admit_request(request, route.access)
             if not route.long:
                 return await route.handler(request)
-            async with self._long_answers.making():
+            async with self._long_answers.count_making():
                 return await route.handler(request)
         except RestError as error:
             return error_answer(error.status, error.message, headers=error.headers)
@@ -197,7 +197,7 @@ class Router:
             return error_answer(500, "internal error, see the log of the core")
 
 
-def redirect(location: str, status: int = 301) -> Answer:
+def redirect_to(location: str, status: int = 301) -> Answer:
     """Returns a redirection to *location*, with a page that says so."""
     page = f'<a href="{escape(location)}">Moved Permanently</a>.\n'
     return text_answer(page, status=status, content_type=HTML, headers=[("Location", location)])
@@ -223,7 +223,7 @@ def _redirect_to(path: str, scope: Scope) -> Answer:
     query = scope["query_string"].decode("latin-1")
     if query:
         location += "?" + quote(query, safe=_SAFE + "?%")
-    return redirect(location, 301 if scope["method"] == "GET" else 307)
+    return redirect_to(location, 301 if scope["method"] == "GET" else 307)
 
 
 def _find_header(scope: Scope, name: bytes) -> str:

@@ -37,14 +37,14 @@ def any_case(*words: str, empty: bool = False) -> Schema:
     return {"type": "string", "pattern": f"^({'|'.join([*([''] if empty else []), *spelt])})$"}
 
 
-def ref(name: str) -> Schema:
+def schema_reference(name: str) -> Schema:
     """Returns a reference to the schema called *name*."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def listed(name: str) -> Schema:
+def list_schema(name: str) -> Schema:
     """Returns the schema of a list of these."""
-    return {"type": "array", "items": ref(name)}
+    return {"type": "array", "items": schema_reference(name)}
 
 
 SCHEMAS: Final[dict[str, Schema]] = {

@@ -50,7 +50,7 @@ class Order:
     kind: _Kind
     descending: bool
 
-    def value(self, document: Mapping[str, Any]) -> Value:
+    def value_of(self, document: Mapping[str, Any]) -> Value:
         """Returns what *document* is sorted by."""
         found: Any = document
         for name in self.path:
@@ -59,11 +59,11 @@ class Order:
                 return self.kind.absent
         return self.kind.read(found)
 
-    def cursor(self, value: Value, key: str) -> str:
+    def write_cursor(self, value: Value, key: str) -> str:
         """Returns the cursor of the items that come after the one with this *value* and *key*."""
         return orjson.dumps([self.text, value, key]).decode()
 
-    def place(self, cursor: str) -> tuple[Value, str]:
+    def read_cursor(self, cursor: str) -> tuple[Value, str]:
         """Returns the value and the key in *cursor*. Raises 400 for one of another order."""
         try:
             text, value, key = orjson.loads(cursor)
@@ -73,7 +73,7 @@ class Order:
             raise RestError(400, f'the cursor is not one of a list with sort={self.text}; begin without "cursor"')
         return value, key
 
-    def after(self, place: tuple[Value, str], value: Any, key: str) -> bool:
+    def comes_after(self, place: tuple[Value, str], value: Any, key: str) -> bool:
         """Tells whether the item with *value* and *key* comes after *place*. Equals are in the order of their keys."""
         if value == place[0]:
             return key > place[1]
@@ -96,7 +96,7 @@ class Orders:
             {"type": "string", "pattern": f"^-?({names})$"},
         )
 
-    def wanted(self, query: Mapping[str, str]) -> Order | None:
+    def find_order(self, query: Mapping[str, str]) -> Order | None:
         """Returns the order that *query* names; ``None``: none. Raises 400 for one that there is not."""
         text = query.get("sort", "")
         if not text:

@@ -18,33 +18,33 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Call :meth:`over` often, and :meth:`pause` when it says so: after *step_s* seconds."""
+    """Call :meth:`is_over` often, and :meth:`let_others` when it says so: after *step_s* seconds."""
 
     def __init__(self, step_s: float = STEP_S) -> None:
         self._step_s = step_s
         self._sharing = Sharing.of_loop()
         self._began = time.perf_counter()
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Tells whether this turn has lasted long enough."""
         return time.perf_counter() - self._began >= self._step_s
 
-    async def pause(self) -> None:
+    async def let_others(self) -> None:
         """Let everybody else have a turn."""
-        with self._sharing.reading():
-            await self._sharing.pause(time.perf_counter() - self._began)
+        with self._sharing.count_reading():
+            await self._sharing.pause_after(time.perf_counter() - self._began)
         self._began = time.perf_counter()
 
 
-async def gather(items: Iterable[T | None]) -> list[T]:
+async def gather_items(items: Iterable[T | None]) -> list[T]:
     """Returns all *items* of a lazy iterable. ``None`` is a place to pause."""
     turns = Turns()
     found: list[T] = []
     for number, item in enumerate(items):
         if item is not None:
             found.append(item)
-        if (item is None or not number % CLOCK_EVERY) and turns.over():
-            await turns.pause()
+        if (item is None or not number % CLOCK_EVERY) and turns.is_over():
+            await turns.let_others()
     return found
 
 
@@ -63,21 +63,21 @@ async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False
         opening = b","
         for piece in item:
             body.add(piece)
-            if turns.over():
-                await turns.pause()
+            if turns.is_over():
+                await turns.let_others()
     body.add(b"]\n" if opening == b"," else b"[]\n")
-    body.finish()
+    body.end_body()
     return body
 
 
-async def gzipped(chunks: Iterable[bytes]) -> Body:
+async def gzip_chunks(chunks: Iterable[bytes]) -> Body:
     """Returns *chunks* as one gzip stream, unless they are too small."""
     turns = Turns()
     body = Body(compress=True)
     for chunk in chunks:
         for start in range(0, len(chunk), PACKED_AT_ONCE):
             body.add(chunk[start : start + PACKED_AT_ONCE])
-            if turns.over():
-                await turns.pause()
-    body.finish()
+            if turns.is_over():
+                await turns.let_others()
+    body.end_body()
     return body

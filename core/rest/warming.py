@@ -60,8 +60,8 @@ class Warmer:
                 self._left = None
                 break
             count += size
-            if turns.over():
-                await turns.pause()
+            if turns.is_over():
+                await turns.let_others()
                 if self._runner.turns_taken != before:
                     before = self._runner.turns_taken
                     await asyncio.sleep(REST_S)

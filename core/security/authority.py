@@ -29,7 +29,8 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 
 
 class Authority:
-    """``ca.pem`` and ``ca-key.pem`` in *folder*, made if they are not there. Raises :class:`SecurityError`."""
+    """A certificate authority: ``ca.pem`` and ``ca-key.pem`` in *folder*, made if they are not there. Raises
+    :class:`SecurityError`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,8 +48,11 @@ class Authority:
             raise SecurityError(f"{key_path}: not a key that was made here")
         self._key = key
 
-    def issue(self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS) -> tuple[Path, Path]:
-        """Certificate and key for *name*: of a server on *hosts* (names or addresses), without any of a client.
+    def issue_certificate(
+        self, name: str, hosts: Sequence[str] = (), *, days: int = CERTIFICATE_DAYS
+    ) -> tuple[Path, Path]:
+        """Returns a certificate and its key for *name*: of a server on *hosts* (names or addresses), without any of a
+        client.
 
         Returns their paths. Raises :class:`SecurityError`, also when files of that name are there already.
         """

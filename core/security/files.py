@@ -25,13 +25,13 @@ class FollowedFiles:
         self._before: tuple[Stamp | None, ...] | None = None
         self._seen = self._read_stamps()
 
-    async def follow(self) -> None:
+    async def watch_files(self) -> None:
         """Look for ever."""
         while True:
-            self.look()
+            self.check_files()
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Check the files with a few stat calls; those of a file system that hangs would hang every other reading of it
         too."""
         now = self._read_stamps()

@@ -71,7 +71,7 @@ class Pass:
     def require_any_manager(self) -> None:
         """Raises :class:`NotPermitted` unless it may act as some resource manager."""
         if not self.manages_any:
-            raise self._refusal("to be a resource manager")
+            raise self._make_refusal("to be a resource manager")
 
     def require(self, permission: Permission) -> None:
         """Raises :class:`NotPermitted` unless *permission* is granted; :class:`NotAuthenticated` to the unknown."""
@@ -94,16 +94,16 @@ class Pass:
         self._asked.append(partial(self._check_no_other_manager, rm_id))
         self._check_no_other_manager(rm_id)
 
-    def regrant(self, grants: Grants) -> None:
+    def replace_grants(self, grants: Grants) -> None:
         """Replace the caller's grants, and end the call if they no longer cover what it was admitted for."""
         self._grants = grants
         for check in self._asked:
             try:
                 check()
             except ServiceError as error:
-                self.end(error)
+                self.end_call(error)
 
-    def end(self, reason: ServiceError) -> None:
+    def end_call(self, reason: ServiceError) -> None:
         """Have the call end."""
         if self.reason is None:
             self.reason = reason
@@ -113,17 +113,17 @@ class Pass:
 
     def _check_permission(self, permission: Permission) -> None:
         if permission not in self._grants.permissions:
-            raise self._refusal(f"the permission {permission!s}")
+            raise self._make_refusal(f"the permission {permission!s}")
 
     def _check_manager(self, rm_id: str) -> None:
-        if not self._grants.manages(rm_id):
-            raise self._refusal(f"to be resource manager {rm_id!r}")
+        if not self._grants.may_manage(rm_id):
+            raise self._make_refusal(f"to be resource manager {rm_id!r}")
 
     def _check_no_other_manager(self, rm_id: str) -> None:
         if self._grants.managers:
             self._check_manager(rm_id)
 
-    def _refusal(self, lacking: str) -> ServiceError:
+    def _make_refusal(self, lacking: str) -> ServiceError:
         if self.identity is None:
             return NotAuthenticated("no client certificate and no bearer token, or none with a name")
         return NotPermitted(f"{self.name!r} was not granted {lacking}")
@@ -180,15 +180,15 @@ class Guard:
         self._apply(policy, tokens)
         for admitted in tuple(self._live):
             if admitted.identity is not None and self._is_withdrawn(admitted.identity):
-                admitted.end(_come_back("the proof of identity was withdrawn"))
+                admitted.end_call(_come_back("the proof of identity was withdrawn"))
             else:
-                admitted.regrant(policy.grants(admitted.identity))
+                admitted.replace_grants(policy.grants_for(admitted.identity))
         self._logger.info("security file read again", rules=len(policy.rules), calls=len(self._live))
 
-    async def enter(
+    async def admit_call(
         self, authorization: str | None, certificate: bytes | None, host: str, connection: str = ""
     ) -> Pass:
-        """Admit a call from *host*; to be followed by :meth:`leave`.
+        """Admit a call from *host*; to be followed by :meth:`end_call`.
 
         *authorization*: the header of that name. *certificate*: DER of a client certificate that was verified. With a
         token the token says who calls, else the certificate. *connection*: over which it comes; empty: not known.
@@ -200,28 +200,28 @@ class Guard:
         try:
             identity = await self._identify_caller(authorization, certificate, block, connection)
         except NotAuthenticated as refusal:
-            raise self._refusal(refusal, host, block, connection) from refusal
-        if not self._calls.take(block if identity is None else identity.name, self._clock.now_ns()):
+            raise self._make_refusal(refusal, host, block, connection) from refusal
+        if not self._calls.take_one(block if identity is None else identity.name, self._clock.now_ns()):
             raise TooMany("this peer calls more often than it may")
-        admitted = Pass(identity, self._policy.grants(identity))
+        admitted = Pass(identity, self._policy.grants_for(identity))
         self._live.add(admitted)
         if identity is not None and identity.expires_ns is not None:
             self._watch(admitted, identity.expires_ns)
         return admitted
 
-    def _refusal(self, refusal: NotAuthenticated, host: str, block: str, connection: str) -> ServiceError:
+    def _make_refusal(self, refusal: NotAuthenticated, host: str, block: str, connection: str) -> ServiceError:
         """Returns the error for a proof that does not hold: the more of them, the less it says, and the log too."""
         now_ns = self._clock.now_ns()
         if isinstance(refusal, SignatureWrong):
             self._checks.count_bad(connection, block, now_ns)
-        if self._failures.take(block, now_ns):
+        if self._failures.take_one(block, now_ns):
             self._logger.info("caller refused", host=host, cause=str(refusal))
             return NotAuthenticated(str(refusal))
-        if self._told.take(block, now_ns):
+        if self._told.take_one(block, now_ns):
             self._logger.warning("too many failed attempts, only good proofs are let in", host=host, cause=str(refusal))
         return TooMany("too many failed attempts from this address")
 
-    def leave(self, admitted: Pass) -> None:
+    def end_call(self, admitted: Pass) -> None:
         """End an admitted call."""
         self._live.discard(admitted)
         if admitted.timer is not None:
@@ -234,7 +234,7 @@ class Guard:
 
     def _watch(self, admitted: Pass, expires_ns: int) -> None:
         if self._clock.wall_ns() >= expires_ns:
-            admitted.end(_come_back("the proof of identity has expired"))
+            admitted.end_call(_come_back("the proof of identity has expired"))
         else:
             admitted.timer = self._clock.call_at_wall(expires_ns, partial(self._watch, admitted, expires_ns))
 
@@ -248,7 +248,7 @@ class Guard:
         token = token.strip()
         if scheme.lower() != "bearer" or not token or not token.isascii():
             raise NotAuthenticated("not a bearer token")
-        found = self._tokens.find(token, wall_ns)
+        found = self._tokens.find_identity(token, wall_ns)
         if found is not None:
             return found
         if self._oidc is None or token.count(".") != 2:
@@ -276,8 +276,8 @@ class Guard:
         if not identity.proof:
             return False
         if identity.principals[0].startswith("token:"):
-            return not self._tokens.holds(identity.proof)
-        return self._oidc is None or not self._oidc.holds(identity.proof)
+            return not self._tokens.still_holds(identity.proof)
+        return self._oidc is None or not self._oidc.still_holds(identity.proof)
 
     def _apply(self, policy: Policy, tokens: StaticTokens) -> None:
         """Follow *policy*. Tokens that were proved before stay so while the same is asked of them."""

@@ -25,7 +25,8 @@ PREFIXES: Final = ("uri", "dns", "cn", "o", "oidc", "oidc-group", "token", "toke
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """``principals``: all names and groups with their prefixes; the first one is how logs call it.
+    """The proved identity of a caller. ``principals``: all names and groups with their prefixes; the first one is how
+    logs call it.
 
     user, groups  what access lists of queues are asked about, without prefixes
     expires_ns    Unix time in ns from which it proves nothing any more; ``None``: never

@@ -20,7 +20,7 @@ from kornel.core.security.tls import der_of
 from kornel.core.service.admission import read_late
 from kornel.core.service.callers import CALLER, host_of
 from kornel.core.service.connections import LINK
-from kornel.core.service.rpc import Handler, Requests, close_requests, end
+from kornel.core.service.rpc import Handler, Requests, close_requests, end_call
 from kornel.core.service.status_codes import NotPermitted, ServiceError
 
 _NOT_LISTED: Final = Demand(lambda caller, _: _refuse_call())
@@ -64,9 +64,11 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             host = host_of(peer)
             # A unix socket does not tell its callers apart: its name is that of all of them.
             connection = peer if peer.startswith(("ipv4:", "ipv6:")) else ""
-            admitted = await self._guard.enter(_find_authorization(context), _certificate(context), host, connection)
+            admitted = await self._guard.admit_call(
+                _find_authorization(context), _certificate(context), host, connection
+            )
         except ServiceError as error:
-            await end(context, error, self._logger)
+            await end_call(context, error, self._logger)
             raise
         if admitted.manages_any:
             LINK.get().manager = True
@@ -75,7 +77,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             yield admitted
         finally:
             CALLER.reset(token)
-            self._guard.leave(admitted)
+            self._guard.end_call(admitted)
 
     async def _check_before(self, demand: Demand, admitted: Pass, context: Any) -> None:
         """Check the caller as far as is possible before the first request is read."""
@@ -83,7 +85,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             demand.met_before(admitted)
         except ServiceError as error:
             self._logger.info("call refused", caller=admitted.name, cause=str(error))
-            await end(context, error, self._logger)
+            await end_call(context, error, self._logger)
 
     async def _check_requests(self, requests: Requests, admitted: Pass, demand: Demand) -> Requests:
         """Yields *requests*, the first one checked. An error ends the call as the service's own would."""
@@ -92,7 +94,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             async for request in requests:
                 if first and demand.request is not None:
                     try:
-                        demand.met(admitted, request)
+                        demand.check_caller(admitted, request)
                     except ServiceError as error:
                         self._logger.info("call refused", caller=admitted.name, cause=str(error))
                         raise
@@ -116,7 +118,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             await asyncio.gather(work, ended, return_exceptions=True)
         assert admitted.reason is not None
         self._logger.info("call ended", caller=admitted.name, cause=str(admitted.reason))
-        await end(context, admitted.reason, self._logger)
+        await end_call(context, admitted.reason, self._logger)
 
 
 def _refuse_call() -> None:

@@ -33,7 +33,7 @@ REFRESH_NS: Final = 300 * SECOND_NS
 LEAST_BETWEEN_NS: Final = 10 * SECOND_NS
 KEEP_NS: Final = 24 * 3600 * SECOND_NS
 FETCH_TIMEOUT_S: Final = 5.0
-"""For the whole of an answer, however many pieces it comes in."""
+"""The time for the whole of an answer, however many pieces it comes in."""
 UNKNOWN_WAIT_S: Final = 2.0
 """The longest time that a call waits for a key that is not known."""
 MOST_WAITING: Final = 64
@@ -59,7 +59,7 @@ class SigningKey:
         self._said = said
         self._made: dict[str, Any] = {}
 
-    def fits(self, key_id: str | None, algorithm: str) -> bool:
+    def fits_headers(self, key_id: str | None, algorithm: str) -> bool:
         """Return whether a token with these headers may be signed with it."""
         said = self._said
         return bool(
@@ -103,7 +103,7 @@ class KeySet:
         self._reading: asyncio.Task[None] | None = None
         self._waiting = 0
 
-    async def find(self, key_id: str | None, algorithm: str) -> SigningKey | None:
+    async def find_key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
         """Return the key a token with these headers was signed with; ``None``: there is none.
 
         Without *key_id* there has to be exactly one that fits. Waits a moment for one that is not known.
@@ -122,7 +122,7 @@ class KeySet:
                 found = self._match_key(key_id, algorithm)
         return found
 
-    def holds(self, key: SigningKey) -> bool:
+    def holds_key(self, key: SigningKey) -> bool:
         """Return whether *key*, found before, is still one that the issuer signs with. Waits for nothing."""
         self._refresh_old()
         return key in self._current and not self._has_lapsed()
@@ -137,7 +137,7 @@ class KeySet:
     def _match_key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
         if self._has_lapsed():
             return None
-        fitting = [key for key in self._keys.values() if key.fits(key_id, algorithm)]
+        fitting = [key for key in self._keys.values() if key.fits_headers(key_id, algorithm)]
         if len(fitting) != 1 or fitting[0].made_for(algorithm) is None:
             return None
         return fitting[0]

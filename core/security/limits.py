@@ -29,7 +29,7 @@ class Buckets:
         self._per_ns = per_second / SECOND_NS
         self._burst = float(burst)
 
-    def take(self, peer: str, now_ns: int) -> bool:
+    def take_one(self, peer: str, now_ns: int) -> bool:
         """Tells whether *peer* may call once more now, which is counted if so."""
         level = self._level_of(peer, now_ns)
         granted = level >= 1
@@ -39,7 +39,7 @@ class Buckets:
             self._levels.popitem(last=False)
         return granted
 
-    def empty(self, peer: str, now_ns: int) -> bool:
+    def is_empty(self, peer: str, now_ns: int) -> bool:
         """Tells whether *peer* would be refused now; counts nothing."""
         return peer in self._levels and self._level_of(peer, now_ns) < 1
 
@@ -65,14 +65,14 @@ class SignatureChecks:
     def may_check(self, connection: str, address: str, now_ns: int) -> bool:
         """Return whether one more may be looked at. *connection* may be empty: nobody knows which it is."""
         return not (
-            (connection and self._of_connections.empty(connection, now_ns))
-            or self._of_addresses.empty(address, now_ns)
-            or self._in_all.empty("", now_ns)
+            (connection and self._of_connections.is_empty(connection, now_ns))
+            or self._of_addresses.is_empty(address, now_ns)
+            or self._in_all.is_empty("", now_ns)
         )
 
     def count_bad(self, connection: str, address: str, now_ns: int) -> None:
         """Count a signature that was checked and did not hold."""
         if connection:
-            self._of_connections.take(connection, now_ns)
-        self._of_addresses.take(address, now_ns)
-        self._in_all.take("", now_ns)
+            self._of_connections.take_one(connection, now_ns)
+        self._of_addresses.take_one(address, now_ns)
+        self._in_all.take_one("", now_ns)

@@ -40,7 +40,7 @@ class Demand:
         if self.request is None:
             self.check(caller, None)
 
-    def met(self, caller: Pass, raw: bytes) -> None:
+    def check_caller(self, caller: Pass, raw: bytes) -> None:
         """Raises unless *caller* may make this call, whose (first) request is *raw*."""
         self.check(caller, parse(self.request, raw) if self.request is not None else None)
 

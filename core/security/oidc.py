@@ -44,7 +44,8 @@ class SignatureWrong(NotAuthenticated):
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be apart.
+    """The settings of an OIDC issuer. ``keys``: file or address of the JWKS. ``skew_ns``: how far the clocks may be
+    apart.
 
     ``revoked``: IDs (``jti``) of tokens that are no longer good; with any, a token must have an ID.
     """
@@ -78,7 +79,7 @@ class OidcVerifier:
         self._proved: OrderedDict[bytes, tuple[_Claims, SigningKey]] = OrderedDict()
         """Tokens whose signature held, by their digests, and the key it held with."""
 
-    def holds(self, proof: str) -> bool:
+    def still_holds(self, proof: str) -> bool:
         """Tells whether what a token of this issuer proved, *proof*, was not withdrawn."""
         issuer, _, token_id = proof.partition(" ")
         return issuer == self.settings.issuer and token_id not in self.settings.revoked
@@ -107,7 +108,7 @@ class OidcVerifier:
         if found is None:
             return None
         claims, key = found
-        if not self._keys.holds(key):
+        if not self._keys.holds_key(key):
             del self._proved[digest]
             return None
         self._proved.move_to_end(digest)
@@ -118,9 +119,9 @@ class OidcVerifier:
         if len(parts) != 3 or not all(map(_BASE64.fullmatch, parts)):
             raise NotAuthenticated("not a token this core knows")
         algorithm, key_id = self._read_headers(_object_of(parts[0]))
-        claims = self._claims(_object_of(parts[1]))
+        claims = self._check_claims(_object_of(parts[1]))
         self._check_time(claims, now_ns)
-        key = await self._keys.find(key_id, algorithm)
+        key = await self._keys.find_key(key_id, algorithm)
         if key is None:
             raise NotAuthenticated("the token is signed with an unknown key")
         if not may_check():
@@ -140,7 +141,7 @@ class OidcVerifier:
             raise NotAuthenticated("the token has headers that this core does not know")
         return algorithm, key_id
 
-    def _claims(self, claims: Mapping[str, Any]) -> _Claims:
+    def _check_claims(self, claims: Mapping[str, Any]) -> _Claims:
         """Returns the token's claims, if all are in the right form and it is for us; its signature is not checked
         yet."""
         settings = self.settings

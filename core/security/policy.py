@@ -46,12 +46,12 @@ LARGEST_MESSAGE: Final = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """``managers``: rmIDs the caller may act as; ``*`` stands for every one."""
+    """The rights of a caller. ``managers``: rmIDs the caller may act as; ``*`` stands for every one."""
 
     permissions: frozenset[Permission] = frozenset()
     managers: frozenset[str] = frozenset()
 
-    def manages(self, rm_id: str) -> bool:
+    def may_manage(self, rm_id: str) -> bool:
         """Tells whether the caller may speak for *rm_id*."""
         return rm_id in self.managers or ANY_MANAGER in self.managers
 
@@ -89,7 +89,7 @@ class Policy:
     tokens: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
-    def grants(self, identity: Identity | None) -> Grants:
+    def grants_for(self, identity: Identity | None) -> Grants:
         """Returns the grants of *identity*; ``None``: of somebody unknown."""
         names = {ANONYMOUS} if identity is None else {ANONYMOUS, ANYONE, *identity.principals}
         fitting = [rule.grants for rule in self.rules if not names.isdisjoint(rule.who)]

@@ -38,7 +38,8 @@ class SecurityOptions:
 
 
 class Security:
-    """*clock* is real time, whatever the engine's is. Raises :class:`SecurityError` for files that cannot be used."""
+    """The security of one core: identities, rights and TLS. *clock* is real time, whatever the engine's is. Raises
+    :class:`SecurityError` for files that cannot be used."""
 
     def __init__(self, options: SecurityOptions, *, clock: Clock, logger: FilteringBoundLogger) -> None:
         self._options = options
@@ -100,4 +101,4 @@ class Security:
             followed.append(FollowedFiles(lambda: tls.files.paths, tls.reload))
         if guard is not None:
             followed.append(FollowedFiles(lambda: guard.paths, guard.reload))
-        await asyncio.gather(*(files.follow() for files in followed))
+        await asyncio.gather(*(files.watch_files() for files in followed))

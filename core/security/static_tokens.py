@@ -29,7 +29,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,127}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StaticToken:
-    """``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None`` never."""
+    """A token of the file with static tokens. ``digest``: SHA-256 of the token, hexadecimal. ``expires_ns``: ``None``
+    never."""
 
     name: str
     digest: str
@@ -43,7 +44,7 @@ class StaticTokens:
     def __init__(self, tokens: Sequence[StaticToken] = ()) -> None:
         self._by_digest = {token.digest: token for token in tokens}
 
-    def find(self, presented: str, now_ns: int) -> Identity | None:
+    def find_identity(self, presented: str, now_ns: int) -> Identity | None:
         """Returns whose token *presented* is; ``None``: nobody's, or it has expired.
 
         How long it takes tells nothing of a token, because it is looked for by its digest, which nobody can choose. It
@@ -62,7 +63,7 @@ class StaticTokens:
             proof=found.digest,
         )
 
-    def holds(self, proof: str) -> bool:
+    def still_holds(self, proof: str) -> bool:
         """Tells whether the token with the digest *proof* is still listed."""
         return proof in self._by_digest
 

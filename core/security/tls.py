@@ -93,7 +93,7 @@ class Tls:
             told.grpc, latest, require_client_authentication=self.demands_certificate
         )
 
-    def context(self) -> ssl.SSLContext:
+    def make_context(self) -> ssl.SSLContext:
         """Returns the context for one connection over HTTPS, which begins now.
 
         Each reading of the files has a context of its own, and with it a cache of its own for sessions that TLS 1.2

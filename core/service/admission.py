@@ -20,11 +20,12 @@ from typing import Any, Final, NamedTuple
 import grpc
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.service.addresses import address_block
 from kornel.core.service.callers import host_of
 from kornel.core.service.connections import LINK, ConnectionKeeper, Link
 from kornel.core.service.limits import request_limit
 from kornel.core.service.own_sockets import host_and_port
-from kornel.core.service.rpc import Context, Handler, Requests, close_requests, end
+from kornel.core.service.rpc import Context, Handler, Requests, close_requests, end_call
 from kornel.core.service.status_codes import InvalidRequest, ServiceError, TooMany
 
 LONGEST_HEADERS: Final = 32 * 1024
@@ -47,13 +48,13 @@ Serve = Callable[[Requests, Context], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Calls that are open at once, streams among them: of everybody, and of one address."""
+    """Calls that are open at once, streams among them: of everybody, and of one address, or block of IPv6."""
 
     calls: int = 1_024
     host_calls: int = 384
 
     @classmethod
-    def of(cls, calls: int) -> CallLimits:
+    def limits_for(cls, calls: int) -> CallLimits:
         """Returns limits for *total* calls, and a part of them for one address as by default."""
         return cls(calls, max(1, calls * 3 // 8))
 
@@ -124,19 +125,19 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         serve = read_late(handler, handler_call_details.method, self._logger)
 
         async def handle(requests: Requests, context: Context) -> None:
-            host, peer = host_of(context.peer()), host_and_port(context.peer())
+            host, peer = address_block(host_of(context.peer())), host_and_port(context.peer())
             task = asyncio.current_task()
             assert task is not None
             try:
                 self._make_room(host, peer)
             except TooMany as refusal:
                 self.refused[Refusal.CALLS] += 1
-                await end(context, refusal, self._logger)
+                await end_call(context, refusal, self._logger)
                 raise
             self.open += 1
             peers = self._hosts.setdefault(host, Counter())
             peers[peer] += 1
-            link = self._connections.enter(peer)
+            link = self._connections.begin_call(peer)
             self._silent[task] = _Silent(host, time.monotonic(), link)
             token = LINK.set(link)
             try:
@@ -148,7 +149,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 task.uncancel()
                 self.refused[Refusal.SILENT] += 1
                 # gRPC itself would leave the call open for its client.
-                await end(context, TooMany("a call that said nothing gave way to another one"), self._logger)
+                await end_call(context, TooMany("a call that said nothing gave way to another one"), self._logger)
             except grpc.aio.InternalError as gone:
                 raise asyncio.CancelledError from gone
             except (grpc.aio.AbortError, ServiceError):
@@ -159,7 +160,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             finally:
                 self._mute.discard(task)
                 LINK.reset(token)
-                self._connections.leave(peer, link)
+                self._connections.end_call(peer, link)
                 self._silent.pop(task, None)
                 self.open -= 1
                 peers[peer] -= 1
@@ -176,13 +177,13 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         It admits them while a client has not confirmed the server's settings, which every client does at once.
         """
         self.refused[Refusal.HEADERS] += 1
-        self._connections.condemn(host_and_port(context.peer()))
+        self._connections.cut_connection(host_and_port(context.peer()))
         # What gRPC makes of a call's headers for Python is part of a cycle: it would pile up until the collector comes.
         self._turned_away_bytes += size
         if self._turned_away_bytes >= _COLLECTED_BYTES:
             self._turned_away_bytes = 0
             gc.collect(1)
-        await end(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
+        await end_call(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
 
     async def _watch_requests(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
         try:
@@ -248,7 +249,7 @@ def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
         try:
             request = deserialize(await _only_request(requests, limit))
         except ServiceError as error:
-            await end(context, error, logger)
+            await end_call(context, error, logger)
             raise
         if handler.unary_unary is not None:
             await context.write(serialize(await handler.unary_unary(request, context)))
@@ -268,7 +269,7 @@ async def _only_request(requests: Requests, limit: int) -> bytes:
     try:
         async for raw in requests:
             _check_size(raw, limit)
-            LINK.get().took(len(raw))
+            LINK.get().note_taken(len(raw))
             return raw
     finally:
         await close_requests(requests)
@@ -279,7 +280,7 @@ async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], A
     try:
         async for raw in requests:
             _check_size(raw, limit)
-            LINK.get().took(len(raw))
+            LINK.get().note_taken(len(raw))
             yield deserialize(raw)
     finally:
         await close_requests(requests)

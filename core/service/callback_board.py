@@ -77,11 +77,11 @@ class CallbackStream:
         self.dumps: deque[int] = deque()
         self._news = asyncio.Event()
 
-    def notify(self) -> None:
+    def wake_writer(self) -> None:
         """Wake the writer."""
         self._news.set()
 
-    async def news(self) -> None:
+    async def wait_for_news(self) -> None:
         """Return when there may be something to send, or the end has come."""
         await self._news.wait()
         self._news.clear()
@@ -127,14 +127,14 @@ class CallbackBoard:
         self._metrics.live_streams += 1
         return stream
 
-    def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+    def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Ask *stream* from here on."""
         stream.subscription = subscription
         stream.attached = True
         self._attached.append(stream)
         if self._presence is not None:
-            self._presence.opened(subscription.attachment.rm_id)
-        stream.notify()
+            self._presence.note_opened(subscription.attachment.rm_id)
+        stream.wake_writer()
 
     def close(self, stream: CallbackStream) -> None:
         """Remove *stream*, which has ended for whatever reason."""
@@ -143,30 +143,30 @@ class CallbackBoard:
             self._metrics.live_streams -= 1
         self._detach_stream(stream, "its stream ended before it answered")
 
-    def finish(self, stream: CallbackStream, error: Exception | None) -> None:
+    def end_stream(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream*: with *error*, or well."""
         if stream.ending:
             return
         stream.ending = True
         stream.error = error
         self._detach_stream(stream, "its stream ended before it answered")
-        stream.notify()
+        stream.wake_writer()
 
     def finish_all(self, error: Exception) -> None:
         """End every open stream with *error*."""
         for stream in list(self._open):
-            self.finish(stream, error)
+            self.end_stream(stream, error)
 
-    def settled(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
+    def note_registration(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
         """Note, after a registration or update, that *rm_id*, if any, holds the core with these settings."""
-        self._feed.configure(extra_config)
+        self._feed.follow_settings(extra_config)
         for stream in list(self._attached):
             theirs = _subscription_of(stream).attachment.rm_id
             if theirs != rm_id:
                 refusal = CommandRefused(
                     Fault.UNKNOWN_MANAGER, f"AttachRequest: resource manager {theirs!r} is not registered any more"
                 )
-                self.finish(stream, refusal)
+                self.end_stream(stream, refusal)
 
     def start_afresh(self) -> None:
         """Drop what concerns asks of the manager's former life, since it registered again (DB-4). Events stay: they are
@@ -174,7 +174,7 @@ class CallbackBoard:
         for stream in self._attached:
             self._drop_what_concerns_asks(stream)
 
-    def deliver(self, effects: Iterable[Effect]) -> None:
+    def deliver_effects(self, effects: Iterable[Effect]) -> None:
         """Hand those *effects* that are questions or notices to the stream that is asked, if it subscribed to them."""
         stream = self._find_receiver()
         if stream is None:
@@ -188,7 +188,7 @@ class CallbackBoard:
                 news = True
             elif isinstance(effect, EventRecorded):
                 if wanted.events:
-                    self._feed.record(effect)
+                    self._feed.record_event(effect)
             elif isinstance(effect, SchedulingFailed) and wanted.scheduling_states:
                 stream.scheduling_states.append(effect)
                 news = True
@@ -197,9 +197,9 @@ class CallbackBoard:
                 news = True
         if news:
             self._trim_backlog(stream)
-            stream.notify()
+            stream.wake_writer()
 
-    def take(self, stream: CallbackStream) -> Outgoing | None:
+    def take_message(self, stream: CallbackStream) -> Outgoing | None:
         """Returns the content of the next message for *stream*. ``None``: there is none right now."""
         outgoing = Outgoing()
         if stream.attached:
@@ -219,7 +219,7 @@ class CallbackBoard:
             self._metrics.questions_sent += len(outgoing.predicates) + len(outgoing.preemption_predicates)
             asked = [question.question for question in outgoing.predicates]
             asked += [question.question for question in outgoing.preemption_predicates]
-            self.times.asked(asked, self._clock.now_ns())
+            self.times.note_asked(asked, self._clock.now_ns())
         self._metrics.scheduling_states_sent += len(outgoing.scheduling_states)
         self._metrics.preemption_notices_sent += len(outgoing.notices)
         self._metrics.events_sent += len(outgoing.events)
@@ -247,7 +247,7 @@ class CallbackBoard:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._dumps[number] = stream, answer
         stream.dumps.append(number)
-        stream.notify()
+        stream.wake_writer()
         timeout_ns = _subscription_of(stream).attachment.timeout_ns
         late = f"the shim did not answer within {timeout_ns // 1_000_000} ms"
         timer = self._clock.call_at(self._clock.now_ns() + timeout_ns, lambda: _fail_answer(answer, late))
@@ -259,12 +259,12 @@ class CallbackBoard:
             if number in stream.dumps:
                 stream.dumps.remove(number)
 
-    def answered(self, command: AnswerCallbacks) -> None:
+    def take_answers(self, command: AnswerCallbacks) -> None:
         """Handle the shim's answers to questions, in time or not."""
         answers = [answer.question for answer in command.predicates]
         answers += [answer.question for answer in command.preemption_predicates]
         if answers:
-            self.times.answered(answers, self._clock.now_ns())
+            self.times.note_answered(answers, self._clock.now_ns())
 
     def state_dumped(self, number: int, text: str, error: str) -> None:
         """Handle the answer to question *number*; *error* not empty: why there is none."""
@@ -290,8 +290,8 @@ class CallbackBoard:
         if stream in self._attached:
             self._attached.remove(stream)
             if self._presence is not None:
-                self._presence.closed(_subscription_of(stream).attachment.rm_id)
-            self.times.forget()
+                self._presence.note_closed(_subscription_of(stream).attachment.rm_id)
+            self.times.forget_questions()
             receiver = self._find_receiver()
             if receiver is None or not _subscription_of(receiver).attachment.events:
                 self._feed.clear()
@@ -342,7 +342,7 @@ class CallbackBoard:
             self._metrics.events_dropped += len(events)
             return
         stream.events.extend(events)
-        stream.notify()
+        stream.wake_writer()
 
 
 def _subscription_of(stream: CallbackStream) -> Subscription:

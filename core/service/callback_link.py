@@ -39,7 +39,7 @@ class CallbackLink:
         self._told: AttachCallbacks | None = None
         """The last subscription that the engine was given."""
 
-    def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+    def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Ask *stream* from here on."""
         if stream.ending:
             return
@@ -47,28 +47,28 @@ class CallbackLink:
         if not rm_id or rm_id != self._engine.rm_id:
             self._metrics.commands_refused += 1
             unknown = f"AttachRequest: resource manager {rm_id!r} is not registered"
-            self._board.finish(stream, CommandRefused(Fault.UNKNOWN_MANAGER, unknown))
+            self._board.end_stream(stream, CommandRefused(Fault.UNKNOWN_MANAGER, unknown))
             return
-        self._board.attach(stream, subscription)
-        self.follow()
+        self._board.attach_stream(stream, subscription)
+        self.follow_board()
 
-    def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
+    def pass_answers(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Tell the engine what *stream* answered."""
         if stream.ending:
             return
-        self._board.answered(command)
+        self._board.take_answers(command)
         try:
             self._apply(command)
         except (CommandRefused, EngineFault) as error:
             self._metrics.commands_refused += 1
-            self._board.finish(stream, error)
+            self._board.end_stream(stream, error)
 
-    def detach(self, stream: CallbackStream, error: Exception | None) -> None:
+    def detach_stream(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream*: with *error*, or well."""
-        self._board.finish(stream, error)
-        self.follow()
+        self._board.end_stream(stream, error)
+        self.follow_board()
 
-    def follow(self) -> None:
+    def follow_board(self) -> None:
         """Attach the engine to whoever is asked now, if that is somebody else than before.
 
         While nobody is registered there is nobody to tell it for; the next manager does not inherit who answered.

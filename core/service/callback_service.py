@@ -11,11 +11,11 @@ import asyncio
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callback_board import CallbackBoard, CallbackStream
-from kornel.core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, encode, subscription
+from kornel.core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, decode_subscription, encode
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end, parse
+from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, parse
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import BadSubscription, ServiceError, ShuttingDown
 from kornel.core.service.wire_pieces import check_answers
@@ -23,7 +23,8 @@ from kornel.v1 import callback_pb2 as pb
 
 
 class CallbackService:
-    """``timeout_ns``: how long the core waits for an answer to a shim that leaves it to the core."""
+    """Serves ``kornel.v1.CallbackService``. ``timeout_ns``: how long the core waits for an answer to a shim that leaves
+    it to the core."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class CallbackService:
         if stream.error is not None:
             self._metrics.streams_refused += 1
             self._logger.info("callback stream ended", cause=str(stream.error))
-            await end(context, stream.error, self._logger)
+            await end_call(context, stream.error, self._logger)
 
     async def _read(self, stream: CallbackStream, requests: Requests) -> None:
         """Queue the subscription and the answers that *requests* brings, then the end of the stream."""
@@ -80,7 +81,7 @@ class CallbackService:
                 elif request.HasField("subscription"):
                     raise BadSubscription("a second subscription; open another stream to change what is asked")
                 await self._handle_answer(stream, request, rm_id)
-                link.took(len(raw))
+                link.note_taken(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
@@ -92,7 +93,7 @@ class CallbackService:
     def _read_subscription(self, request: pb.AttachRequest) -> Subscription:
         if not request.HasField("subscription"):
             raise BadSubscription("the first message of a callback stream must subscribe")
-        return subscription(request.subscription, self._timeout_ms)
+        return decode_subscription(request.subscription, self._timeout_ms)
 
     async def _handle_answer(self, stream: CallbackStream, request: pb.AttachRequest, rm_id: str) -> None:
         if request.HasField("state_dump"):
@@ -110,7 +111,7 @@ class CallbackService:
         """Send what *stream* gets until it ends."""
         link = LINK.get()
         while True:
-            outgoing = self._board.take(stream)
+            outgoing = self._board.take_message(stream)
             if outgoing is not None:
                 assert stream.subscription is not None
                 await context.write(encode(outgoing, stream.subscription.attachment))
@@ -119,4 +120,4 @@ class CallbackService:
             elif stream.ending:
                 return
             else:
-                await stream.news()
+                await stream.wait_for_news()

@@ -14,7 +14,8 @@ REMEMBERED: Final = 10_000
 
 
 class CallbackTimes:
-    """``latency``: from the sending of a question to its answer. Times are Unix nanoseconds."""
+    """Measures how long answers of shims take. ``latency``: from the sending of a question to its answer. Times are
+    Unix nanoseconds."""
 
     def __init__(self) -> None:
         self.latency = Durations(BOUNDS_S)
@@ -24,7 +25,7 @@ class CallbackTimes:
         """The time when the first question since the last answer was sent."""
         self._last_ns = 0
 
-    def asked(self, questions: Iterable[int], now_ns: int) -> None:
+    def note_asked(self, questions: Iterable[int], now_ns: int) -> None:
         """Note that *questions* were sent."""
         asked = self._asked
         for question in questions:
@@ -35,7 +36,7 @@ class CallbackTimes:
             self._first_ns = now_ns
         self._last_ns = now_ns
 
-    def answered(self, questions: Iterable[int], now_ns: int) -> None:
+    def note_answered(self, questions: Iterable[int], now_ns: int) -> None:
         """Note that *questions* were answered; unknown ones prove no more than that the shim is there."""
         asked = self._asked
         for question in questions:
@@ -44,7 +45,7 @@ class CallbackTimes:
                 self.latency.add((now_ns - asked_ns) / SECOND_NS)
         self._first_ns = None
 
-    def forget(self) -> None:
+    def forget_questions(self) -> None:
         """Drop all open questions, since the shim that was asked is gone."""
         self._asked.clear()
         self._first_ns = None

@@ -41,14 +41,14 @@ SHORTEST_TIMEOUT_MS: Final = 10
 LONGEST_TIMEOUT_MS: Final = 60_000
 
 
-def _resource(amounts: Resources | None) -> dict[str, Any] | None:
+def _resource_fields(amounts: Resources | None) -> dict[str, Any] | None:
     """Returns what a ``si.v1.Resource`` is made of: that takes half the time of making the messages in it."""
     if amounts is None:
         return None
     return {"resources": {name: {"value": clamp_int64(amount)} for name, amount in amounts.items()}}
 
 
-def _milliseconds(ns: int) -> int:
+def _to_milliseconds(ns: int) -> int:
     return ns // MILLISECOND_NS
 
 
@@ -61,7 +61,7 @@ event_record: Final = ENCODERS.add(
         "eventChangeType": "change",
         "eventChangeDetail": "detail",
         "timestampNano": "at_ns",
-        "resource": made(_resource, "resources"),
+        "resource": made(_resource_fields, "resources"),
     },
     unset=("groupID", "reason"),
 )
@@ -80,8 +80,8 @@ _encode_notice: Final = ENCODERS.add(
         "notice_id": "notice",
         "strict_allocation_keys": "strict",
         "at_risk_allocation_keys": "at_risk",
-        "negotiable_need": made(_resource, "need"),
-        "deadline_ms": made(_milliseconds, "deadline_ns"),
+        "negotiable_need": made(_resource_fields, "need"),
+        "deadline_ms": made(_to_milliseconds, "deadline_ns"),
     },
 )
 
@@ -112,7 +112,7 @@ class Outgoing:
     """Number of the question; ``None``: not asked."""
 
 
-def subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscription:
+def decode_subscription(message: pb.Subscription, default_timeout_ms: int) -> Subscription:
     """Returns what *message* asks for. A timeout that makes no sense is replaced by the nearest one that does."""
     timeout_ms = message.timeout_ms or default_timeout_ms
     timeout_ms = min(max(timeout_ms, SHORTEST_TIMEOUT_MS), LONGEST_TIMEOUT_MS)

@@ -37,12 +37,12 @@ class TestClockService:
             target_ns = self._clock.now_ns() + request.by_ns
             if target_ns > LATEST_NS:
                 raise InvalidRequest(f"by_ns is {request.by_ns}: no timestamp can carry a time after the year 2262")
-            await self._runner.idle()
+            await self._runner.wait_until_idle()
             while (due_ns := self._clock.next_call_ns()) is not None and due_ns <= target_ns:
                 self._move_to(due_ns)
-                await self._runner.idle()
+                await self._runner.wait_until_idle()
             self._move_to(target_ns)
-            await self._runner.idle()
+            await self._runner.wait_until_idle()
             return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
 
     def _move_to(self, at_ns: int) -> None:

@@ -59,7 +59,8 @@ def read_text(path: Path) -> str:
 
 
 class ConfigurationFile:
-    """``text``: what the file said when the core started, which is not applied again."""
+    """The configuration file that the core was started with. ``text``: what the file said when the core started, which
+    is not applied again."""
 
     def __init__(
         self, path: Path, text: str, configurator: Configurator, *, clock: Clock, logger: FilteringBoundLogger
@@ -83,10 +84,10 @@ class ConfigurationFile:
     async def watch(self) -> None:
         """Follow the file for ever."""
         while True:
-            await self.look()
+            await self.follow_changes()
             await self._pause_watch()
 
-    async def look(self) -> None:
+    async def follow_changes(self) -> None:
         """Follow the file if it changed.
 
         A change counts once two looks in a row find the same, so that no half-written file is read.
@@ -103,7 +104,7 @@ class ConfigurationFile:
         try:
             text = await asyncio.to_thread(read_text, self._path)
         except FileUnreadable as error:
-            self._configurator.report(str(error))
+            self._configurator.report_problem(str(error))
             return
         if again or text != self._text or self._configurator.problem:
             self._text = text

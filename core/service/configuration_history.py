@@ -98,7 +98,7 @@ class ConfigurationHistory:
         self._drop_texts()
         return version
 
-    def versions(self) -> tuple[Version, ...]:
+    def kept_versions(self) -> tuple[Version, ...]:
         """Returns all that are kept, the oldest first."""
         return tuple(self._versions)
 

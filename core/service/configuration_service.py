@@ -35,7 +35,7 @@ class ConfigurationService:
         }
 
     async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
-        with self._configurator.changes.room() as room:
+        with self._configurator.changes.take_room() as room:
             room.add(len(request.config))
             outcome = await self._configurator.update(
                 UpdateConfiguration(
@@ -54,9 +54,9 @@ class ConfigurationService:
 
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
-            with self._configurator.judge.room() as room:
+            with self._configurator.judge.take_room() as room:
                 room.add(len(request.config))
-                judgement = await self._configurator.judged(request.config)
+                judgement = await self._configurator.judge_text(request.config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(
                 valid=False, problems=[encode_problem(problem) for problem in error.problems]
@@ -73,7 +73,7 @@ class ConfigurationService:
     async def _history(self, _request: pb.GetConfigurationHistoryRequest) -> pb.GetConfigurationHistoryResponse:
         in_force = self._configurator.in_force
         return pb.GetConfigurationHistoryResponse(
-            versions=[version_message(version, in_force) for version in self._configurator.history.versions()]
+            versions=[version_message(version, in_force) for version in self._configurator.history.kept_versions()]
         )
 
     async def _get(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:

@@ -51,7 +51,7 @@ from kornel.core.service.status_codes import (
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 
 MOST_LOGGED: Final = 20
-"""Problems of one text that are logged one by one."""
+"""The most problems of one text that are logged one by one."""
 
 MOMENT_S: Final = 0.01
 
@@ -148,7 +148,7 @@ class Configurator:
         Raises what :meth:`update` raises, and also while nobody is registered or when the caller may not act for the
         manager.
         """
-        manager = self._manager()
+        manager = self._manager_id()
         caller().require_no_other_manager(manager)
         return await self.update(replace(self._last, rm_id=manager, config=text))
 
@@ -201,7 +201,7 @@ class Configurator:
             version = self.version(number)
             if not version.applied:
                 raise VersionNotApplied(f"version {number} was refused: {version.reason}")
-            manager, own, held = self._manager(), self._own_text, self.rollback_held
+            manager, own, held = self._manager_id(), self._own_text, self.rollback_held
             caller().require_no_other_manager(manager)
             brought = {self.version(0).text, own, self._default, *self._brought_by.values()}
             outcome = await self._apply(replace(self._last, rm_id=manager, config=version.text), Origin.ROLLBACK)
@@ -224,7 +224,7 @@ class Configurator:
     async def _undo_rollback(self) -> Outcome:
         async with self._one_at_a_time:
             held = self.rollback_held
-            manager = self._manager()
+            manager = self._manager_id()
             if held is None:
                 raise NoRollback("no rollback holds")
             caller().require_no_other_manager(manager)
@@ -270,10 +270,10 @@ class Configurator:
                     await self._read(text)
                     self._logger.info("configuration file read; it holds for whoever sends no configuration")
             except (ConfigError, CommandRefused, EmptyFile) as error:
-                self.report(str(error))
+                self.report_problem(str(error))
                 return
             self._default = text
-            self.report("")
+            self.report_problem("")
 
     async def _follow_file(self, text: str) -> None:
         verdict = judge_text(self.rollback_held, text, self._runner.rm_id)
@@ -284,7 +284,7 @@ class Configurator:
         if verdict.note:
             self._report_rollback(verdict.note)
 
-    def report(self, problem: str) -> None:
+    def report_problem(self, problem: str) -> None:
         """Note that the file cannot be used, for the reason of *problem*; empty: it can."""
         if problem == self.problem:
             return
@@ -300,7 +300,7 @@ class Configurator:
 
         Raises ConfigError, or :class:`TooMany`.
         """
-        self._manager()
+        self._manager_id()
         if len(self._previews) >= MOST_PREVIEWS:
             raise TooMany("another preview is being worked out, and one waits")
         # It goes on when whoever waited is gone, so it counts until that ends.
@@ -321,7 +321,7 @@ class Configurator:
     async def _take_moment(self) -> tuple[str, ConfigurationPreview]:
         """Returns the partitions of one moment, and the text that they follow then."""
         while True:
-            self._manager()
+            self._manager_id()
             preview = self._runner.reader.configuration_preview()
             version = self.version(0)
             if preview.configuration is not None and preview.configuration.checksum == version.checksum:
@@ -336,10 +336,10 @@ class Configurator:
         await self._large_previews.close()
         await self.judge.close()
 
-    async def judged(self, text: str) -> Judgement:
+    async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*, or of the default for an empty one. Raises ConfigError, or
         :class:`TooMany`."""
-        return await self.judge.judge(text or self._default)
+        return await self.judge.judge_text(text or self._default)
 
     def version(self, number: int) -> Version:
         """Returns version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""
@@ -361,7 +361,7 @@ class Configurator:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
-    def _manager(self) -> str:
+    def _manager_id(self) -> str:
         if not self._runner.rm_id:
             raise NothingRegistered("no resource manager is registered, so no configuration is in force")
         return self._runner.rm_id
@@ -433,7 +433,7 @@ class Configurator:
                     # The error itself would keep all that was read, for as long as whoever brought the text waits.
                     return error.problems
 
-        with self._garbage.building():
+        with self._garbage.pause_while_building():
             found = await asyncio.to_thread(read)
         if isinstance(found, Configuration):
             return found

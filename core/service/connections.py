@@ -118,7 +118,7 @@ class ConnectionLimits:
         return self.connections + max(16, self.connections // 4) if can_watch() else self.connections
 
     @classmethod
-    def of(cls, connections: int, total_bytes: int) -> ConnectionLimits:
+    def limits_for(cls, connections: int, total_bytes: int) -> ConnectionLimits:
         """Returns limits for so many connections in all, and everything else in proportion as by default."""
         return cls(
             stranger_bytes=min(16 << 20, total_bytes // 8),
@@ -144,7 +144,7 @@ class Link:
         self.unseen = 0
         """Looks at which no socket was found for it."""
 
-    def took(self, size: int) -> None:
+    def note_taken(self, size: int) -> None:
         """Note that a message of *size* bytes has been dealt with."""
         self.taken += size + (size >> 6) + MESSAGE_BYTES
 
@@ -221,13 +221,13 @@ class ConnectionKeeper:
             return
         self._ending = True
         if self._thread is not None and self._bell is not None:
-            self._bell.ring()
+            self._bell.end_pause()
             self._thread.join()
             self._bell.close()
         self._memory.close()
 
-    def enter(self, peer: str) -> Link:
-        """Returns a call over the connection of *peer*, as gRPC names it, begins; to be followed by :meth:`leave`."""
+    def begin_call(self, peer: str) -> Link:
+        """Begins a call over the connection of *peer*, as gRPC names it; to be followed by :meth:`end_call`."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = Link()
@@ -235,13 +235,13 @@ class ConnectionKeeper:
         link.taken += CALL_BYTES
         return link
 
-    def leave(self, peer: str, link: Link) -> None:
+    def end_call(self, peer: str, link: Link) -> None:
         """Note the end of a call. Its connection is known until it is closed; unwatched, until its last call ends."""
         link.calls -= 1
         if not link.calls and self._thread is None:
             self._links.pop(peer, None)
 
-    def condemn(self, peer: str) -> None:
+    def cut_connection(self, peer: str) -> None:
         """Cut the connection of *peer* now, before another call of it is looked at."""
         if peer in self._condemned:
             return
@@ -298,7 +298,7 @@ class ConnectionKeeper:
                 watched = self._watched[peer.name] = _Watched(now_s, now_s, address_block(peer.host), seen_s=now_s)
                 opened.append((descriptor, peer))
                 if self._bell is not None:
-                    self._bell.listen(descriptor)
+                    self._bell.listen_on(descriptor)
             ahead = self._count_ahead(watched, received, link)
             if not watched.is_cut:
                 hosts[watched.block] += 1
@@ -478,10 +478,10 @@ class _Bell:
             for listener in listeners:
                 poll.register(listener, select.EPOLLIN | select.EPOLLET)
 
-    def ring(self) -> None:
+    def end_pause(self) -> None:
         os.eventfd_write(self._called, 1)
 
-    def listen(self, descriptor: int) -> None:
+    def listen_on(self, descriptor: int) -> None:
         """Let bytes that come over *descriptor* end a rest. The kernel forgets it when it is closed."""
         with suppress(OSError):  # It is closed by now, or known already.
             self._everything.register(descriptor, select.EPOLLIN | select.EPOLLET)
@@ -491,7 +491,7 @@ class _Bell:
         return bool(self._calls.poll(pause_s))
 
     def wait_resting(self, pause_s: float) -> bool:
-        """Does the same, and returns also when somebody has sent something."""
+        """Waits as :meth:`wait` does, and returns also when somebody has sent something."""
         return bool(self._everything.poll(pause_s))
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ from itertools import accumulate
 
 
 class Durations:
-    """``total``: seconds altogether. ``counts``: how many are at most as long as each bound, then the longer ones."""
+    """Durations, counted by bounds. ``total``: seconds altogether. ``counts``: how many are at most as long as each
+    bound, then the longer ones."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -23,6 +24,6 @@ class Durations:
         self.counts[bisect_left(self.bounds, seconds)] += times
         self.total += seconds * times
 
-    def cumulated(self) -> Iterator[tuple[str, int]]:
+    def cumulated_counts(self) -> Iterator[tuple[str, int]]:
         """Returns each bound as text, and how many took at most that; ``+Inf`` comes last."""
         return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)

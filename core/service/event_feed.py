@@ -41,14 +41,14 @@ class EventFeed:
         self._waiting: list[EventRecorded] = []
         self._timer: Timer | None = None
 
-    def configure(self, extra_config: Mapping[str, str]) -> None:
+    def follow_settings(self, extra_config: Mapping[str, str]) -> None:
         """Follow *extra_config* from here on. Says once what is wrong with it."""
         self._settings, problems = event_settings(extra_config)
         if problems and problems != self._problems:
             self._logger.warning("event settings that cannot be used", problems=problems)
         self._problems = problems
 
-    def record(self, event: EventRecorded) -> None:
+    def record_event(self, event: EventRecorded) -> None:
         """Keep *event* for the next hand-over if there is room."""
         if not self._settings.tracking:
             return

@@ -35,7 +35,7 @@ class EventFilter:
     queue: str = ""
     node_prefix: str = ""
 
-    def matches(self, event: EventRecorded, queue_of: Callable[[str], str]) -> bool:
+    def matches_event(self, event: EventRecorded, queue_of: Callable[[str], str]) -> bool:
         """Tells whether *event* is wanted. *queue_of*: path of the queue of an application; empty: none known."""
         if self.types and event.type not in self.types:
             return False
@@ -48,7 +48,7 @@ class EventFilter:
         application = application_of(event)
         if self.application_prefix and not (application and application.startswith(self.application_prefix)):
             return False
-        return not self.queue or within(self.queue, _queue_of(event, application, queue_of))
+        return not self.queue or is_within(self.queue, _queue_of(event, application, queue_of))
 
 
 def application_of(event: EventRecorded) -> str:
@@ -69,6 +69,6 @@ def _queue_of(event: EventRecorded, application: str, queue_of: Callable[[str], 
     return event.reference_id if event.type == _USERGROUP else ""
 
 
-def within(queue: str, path: str) -> bool:
+def is_within(queue: str, path: str) -> bool:
     """Tells whether *path* is *queue* or below it."""
     return path == queue or path.startswith(f"{queue}.")

@@ -29,7 +29,7 @@ from kornel.core.service.event_streams import StreamPlaces
 
 DECISIONS_KEPT: Final = 10_000
 APPLICATIONS_KNOWN: Final = 100_000
-"""The latest ones whose queue is remembered, also after they left it."""
+"""The most applications whose queue is remembered, the latest ones, also after they left it."""
 
 ROUTINE: Final = frozenset(
     {
@@ -54,7 +54,7 @@ _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 
 
 class Decision(NamedTuple):
-    """``next_event``: number of the first event that came after it."""
+    """A decision to preempt among the events. ``next_event``: number of the first event that came after it."""
 
     next_event: int
     what: PreemptionDecided | Version
@@ -75,7 +75,7 @@ class EventJournal:
         self._problems: tuple[str, ...] = ()
         self._queues: dict[str, str] = {}
 
-    def configure(self, extra_config: Mapping[str, str]) -> None:
+    def follow_settings(self, extra_config: Mapping[str, str]) -> None:
         """Follow *extra_config* from here on."""
         self.settings, problems = event_settings(extra_config)
         if problems and problems != self._problems:
@@ -92,12 +92,12 @@ class EventJournal:
             self._keep_decisions(effects)
         for event in [event for event in events if event.detail == _QUEUE_APP]:
             self._note_queue(event)
-        self.events.extend(events)
+        self.events.append_entries(events)
 
     def version_added(self, version: Version) -> None:
         """Keep a configuration that came into force or was refused."""
         if self.settings.tracking:
-            self.decisions.extend([Decision(self.events.next_id, version)])
+            self.decisions.append_entries([Decision(self.events.next_id, version)])
 
     def queue_of(self, application_id: str) -> str:
         """Returns the full path of the queue an application is in, or was in last; empty: not known (any more)."""
@@ -113,7 +113,7 @@ class EventJournal:
                 next_event += 1
             elif type(effect) is PreemptionDecided and (effect.victims or effect.outcome not in ROUTINE):
                 found.append(Decision(next_event, effect))
-        self.decisions.extend(found)
+        self.decisions.append_entries(found)
 
     def _note_queue(self, event: EventRecorded) -> None:
         queues = self._queues

@@ -64,7 +64,7 @@ class Ring(Generic[T]):
         """Number of the newest entry; 0 while nothing was ever stored."""
         return max(0, self._next_id - 1)
 
-    def extend(self, entries: Sequence[T]) -> None:
+    def append_entries(self, entries: Sequence[T]) -> None:
         """Append *entries*, in order, and wake the readers that wait."""
         if not entries:
             return
@@ -98,7 +98,7 @@ class Ring(Generic[T]):
         found = self._slots[at : at + count]
         return found + self._slots[: count - len(found)]
 
-    def newest(self, count: int) -> int:
+    def newest_start(self, count: int) -> int:
         """Returns where to start for the *count* newest entries, or all if there are fewer."""
         return max(self.lowest_id, self._next_id - max(0, count))
 
@@ -106,7 +106,7 @@ class Ring(Generic[T]):
         """Keep at most *capacity* entries from now on; the newest stay, and numbers go on."""
         if _check_capacity(capacity) == self._capacity:
             return
-        kept = self.get(self.newest(capacity), capacity) or []
+        kept = self.get(self.newest_start(capacity), capacity) or []
         self._slots = kept
         self._base = self._next_id - len(kept)
         self._capacity = capacity
@@ -124,7 +124,7 @@ class Ring(Generic[T]):
         self.closed = True
         self._wake_readers()
 
-    async def grown(self, position: int) -> None:
+    async def wait_for_entry(self, position: int) -> None:
         """Return once there is an entry *position*, or there was, or the ring is closed."""
         while self._next_id <= position and not self.closed:
             waiter = asyncio.get_running_loop().create_future()
@@ -161,7 +161,7 @@ class RingReader(Generic[T]):
         """Tells whether the next entry to read was overwritten."""
         return self.position < self._ring.lowest_id
 
-    def take(self, limit: int) -> list[T]:
+    def take_entries(self, limit: int) -> list[T]:
         """Returns the next entries, at most *limit*; empty: there are none yet. Raises :class:`Missed`, each time."""
         ring, behind = self._ring, self.behind
         if self.overtaken:
@@ -172,15 +172,15 @@ class RingReader(Generic[T]):
         self.position += len(found)
         return found
 
-    def skip(self) -> int:
+    def skip_missed(self) -> int:
         """Go on with the oldest entry kept. How many were left out."""
         left_out = max(0, self._ring.lowest_id - self.position)
         self.position += left_out
         return left_out
 
-    async def news(self) -> None:
+    async def wait_for_news(self) -> None:
         """Return once there is something to read, or something was missed, or nothing will come any more."""
-        await self._ring.grown(self.position)
+        await self._ring.wait_for_entry(self.position)
 
 
 def _check_capacity(capacity: int) -> int:

@@ -21,7 +21,7 @@ from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.event_ring import RingReader
 from kornel.core.service.event_streams import WRITE_PATIENCE_S, Encodings, Pace
 from kornel.core.service.event_wire import EventEncoder, decode_filter, encode_position
-from kornel.core.service.rpc import Context, Handler, end, parse, server_stream
+from kornel.core.service.rpc import Context, Handler, end_call, parse, server_stream
 from kornel.core.service.status_codes import (
     CursorOutOfRange,
     ShuttingDown,
@@ -59,7 +59,7 @@ class EventService:
                 request = parse(pb.WatchEventsRequest, raw)
                 if not self._journal.settings.tracking:
                     raise TrackingDisabled("Event tracking is disabled")
-                held.enter_context(self._journal.places.place(host_of(context.peer()), self._clock.now_ns()))
+                held.enter_context(self._journal.places.take_place(host_of(context.peer()), self._clock.now_ns()))
                 await _Watch(self._journal, self._encodings, request, context).run()
             except SlowReader as error:
                 self._journal.places.dropped += 1
@@ -67,11 +67,11 @@ class EventService:
                 # The status stands behind the response that was not read; whoever never reads must not keep its place.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(WRITE_PATIENCE_S):
-                        await end(context, error, self._logger)
+                        await end_call(context, error, self._logger)
                 raise asyncio.CancelledError from error  # gRPC takes no other exception without a complaint in the log.
             except Exception as error:
                 raw = b""  # The frame of this call outlives it for a moment.
-                await end(context, error, self._logger)
+                await end_call(context, error, self._logger)
                 raise
 
 
@@ -106,14 +106,14 @@ class _Watch:
         while True:
             if self._end_id is not None and reader.position >= self._end_id:
                 return
-            await reader.news()
-            limit = await self._pace.turn()
+            await reader.wait_for_news()
+            limit = await self._pace.wait_for_turn()
             while reader.overtaken:
                 await self._note_overtaken(reader)
             first_id = reader.position
             if self._end_id is not None:
                 limit = max(0, min(limit, self._end_id - first_id))
-            events = reader.take(limit)
+            events = reader.take_entries(limit)
             if events:
                 await self._send_position(first_id, events)
             elif self._ring.closed:
@@ -124,7 +124,7 @@ class _Watch:
         start, restarted = ring.next_id, False
         which = request.WhichOneof("start")
         if which == "newest":
-            start = ring.newest(request.newest)
+            start = ring.newest_start(request.newest)
         elif which == "resume":
             restarted = request.resume.instance not in ("", instance)
             start = ring.lowest_id if restarted else request.resume.next_id
@@ -139,7 +139,7 @@ class _Watch:
         if self._write_took_s >= SLOW_WRITE_S:
             behind, kept = reader.behind, len(self._ring)
             raise SlowReader(f"read too slowly: {behind} events behind, and only {kept} are kept; next is {first_id}")
-        self._journal.places.missed += reader.skip()
+        self._journal.places.missed += reader.skip_missed()
         self._told_id = reader.position
         gap = pb.EventGap(first_id=first_id, end_id=reader.position)
         await self._write(pb.WatchEventsResponse(gap=gap, next_id=reader.position).SerializeToString())
@@ -147,13 +147,13 @@ class _Watch:
     async def _send_position(self, first_id: int, events: list[EventRecorded]) -> None:
         end_id = first_id + len(events)
         if self._filter is None:
-            response = self._encodings.joined(first_id, events)
+            response = self._encodings.encode_joined(first_id, events)
         else:
-            matches, queue_of = self._filter.matches, self._journal.queue_of
+            matches, queue_of = self._filter.matches_event, self._journal.queue_of
             wanted = [place for place, event in enumerate(events) if matches(event, queue_of)]
             if not wanted and end_id - self._told_id < SILENT_EVENTS and end_id != self._end_id:
                 return
-            response = b"".join([self._encodings.one(first_id + place, events[place]) for place in wanted])
+            response = b"".join([self._encodings.encode_one(first_id + place, events[place]) for place in wanted])
         if len(response) > MOST_BYTES and len(events) > 1:
             half = len(events) // 2
             await self._send_position(first_id, events[:half])

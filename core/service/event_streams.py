@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from kornel.core.config.event_settings import EventSettings
+from kornel.core.service.addresses import address_block
 from kornel.core.service.status_codes import EventStreamsFull
 
 T = TypeVar("T")
@@ -50,7 +51,8 @@ WRITE_PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenStream:
-    """``host``: address of the client, without its port. ``opened_ns``: Unix nanoseconds."""
+    """A stream of events that is open. ``host``: address of the client, without its port. ``opened_ns``: Unix
+    nanoseconds."""
 
     host: str
     opened_ns: int
@@ -72,20 +74,20 @@ class StreamPlaces:
     def __len__(self) -> int:
         return len(self._open)
 
-    def streams(self) -> tuple[OpenStream, ...]:
+    def open_streams(self) -> tuple[OpenStream, ...]:
         """Returns the open ones, oldest first."""
         return tuple(self._open)
 
     @contextmanager
-    def place(self, host: str, now_ns: int) -> Iterator[OpenStream]:
+    def take_place(self, host: str, now_ns: int) -> Iterator[OpenStream]:
         """Count a stream of *host* as open. Raises :class:`EventStreamsFull`."""
-        settings = self._settings()
+        settings, block = self._settings(), address_block(host)
         if len(self._open) >= settings.streams:
             raise EventStreamsFull(f"{len(self._open)} event streams are open, the limit is {settings.streams}")
-        of_host = sum(stream.host == host for stream in self._open)
+        of_host = sum(address_block(stream.host) == block for stream in self._open)
         if of_host >= settings.streams_per_host:
             most = settings.streams_per_host
-            raise EventStreamsFull(f"{of_host} event streams of {host} are open, the limit for one host is {most}")
+            raise EventStreamsFull(f"{of_host} event streams of {block} are open, the limit for one host is {most}")
         stream = OpenStream(host, now_ns)
         self._open[stream] = None
         try:
@@ -104,7 +106,7 @@ class Budget:
         self._used_s = 0.0
         self._factor = 1
 
-    def factor(self, now_s: float) -> int:
+    def speed_factor(self, now_s: float) -> int:
         """Returns how much more than under full load may be sent."""
         if self._looked_at_s is not None and now_s - self._looked_at_s < LOOK_S:
             return self._factor
@@ -123,8 +125,8 @@ class Pace:
         self._places = places
         self._next_s = 0.0
 
-    async def turn(self) -> int:
-        """Wait for the next turn, not at all after a rest. Most events to send in it."""
+    async def wait_for_turn(self) -> int:
+        """Waits for the next turn, not at all after a rest. Returns the most events to send in it."""
         loop = asyncio.get_running_loop()
         streams = max(1, len(self._places))
         pause_s = max(LEAST_PAUSE_S, streams * PAUSE_PER_STREAM_S)
@@ -133,7 +135,7 @@ class Pace:
             await asyncio.sleep(wait_s)
         now_s = loop.time()
         self._next_s = now_s + pause_s
-        rate = min(EVENTS_PER_S_OF_ONE, EVENTS_PER_S / streams) * self._places.budget.factor(now_s)
+        rate = min(EVENTS_PER_S_OF_ONE, EVENTS_PER_S / streams) * self._places.budget.speed_factor(now_s)
         return max(1, int(rate * pause_s))
 
 
@@ -146,11 +148,11 @@ class Encodings(Generic[T]):
         self._encoded: dict[int, bytes] = {}
         self._runs: dict[int, bytes] = {}
 
-    def of(self, first_id: int, entries: Sequence[T]) -> list[bytes]:
+    def encode_each(self, first_id: int, entries: Sequence[T]) -> list[bytes]:
         """Returns *entries*, which are numbered from *first_id* on, as bytes."""
-        return [self.one(number, entry) for number, entry in enumerate(entries, first_id)]
+        return [self.encode_one(number, entry) for number, entry in enumerate(entries, first_id)]
 
-    def one(self, number: int, entry: T) -> bytes:
+    def encode_one(self, number: int, entry: T) -> bytes:
         """Returns *entry*, which has this *number*, as bytes."""
         known = self._encoded
         encoded = known.get(number)
@@ -161,8 +163,8 @@ class Encodings(Generic[T]):
                     del known[old]
         return encoded
 
-    def joined(self, first_id: int, entries: Sequence[T]) -> bytes:
-        """As :meth:`of`, in one piece."""
+    def encode_joined(self, first_id: int, entries: Sequence[T]) -> bytes:
+        """Returns the same as :meth:`encode_each`, in one piece."""
         parts = []
         at, end_id = first_id, first_id + len(entries)
         while at < end_id:
@@ -170,7 +172,7 @@ class Encodings(Generic[T]):
             if stop - at == RUN:
                 parts.append(self._run(at, entries[at - first_id : stop - first_id]))
             else:
-                parts += self.of(at, entries[at - first_id : stop - first_id])
+                parts += self.encode_each(at, entries[at - first_id : stop - first_id])
             at = stop
         return b"".join(parts)
 
@@ -179,5 +181,5 @@ class Encodings(Generic[T]):
         if known is None:
             if len(self._runs) >= ENCODED_KEPT // RUN:
                 del self._runs[next(iter(self._runs))]
-            known = self._runs[first_id] = b"".join(self.of(first_id, entries))
+            known = self._runs[first_id] = b"".join(self.encode_each(first_id, entries))
         return known

@@ -28,27 +28,27 @@ class EventEncoder:
         """Returns *event* as one more entry of ``WatchEventsResponse.events``."""
         record = bytearray()
         if event.type:
-            record += b"\x08" + _varint(event.type)
+            record += b"\x08" + encode_varint(event.type)
         if event.object_id:
-            record += _text(b"\x12", event.object_id)
+            record += _encode_text(b"\x12", event.object_id)
         if event.message:
-            record += _text(b"\x2a", event.message)
+            record += _encode_text(b"\x2a", event.message)
         if event.at_ns:
-            record += b"\x30" + _varint(event.at_ns)
+            record += b"\x30" + encode_varint(event.at_ns)
         if event.change:
-            record += b"\x38" + _varint(event.change)
+            record += b"\x38" + encode_varint(event.change)
         if event.detail:
-            record += b"\x40" + _varint(event.detail)
+            record += b"\x40" + encode_varint(event.detail)
         if event.reference_id:
-            record += _text(b"\x4a", event.reference_id)
+            record += _encode_text(b"\x4a", event.reference_id)
         if event.resources is not None:
-            record += self._amounts(event.resources)
-        content = b"\x12" + _varint(len(record)) + record
+            record += self._encode_amounts(event.resources)
+        content = b"\x12" + encode_varint(len(record)) + record
         if number:
-            content = b"\x08" + _varint(number) + content
-        return b"\x0a" + _varint(len(content)) + content
+            content = b"\x08" + encode_varint(number) + content
+        return b"\x0a" + encode_varint(len(content)) + content
 
-    def _amounts(self, resources: Resources) -> bytes:
+    def _encode_amounts(self, resources: Resources) -> bytes:
         """Returns *resources* as field ``resource`` of a record."""
         known = self._shapes.get(resources)
         if known is not None:
@@ -58,16 +58,16 @@ class EventEncoder:
         entries = b""
         for name, amount in resources.items():
             value = clamp_int64(amount)
-            quantity = b"\x08" + _varint(value) if value else b""
-            entry = _text(b"\x0a", name) + b"\x12" + _varint(len(quantity)) + quantity
-            entries += b"\x0a" + _varint(len(entry)) + entry
-        self._shapes[resources] = encoded = b"\x52" + _varint(len(entries)) + entries
+            quantity = b"\x08" + encode_varint(value) if value else b""
+            entry = _encode_text(b"\x0a", name) + b"\x12" + encode_varint(len(quantity)) + quantity
+            entries += b"\x0a" + encode_varint(len(entry)) + entry
+        self._shapes[resources] = encoded = b"\x52" + encode_varint(len(entries)) + entries
         return encoded
 
 
 def encode_position(next_id: int) -> bytes:
     """Returns the bytes of ``WatchEventsResponse.next_id``."""
-    return b"\x10" + _varint(next_id) if next_id else b""
+    return b"\x10" + encode_varint(next_id) if next_id else b""
 
 
 def decode_filter(message: pb.EventFilter) -> EventFilter:
@@ -81,7 +81,7 @@ def decode_filter(message: pb.EventFilter) -> EventFilter:
     )
 
 
-def _varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """Returns *number* as a protobuf varint; a negative one in two's complement of 64 bits."""
     if 0 <= number < 128:
         return _SMALL[number]
@@ -97,6 +97,6 @@ def _varint(number: int) -> bytes:
 _SMALL: Final = tuple(bytes([number]) for number in range(128))
 
 
-def _text(tag: bytes, text: str) -> bytes:
+def _encode_text(tag: bytes, text: str) -> bytes:
     content = text.encode()
-    return tag + _varint(len(content)) + content
+    return tag + encode_varint(len(content)) + content

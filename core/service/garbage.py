@@ -26,6 +26,8 @@ OLDER_THRESHOLDS: Final = (50, 1_000)
 FREEZE_EVERY: Final = 4_000
 """The number of entries after which survivors are set aside, small enough for a collection of a few milliseconds."""
 LOOK_EVERY_S: Final = 10.0
+RECORDS_PER_QUEUE: Final = 4
+"""A queue takes as many pieces as so many records do, with what the configuration says of it."""
 BLOCKS_PER_RECORD: Final = 25
 """Pieces of memory that an ask, a node or an application takes at most, with what is kept to show it."""
 QUIET_PART: Final = 0.03
@@ -61,7 +63,7 @@ class GarbageKeeper:
             self._blocks = sys.getallocatedblocks()
 
     @contextmanager
-    def building(self) -> Iterator[None]:
+    def pause_while_building(self) -> Iterator[None]:
         """Keeps the collector off while something large that will live long is made in another thread, then sets it
         aside."""
         if not self._enabled:
@@ -77,7 +79,7 @@ class GarbageKeeper:
             if not self._building:
                 gc.enable()
 
-    def grown(self, entries: int) -> None:
+    def count_stored(self, entries: int) -> None:
         """Count *entries* that were stored; after enough of them, set aside what survived."""
         self._since += entries
         if self._enabled and self._since >= FREEZE_EVERY:
@@ -85,7 +87,7 @@ class GarbageKeeper:
             gc.collect(1)
             gc.freeze()
 
-    def look(self, records: int, *, idle: bool) -> int:
+    def collect_unseen(self, records: int, *, idle: bool) -> int:
         """Collect what has piled up unseen, if there can be much of it. Returns how many objects that freed.
 
         *records*: what the engine holds. *idle*: nobody waits for the core, so it may take its time.
@@ -126,7 +128,7 @@ class GarbageKeeper:
 
 
 class GarbageRounds:
-    """Has a keeper look every :data:`LOOK_EVERY_S`. *records*: as :meth:`GarbageKeeper.look` wants them.
+    """Has a keeper look every :data:`LOOK_EVERY_S`. *records*: as :meth:`GarbageKeeper.collect_unseen` wants them.
 
     *idle*: nothing is under way now. The core counts as idle if nearly nothing was since the last look, either: between
     two of many calls that come one after the other nothing is under way, and the next one would wait. *spent_s*: the
@@ -161,14 +163,14 @@ class GarbageRounds:
             self._timer = None
 
     def _look_and_restart(self) -> None:
-        self.look()
+        self.look_once()
         self.start()
 
-    def look(self) -> None:
+    def look_once(self) -> None:
         """Have the keeper look once, and tell what a full collection cost."""
         idle = self._is_quiet() and self._idle()
         before, began = self._keeper.full_collections, time.perf_counter()
-        found = self._keeper.look(self._records(), idle=idle)
+        found = self._keeper.collect_unseen(self._records(), idle=idle)
         if self._keeper.full_collections > before:
             took_ms = round((time.perf_counter() - began) * 1_000, 1)
             self._logger.info("memory nobody accounted for was looked through", freed_objects=found, took_ms=took_ms)

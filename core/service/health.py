@@ -102,7 +102,7 @@ class HealthKeeper:
         """Check everything now; joins a check that is under way."""
         return await asyncio.shield(self._begin_check())
 
-    def recheck(self) -> None:
+    def check_at_once(self) -> None:
         """Check at once, since something has changed that need not wait; nothing happens before :meth:`start`."""
         if self._timer is not None:
             self._begin_check()

@@ -22,7 +22,7 @@ NICENESS: Final = 10
 """Whoever is waited for less than the engine gets the processor later."""
 
 
-def framed(data: bytes) -> bytes:
+def add_length(data: bytes) -> bytes:
     """Returns *data* with its length before it."""
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
@@ -74,7 +74,7 @@ def main() -> None:
     unavailable = json.loads(begun)
     while (raw := read_frame(source)) is not None:
         # A reader of its own for each: what a large text leaves behind would be kept for nobody.
-        sink.write(framed(verdict_of(ConfigurationReader(unavailable), raw.decode("utf-8", "surrogatepass"))))
+        sink.write(add_length(verdict_of(ConfigurationReader(unavailable), raw.decode("utf-8", "surrogatepass"))))
         sink.flush()
 
 

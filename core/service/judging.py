@@ -27,15 +27,15 @@ SMALL: Final = 16 * 1024
 
 MOST_TEXTS: Final = 16
 MOST_BYTES: Final = 16 * 2**20
-"""Of texts that are being received, wait, or are read."""
+"""The most bytes of texts that are being received, wait, or are read."""
 
 MOST_PREVIEWS: Final = 2
-"""One that is being worked out, and one that waits."""
+"""The most previews at a time: one that is being worked out, and one that waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """``checksum``: of a text that could come into force."""
+    """The judgement of a text that could come into force. ``checksum``: of that text."""
 
     checksum: str
     warnings: tuple[Problem, ...]
@@ -51,7 +51,7 @@ class TextRoom:
     def add(self, size: int) -> None:
         """Count *size* bytes more of the text."""
         self.size += size
-        self._rooms.take(size)
+        self._rooms.take_more(size)
 
 
 class TextRooms:
@@ -62,7 +62,7 @@ class TextRooms:
         self._bytes = 0
 
     @contextmanager
-    def room(self) -> Iterator[TextRoom]:
+    def take_room(self) -> Iterator[TextRoom]:
         """Yields room for a text, from its first byte to its verdict. Raises :class:`TooMany`."""
         if self._texts >= MOST_TEXTS:
             raise TooMany("too many configurations wait to be read")
@@ -74,7 +74,7 @@ class TextRooms:
             self._texts -= 1
             self._bytes -= room.size
 
-    def take(self, size: int) -> None:
+    def take_more(self, size: int) -> None:
         """Make more room for a text that has some. Raises :class:`TooMany`."""
         self._bytes += size
         if self._bytes > MOST_BYTES:
@@ -82,7 +82,8 @@ class TextRooms:
 
 
 class Judge:
-    """*unavailable_resolvers*: types of resolver that do not work here, with the reason."""
+    """Reads configurations and says whether they could come into force. *unavailable_resolvers*: types of resolver that
+    do not work here, with the reason."""
 
     def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
         self._unavailable_resolvers = dict(unavailable_resolvers)
@@ -91,11 +92,11 @@ class Judge:
         greeting = json.dumps(self._unavailable_resolvers).encode()
         self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
 
-    def room(self) -> AbstractContextManager[TextRoom]:
-        """Returns room for a text that is to be judged, as :meth:`TextRooms.room` does."""
-        return self._rooms.room()
+    def take_room(self) -> AbstractContextManager[TextRoom]:
+        """Returns room for a text that is to be judged, as :meth:`TextRooms.take_room` does."""
+        return self._rooms.take_room()
 
-    async def judge(self, text: str) -> Judgement:
+    async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` where the process was lost."""
         if len(text) <= SMALL:
             async with self._small:

@@ -18,8 +18,8 @@ LONGEST_READ: Final = 65_536
 """Characters of a value that are looked at: more than is written, since a secret may reach beyond what is."""
 
 
-def protect(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Returns a structlog processor, to come right before the renderer."""
+def protect_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Makes the values of *line* safe to write: a structlog processor, to come right before the renderer."""
     for key, value in line.items():
         line[key] = HIDDEN if names_secret(key) else _make_safe(value, key == "exception")
     return line

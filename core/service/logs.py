@@ -11,7 +11,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 from kornel.core.service.log_choices import LogFormat, LogLevel
-from kornel.core.service.log_filters import protect
+from kornel.core.service.log_filters import protect_line
 
 __all__ = ["LEVEL_KEY", "LevelSwitch", "LogFormat", "LogLevel", "build_logger"]
 
@@ -43,7 +43,7 @@ class LevelSwitch:
         self._start = level
         self.level = level
 
-    def configure(self, extra_config: Mapping[str, str]) -> None:
+    def follow_settings(self, extra_config: Mapping[str, str]) -> None:
         """Follow ``log.level``; what is absent or no level means the one that the core was started with."""
         self.level = _NAMES.get(extra_config.get(LEVEL_KEY, "").lower(), self._start)
 
@@ -52,7 +52,7 @@ class LevelSwitch:
         """Level by upstream's name."""
         return "warn" if self.level is LogLevel.WARNING else str(self.level)
 
-    def wrap(self, *args: Any, **kwargs: Any) -> FilteringBoundLogger:
+    def wrap_logger(self, *args: Any, **kwargs: Any) -> FilteringBoundLogger:
         """Returns the logger that structlog calls for each line, which filters by the level of the moment."""
         made: FilteringBoundLogger = _FILTERS[self.level](*args, **kwargs)
         return made
@@ -68,7 +68,7 @@ def build_logger(
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        protect,
+        protect_line,
     ]
     if log_format is LogFormat.JSON:
         processors.append(structlog.processors.JSONRenderer())
@@ -80,6 +80,6 @@ def build_logger(
     logger: FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(target),
         processors=processors,
-        wrapper_class=cast("type[Any]", switch.wrap),  # It is called, and nothing else.
+        wrapper_class=cast("type[Any]", switch.wrap_logger),  # It is called, and nothing else.
     )
     return logger

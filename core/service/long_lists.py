@@ -39,7 +39,7 @@ class LongLists:
         self._one = asyncio.Lock()
         self._waiting = 0
 
-    async def make(
+    async def make_page(
         self,
         items: Callable[[], Iterable[ItemT]],
         size: int,
@@ -70,7 +70,7 @@ async def _make_page(
     encoded: list[EncodedT] = []
     last: ItemT | None = None
     began = time.perf_counter()
-    with sharing.reading():
+    with sharing.count_reading():
         for looked, item in enumerate(items(), 1):
             if test(item):
                 if len(encoded) == size:
@@ -78,7 +78,7 @@ async def _make_page(
                 encoded.append(encode(item))
                 last = item
             if looked % AT_ONCE == 0:
-                await sharing.pause(time.perf_counter() - began)
+                await sharing.pause_after(time.perf_counter() - began)
                 began = time.perf_counter()
-        await sharing.pause(time.perf_counter() - began)
+        await sharing.pause_after(time.perf_counter() - began)
     return ListPage(encoded, last, more=False)

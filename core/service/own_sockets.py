@@ -148,7 +148,8 @@ def path_of(address: str) -> bytes:
 
 
 def host_and_port(peer: str) -> str:
-    """gRPC's name of a peer without what depends on the version of IP: ``ipv6:%5B::1%5D:80`` gives ``::1:80``."""
+    """Returns gRPC's name of a peer without what depends on the version of IP: ``ipv6:%5B::1%5D:80`` gives
+    ``::1:80``."""
     kind, _, address = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return peer

@@ -59,23 +59,23 @@ class PresenceKeeper:
         gone = self._since_ns is not None and self._clock.now_ns() >= self._since_ns + GRACE_NS
         return Presence(self._rm_id, self._streams[self._rm_id], self._since_ns, gone)
 
-    def registered(self, rm_id: str) -> None:
+    def note_registered(self, rm_id: str) -> None:
         """Note that *rm_id* holds the core from here on, or nobody if it is empty."""
         self._rm_id = rm_id
         self._since_ns = None
-        self._follow()
+        self._follow_streams()
 
-    def opened(self, rm_id: str) -> None:
+    def note_opened(self, rm_id: str) -> None:
         """Note that a stream belongs to *rm_id* from here on."""
         self._streams[rm_id] += 1
-        self._follow()
+        self._follow_streams()
 
-    def closed(self, rm_id: str) -> None:
+    def note_closed(self, rm_id: str) -> None:
         """Note that a stream of *rm_id* is gone."""
         self._streams[rm_id] -= 1
         if not self._streams[rm_id]:
             del self._streams[rm_id]
-        self._follow()
+        self._follow_streams()
 
     def stop(self) -> None:
         """Look no more."""
@@ -83,7 +83,7 @@ class PresenceKeeper:
             self._timer.cancel()
             self._timer = None
 
-    def _follow(self) -> None:
+    def _follow_streams(self) -> None:
         absent = bool(self._rm_id) and not self._streams[self._rm_id]
         if not absent:
             self._since_ns = None

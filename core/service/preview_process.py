@@ -18,7 +18,7 @@ from kornel.core.config.problems import ConfigError
 from kornel.core.config.rereading import ConfigurationReader
 from kornel.core.config.sharing import share_equal_parts
 from kornel.core.service.configuration_wire import impact_message
-from kornel.core.service.judge_process import begin_reading, framed, read_frame, read_verdict, refusal_of
+from kornel.core.service.judge_process import add_length, begin_reading, read_frame, read_verdict, refusal_of
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.partition_moment import PartitionMoment
 
@@ -51,7 +51,7 @@ def read_answer(answer: bytes) -> bytes:
     return answer[1:]
 
 
-def tried(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes:
+def answer_request(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes:
     """Returns the answer to a request of which *source* has what comes after the text *in_force*."""
     text, rm_id = _read_text(source), _read_text(source)
     moments = _read_moments(source)
@@ -108,7 +108,7 @@ def main() -> None:
         return
     reader = ConfigurationReader(json.loads(begun))
     while (raw := read_frame(source)) is not None:
-        sink.write(framed(tried(reader, raw.decode("utf-8", "surrogatepass"), source)))
+        sink.write(add_length(answer_request(reader, raw.decode("utf-8", "surrogatepass"), source)))
         sink.flush()
 
 

@@ -49,8 +49,8 @@ class Questions:
                 finally:
                     took_s = time.perf_counter() - began
                     sharing = Sharing.of_loop()
-                    with sharing.reading():
-                        await sharing.pause(took_s)
+                    with sharing.count_reading():
+                        await sharing.pause_after(took_s)
                     self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
         finally:
             self._waiting -= 1

@@ -65,12 +65,12 @@ class ReadService:
         }
 
     async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
-        views = self._views(request.partition)
+        views = self._views_of(request.partition)
         path = request.path.lower() or "root"
         if not views.has_queue(path):
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         skip, size = _number_of(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
-        page = await self._lists.make(lambda: islice(views.queues(path), skip, None), size, encode_queue)
+        page = await self._lists.make_page(lambda: islice(views.queues(path), skip, None), size, encode_queue)
         return pb.ListQueuesResponse(queues=page.encoded, next_page_token=_token(str(skip + size)) if page.more else "")
 
     async def _get_queue(self, request: pb.GetQueueRequest) -> pb.GetQueueResponse:
@@ -78,17 +78,17 @@ class ReadService:
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
         )
-        found = next(self._views(request.partition).queues(request.path.lower(), subtree=False), None)
+        found = next(self._views_of(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
             raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return pb.GetQueueResponse(queue=encode_queue(found))
 
     async def _applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
-        views = self._views(request.partition)
+        views = self._views_of(request.partition)
         test, size = _make_test(request), _page_size(request.page_size, _USUAL, _MOST)
         if request.kind == pb.APPLICATION_KIND_UNSPECIFIED:
             after = _decode_token(request.page_token)
-            page = await self._lists.make(
+            page = await self._lists.make_page(
                 lambda: views.application_summaries(after), size, encode_application_summary, test
             )
             following = _token(page.last.application_id) if page.more and page.last is not None else ""
@@ -104,13 +104,13 @@ class ReadService:
             ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
             return (view for view in ordered if (view.finished_ns, view.application_id) > end)
 
-        page = await self._lists.make(ended, size, encode_application_summary, test)
+        page = await self._lists.make_page(ended, size, encode_application_summary, test)
         last = page.last
         following = _token(f"{last.finished_ns} {last.application_id}") if page.more and last is not None else ""
         return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
 
     async def _get_application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
-        views, wanted = self._views(request.partition), request.application_id
+        views, wanted = self._views_of(request.partition), request.application_id
         found = views.application(wanted)
         if found is None:
             ended = [
@@ -124,9 +124,9 @@ class ReadService:
         return encode_application(found)
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
-        views, size = self._views(request.partition), _page_size(request.page_size, _USUAL, _MOST)
+        views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
         after = _decode_token(request.page_token)
-        page = await self._lists.make(
+        page = await self._lists.make_page(
             lambda: views.node_summaries(after),
             size,
             encode_node_summary,
@@ -136,7 +136,7 @@ class ReadService:
         return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following)
 
     async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
-        found = self._views(request.partition).node(request.node_id)
+        found = self._views_of(request.partition).node(request.node_id)
         if found is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
         return encode_node(found)
@@ -144,7 +144,7 @@ class ReadService:
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return encode_health(self._health.report or await self._health.check())
 
-    def _views(self, partition: str) -> PartitionReader:
+    def _views_of(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)
         if views is None:
             raise UnknownPartition(say_no_partition(self._reader.rm_id, partition))

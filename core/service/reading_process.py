@@ -12,7 +12,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.judge_process import LENGTH_BYTES, framed
+from kornel.core.service.judge_process import LENGTH_BYTES, add_length
 from kornel.core.service.status_codes import TooMany
 from kornel.core.service.subprocesses import command_of
 
@@ -68,7 +68,7 @@ class ReadingProcess:
             assert process.stdin is not None
             assert process.stdout is not None
             for frame in frames:
-                process.stdin.write(framed(frame))
+                process.stdin.write(add_length(frame))
                 await process.stdin.drain()
                 await asyncio.sleep(0)
             size = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
@@ -89,7 +89,7 @@ class ReadingProcess:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command_of(self._module), stdin=pipe, stdout=pipe)
         assert process.stdin is not None
-        process.stdin.write(framed(self._greeting))
+        process.stdin.write(add_length(self._greeting))
         return process
 
     def _end_idle(self) -> None:

@@ -43,7 +43,8 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``text``: what is to be applied. ``rollback``: what holds afterwards. ``note``: what to say; empty: nothing."""
+    """The verdict on a text that comes while a rollback may hold. ``text``: what is to be applied. ``rollback``: what
+    holds afterwards. ``note``: what to say; empty: nothing."""
 
     fate: Fate
     text: str

@@ -44,7 +44,7 @@ def parse(message_type: type[RequestT], raw: bytes) -> RequestT:
     return message
 
 
-async def end(context: Context, error: Exception, logger: FilteringBoundLogger) -> None:
+async def end_call(context: Context, error: Exception, logger: FilteringBoundLogger) -> None:
     """End the call with the status of *error*. Never returns."""
     if isinstance(error, grpc.aio.InternalError):
         # The client is gone, so nobody is to be told; gRPC takes no other exception without a complaint in the log.
@@ -61,7 +61,8 @@ async def end(context: Context, error: Exception, logger: FilteringBoundLogger) 
 
 
 def _untie_call(aborted: grpc.aio.AbortError) -> None:
-    """Undo the knot of the call, the error that ended it and the frames that the error passed.
+    """Unties the references among the call, the error that ended it and the frames that the error passed, so that all
+    are freed at once.
 
     gRPC keeps the error with the call, its frames hold the call, and with it the request that was refused for its size.
     Only the collector of cycles would free them, some time.
@@ -93,7 +94,7 @@ def unary(
             return (await answer(parse(request_type, raw))).SerializeToString()
         except Exception as error:
             del raw  # The frame of this call outlives it for a moment.
-            await end(context, error, logger)
+            await end_call(context, error, logger)
             raise
 
     return grpc.unary_unary_rpc_method_handler(handle)

@@ -49,7 +49,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
-from kornel.core.service.sharing import Sharing
+from kornel.core.service.sharing import STEP_S, Sharing
 from kornel.core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
@@ -180,7 +180,7 @@ class PartitionRunner:
         self.questions = Questions()
         """The queue of questions that take long."""
         self.turns_taken = 0
-        """The same as before: nothing has changed since."""
+        """The number of turns taken: while it stays the same nothing has changed."""
         engine.observe_ignored(self._log_ignored)
 
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
@@ -207,27 +207,38 @@ class PartitionRunner:
 
     async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
-        await self._put(_Turn(partial(self._link.attach, stream, subscription)))
+        await self._put(_Turn(partial(self._link.attach_stream, stream, subscription)))
 
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         answers = len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
-        await self._put(_Turn(partial(self._link.answer, stream, command), answers))
+        await self._put(_Turn(partial(self._link.pass_answers, stream, command), answers))
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done."""
-        await self._put(_Turn(partial(self._link.detach, stream, error)))
+        await self._put(_Turn(partial(self._link.detach_stream, stream, error)))
 
     async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:
         """Run *command* in its turn. Raises what the engine raises, :class:`EngineFault` or :class:`ShuttingDown`.
 
         *configuration*: what its text says, if somebody has read it already.
         """
+        if isinstance(command, RegisterManager) and configuration is not None:
+            await self._build_ahead(command.rm_id, configuration)
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
         await self._put(_Call(command, answer, configuration))
         return await answer
 
-    async def idle(self) -> None:
+    async def _build_ahead(self, rm_id: str, configuration: Configuration) -> None:
+        """Build what is about to come into force, which takes seconds where there are very many queues."""
+        with self._garbage.pause_while_building():
+            began = time.perf_counter()
+            for _ in self._engine.build_ahead(rm_id, configuration):
+                if time.perf_counter() - began >= STEP_S:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
+
+    async def wait_until_idle(self) -> None:
         """Return once there is nothing to do before time passes or input comes. Raises :class:`ShuttingDown`."""
         while not self._asleep or self._wake.is_set() or not self._intake.empty():
             if self._stopping:
@@ -286,17 +297,17 @@ class PartitionRunner:
             self.turns_taken += 1
             ended, entries = self._take_in()
             if entries >= ENTRIES_PER_TURN:
-                await sharing.rest(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began)
                 began = time.perf_counter()
             more = self._run_slice()
             for end in ended:
-                self._switchboard.finish(end.stream, end.error)
+                self._switchboard.end_stream(end.stream, end.error)
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await sharing.rest(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began)
             else:
-                sharing.idle()
+                sharing.note_idle()
                 await self._sleep_until_work()
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
@@ -311,7 +322,7 @@ class PartitionRunner:
         """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, and the entries."""
         ended: list[_EndOfStream] = []
         entries = 0
-        self._link.follow()
+        self._link.follow_board()
         while entries < ENTRIES_PER_TURN and not self._intake.empty():
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
@@ -328,7 +339,7 @@ class PartitionRunner:
                 break  # What is decided under a new registration or configuration starts with a slice of its own.
         if self._entries_waiting < ENTRIES_PER_TURN:
             self._room.set()
-        self._garbage.grown(entries)
+        self._garbage.count_stored(entries)
         return ended, entries
 
     def _from_stream(self, stream: Stream, command: StreamCommand) -> None:
@@ -344,7 +355,7 @@ class PartitionRunner:
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
-            self._switchboard.finish(stream, error, flush=False)
+            self._switchboard.end_stream(stream, error, flush=False)
         else:
             self._hand_over(effects)
 
@@ -358,29 +369,29 @@ class PartitionRunner:
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
-                self._callbacks.deliver(effects)
+                self._callbacks.deliver_effects(effects)
                 for observer in self._observers:
                     observer.observe(effects)
                 if isinstance(call.command, UnregisterManager):
                     rm_id = call.command.rm_id
-                    self._switchboard.dismiss(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))
+                    self._switchboard.end_streams(rm_id, ManagerGone(f"resource manager {rm_id!r} was unregistered"))
             else:
                 self._hand_over(effects)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
             self._metrics.commands_refused += 1
             if not self._engine.rm_id:
-                self._switchboard.registered("")
+                self._switchboard.note_registered("")
             if not call.answer.done():
                 call.answer.set_exception(error)
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
-        self._callbacks.settled(self._engine.rm_id, self._engine.extra_config)
+        self._callbacks.note_registration(self._engine.rm_id, self._engine.extra_config)
         self._on_settings(self._engine.extra_config)
-        self._link.follow()
+        self._link.follow_board()
 
     def _start_afresh(self) -> None:
-        self._switchboard.registered(self._engine.rm_id)
+        self._switchboard.note_registered(self._engine.rm_id)
         self._callbacks.start_afresh()
         self._next_preempt_ns = None
         if self._damaged:
@@ -444,8 +455,8 @@ class PartitionRunner:
             if isinstance(effect, PreemptionDecided):
                 self._metrics.preemption_decisions += 1
                 self._log_preemption(effect)
-        self._switchboard.deliver(effects)
-        self._callbacks.deliver(effects)
+        self._switchboard.deliver_effects(effects)
+        self._callbacks.deliver_effects(effects)
         for observer in self._observers:
             observer.observe(effects)
 

@@ -23,7 +23,7 @@ from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end, unary
+from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, unary
 from kornel.core.service.runner import PartitionRunner, StreamCommand
 from kornel.core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
 from kornel.core.service.streams import Batch, Kind, Stream, Switchboard
@@ -63,7 +63,7 @@ class SchedulerService:
             Kind.NODE: self._decoder.node_commands,
         }
         self._encode: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
-            Kind.ALLOCATION: encoder.allocations,
+            Kind.ALLOCATION: encoder.encode_allocations,
             Kind.APPLICATION: encoder.applications,
             Kind.NODE: encoder.nodes,
         }
@@ -79,7 +79,7 @@ class SchedulerService:
 
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
         """Register a resource manager (protocol.md 5.1)."""
-        await self._configurator.register(self._decoder.registration(request))
+        await self._configurator.register(self._decoder.decode_registration(request))
         LINK.get().manager = True
         return si.RegisterResourceManagerResponse()
 
@@ -104,7 +104,7 @@ class SchedulerService:
         if stream.error is not None:
             self._metrics.streams_refused += 1
             self._logger.info("stream ended", kind=str(kind), rm_id=stream.rm_id, cause=str(stream.error))
-            await end(context, stream.error, self._logger)
+            await end_call(context, stream.error, self._logger)
 
     async def _read(self, stream: Stream, requests: Requests) -> None:
         """Queue everything *requests* brings, then the end of the stream."""
@@ -128,13 +128,13 @@ class SchedulerService:
                             # A long request is read piece by piece, and others get their turn. Its answers wait for
                             # whoever is to read them, as those to many short requests do.
                             await asyncio.sleep(0)
-                            await self._switchboard.room(stream)
+                            await self._switchboard.wait_for_room(stream)
                         number += 1
                         if isinstance(command, UpdateApplications):
-                            command = await self._lookups.complete(command)  # noqa: PLW2901 - with more known
+                            command = await self._lookups.add_groups(command)  # noqa: PLW2901 - with more known
                         await self._runner.submit(stream, command)
-                await self._switchboard.room(stream)
-                link.took(len(raw))
+                await self._switchboard.wait_for_room(stream)
+                link.note_taken(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
@@ -146,13 +146,13 @@ class SchedulerService:
     async def _write(self, stream: Stream, context: Context) -> None:
         """Send what *stream* gets until it ends. Entries that could not be sent stay for another stream."""
         while True:
-            batch = self._switchboard.take(stream)
+            batch = self._switchboard.take_batch(stream)
             if batch is not None:
                 await self._send(stream, batch, context)
             elif stream.ending:
                 return
             else:
-                await stream.news()
+                await stream.wait_for_news()
 
     async def _send(self, stream: Stream, batch: Batch, context: Context) -> None:
         sent = 0

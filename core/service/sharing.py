@@ -73,11 +73,11 @@ class Sharing:
         """Tells whether the engine has something to do."""
         return self._busy
 
-    def idle(self) -> None:
+    def note_idle(self) -> None:
         """Note that the engine has nothing to do, so that readers may go on as they like."""
         self._busy = False
 
-    async def rest(self, took_s: float) -> None:
+    async def rest_after(self, took_s: float) -> None:
         """Let others have their turn after one of the engine's that took *took_s*."""
         self._busy = True
         if not self._readers:
@@ -93,7 +93,7 @@ class Sharing:
         return bool(self._readers) and self._read_s < enough_s and self.credit_s > 0
 
     @contextmanager
-    def reading(self, at_most_s: float | None = None) -> Iterator[None]:
+    def count_reading(self, at_most_s: float | None = None) -> Iterator[None]:
         """Counts a long answer as being made or sent, for *at_most_s*: after that its client may be a slow one."""
         reader = object()
         self._readers.add(reader)
@@ -107,7 +107,7 @@ class Sharing:
             if timer is not None:
                 timer.cancel()
 
-    async def pause(self, took_s: float) -> None:
+    async def pause_after(self, took_s: float) -> None:
         """Give others their turn after a reader's step that took *took_s*, and wait while it has no credit."""
         self._read_s += took_s
         if self._busy:

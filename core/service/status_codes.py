@@ -241,7 +241,7 @@ def status_of(error: Exception) -> Status:
 
 
 def _encode_problems(problems: tuple[Problem, ...]) -> bytes:
-    """As many of *problems*, in order, as metadata has room for."""
+    """Returns as many of *problems*, in order, as metadata has room for."""
     found = ConfigurationProblems()
     for problem in problems:
         found.problems.append(encode_problem(problem))

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class StatusService:
-    """``version``: of this core."""
+    """Serves ``kornel.v1.StatusService``. ``version``: of this core."""
 
     def __init__(
         self,

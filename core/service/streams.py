@@ -82,11 +82,11 @@ class Stream:
         """Tells whether nothing more is accepted from it."""
         return self.flush is not None
 
-    def notify(self) -> None:
+    def wake_writer(self) -> None:
         """Let the writer look again."""
         self._news.set()
 
-    async def news(self) -> None:
+    async def wait_for_news(self) -> None:
         """Return when there may be something to send, or the end has come."""
         await self._news.wait()
         self._news.clear()
@@ -102,7 +102,7 @@ class _Lane:
         self.streams: list[Stream] = []
         """Bound and live, most recently bound last."""
         self.read_on = 0
-        """Raised with every run taken, and when a new registration empties the lane."""
+        """A number that grows with every run taken, and when a new registration empties the lane."""
         self.room = asyncio.Event()
         self.room.set()
 
@@ -164,9 +164,9 @@ class Switchboard:
             lane.streams.remove(stream)
             self._notify_receiver(lane)
             if self._presence is not None:
-                self._presence.closed(stream.rm_id)
+                self._presence.note_closed(stream.rm_id)
 
-    def registered(self, rm_id: str) -> None:
+    def note_registered(self, rm_id: str) -> None:
         """Note that *rm_id* holds the core from here on, or nobody if empty. Nothing from before reaches it (DB-4).
 
         Streams that the same manager still has open stay bound.
@@ -175,7 +175,7 @@ class Switchboard:
         self._lost = False
         self._drop_all()
         if self._presence is not None:
-            self._presence.registered(rm_id)
+            self._presence.note_registered(rm_id)
 
     def bind(self, stream: Stream, rm_id: str) -> None:
         """Make *stream* the receiver of its lane, as its first message has been accepted.
@@ -193,10 +193,10 @@ class Switchboard:
         lane = self._lanes[stream.kind]
         lane.streams.append(stream)
         if self._presence is not None:
-            self._presence.opened(rm_id)
-        stream.notify()
+            self._presence.note_opened(rm_id)
+        stream.wake_writer()
 
-    def deliver(self, effects: Iterable[Effect]) -> None:
+    def deliver_effects(self, effects: Iterable[Effect]) -> None:
         """Hand *effects* over to their lanes, in order. Those that no stream carries are left out."""
         touched = set()
         for effect in effects:
@@ -208,7 +208,7 @@ class Switchboard:
             if kind in touched:
                 self._settle_lane(kind)
 
-    def take(self, stream: Stream, limit: int = RUN_LIMIT) -> Batch | None:
+    def take_batch(self, stream: Stream, limit: int = RUN_LIMIT) -> Batch | None:
         """Returns the next entries that may share a message, at most *limit*. ``None``: nothing for *stream* right
         now."""
         lane = self._lanes[stream.kind]
@@ -244,27 +244,27 @@ class Switchboard:
         lane.backlog.extendleft(reversed(unsent))
         self._metrics.queued_entries += len(unsent)
 
-    def finish(self, stream: Stream, error: Exception | None, *, flush: bool = True) -> None:
+    def end_stream(self, stream: Stream, error: Exception | None, *, flush: bool = True) -> None:
         """End *stream*: with *error*, or well. With *flush* it first sends what waits for it now."""
         if stream.ending:
             return
         lane = self._lanes[stream.kind]
         stream.error = error
         stream.flush = len(lane.backlog) if flush and self._find_receiver(lane) is stream else 0
-        stream.notify()
+        stream.wake_writer()
 
-    def dismiss(self, rm_id: str, error: Exception) -> None:
+    def end_streams(self, rm_id: str, error: Exception) -> None:
         """End every stream of *rm_id* with *error*, at once."""
         for stream in list(self._open):
             if stream.rm_id == rm_id:
-                self.finish(stream, error, flush=False)
+                self.end_stream(stream, error, flush=False)
 
     def finish_all(self, error: Exception) -> None:
         """End every open stream with *error* after it has sent what waits for it."""
         for stream in list(self._open):
-            self.finish(stream, error)
+            self.end_stream(stream, error)
 
-    async def room(self, stream: Stream) -> None:
+    async def wait_for_room(self, stream: Stream) -> None:
         """Return when so little waits on *stream*'s lane that more may be asked for: back-pressure (DB-13)."""
         await self._lanes[stream.kind].room.wait()
 
@@ -277,7 +277,7 @@ class Switchboard:
     def _notify_receiver(self, lane: _Lane) -> None:
         receiver = self._find_receiver(lane)
         if receiver is not None:
-            receiver.notify()
+            receiver.wake_writer()
 
     def _settle_lane(self, kind: Kind) -> None:
         """Wake the receiver, stop the readers, or give up, after an addition."""
@@ -299,7 +299,7 @@ class Switchboard:
         )
         for lane in self._lanes.values():
             for stream in lane.streams:
-                self.finish(stream, lost, flush=False)
+                self.end_stream(stream, lost, flush=False)
 
     def _drop_all(self) -> None:
         for lane in self._lanes.values():
@@ -310,5 +310,5 @@ class Switchboard:
             for stream in lane.streams:
                 if stream.flush:
                     stream.flush = 0
-                    stream.notify()
+                    stream.wake_writer()
         self._metrics.queued_entries = 0

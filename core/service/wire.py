@@ -73,7 +73,7 @@ class Decoder:
         self._resources: dict[bytes, Resources] = {}
         self._ahead_s = ahead_s
 
-    def registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
+    def decode_registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
         """Returns a registration, as sent."""
         return RegisterManager(
             rm_id=request.rmID,
@@ -93,29 +93,29 @@ class Decoder:
         ask_releases = releases.allocationAsksToRelease
         final_releases = releases.allocationsToRelease
         allocations, asks = request.allocations, request.asks
-        asked = sum(map(_meant, asks))
+        asked = sum(map(_count_meant, asks))
         if len(allocations) + asked + len(ask_releases) + len(final_releases) <= PIECE:
             yield UpdateAllocations(
                 rm_id,
-                (*self._allocations(allocations, names), *self._asks(asks, names)),
+                (*self._decode_allocations(allocations, names), *self._asks(asks, names)),
                 _ask_releases(ask_releases, names),
-                _releases(final_releases, names),
+                _decode_releases(final_releases, names),
             )
             return
         for start in range(0, len(allocations), PIECE):
-            yield UpdateAllocations(rm_id, tuple(self._allocations(allocations[start : start + PIECE], names)))
-        for some in _pieces(asks):
+            yield UpdateAllocations(rm_id, tuple(self._decode_allocations(allocations[start : start + PIECE], names)))
+        for some in _split_asks(asks):
             yield UpdateAllocations(rm_id, tuple(self._asks(some, names)))
         for start in range(0, len(ask_releases), PIECE):
             yield UpdateAllocations(rm_id, ask_releases=_ask_releases(ask_releases[start : start + PIECE], names))
         for start in range(0, len(final_releases), PIECE):
-            yield UpdateAllocations(rm_id, releases=_releases(final_releases[start : start + PIECE], names))
+            yield UpdateAllocations(rm_id, releases=_decode_releases(final_releases[start : start + PIECE], names))
 
     def application_commands(self, request: si.ApplicationRequest) -> Iterator[UpdateApplications]:
         """Yields commands that together mean *request*: all additions, then all removals."""
         rm_id = request.rmID
         names = _PartitionNames(rm_id)
-        additions = [self._application(message, names) for message in request.new]
+        additions = [self._decode_application(message, names) for message in request.new]
         removals = [ApplicationRef(message.applicationID, names[message.partitionName]) for message in request.remove]
         if len(additions) + len(removals) <= PIECE:
             yield UpdateApplications(rm_id, tuple(additions), tuple(removals))
@@ -133,9 +133,11 @@ class Decoder:
         if not nodes:
             yield UpdateNodes(rm_id, ())
         for some in _node_pieces(nodes):
-            yield UpdateNodes(rm_id, tuple([self._node(message, names) for message in some]))
+            yield UpdateNodes(rm_id, tuple([self._decode_node(message, names) for message in some]))
 
-    def _allocations(self, messages: Sequence[si.Allocation], names: _PartitionNames) -> Iterator[AllocationSpec]:
+    def _decode_allocations(
+        self, messages: Sequence[si.Allocation], names: _PartitionNames
+    ) -> Iterator[AllocationSpec]:
         known = self._resources
         ahead_s = self._ahead_s()
         for message in messages:
@@ -155,7 +157,7 @@ class Decoder:
             kept = _NO_TAGS
             if tags:
                 kept = sorted_items(tags)
-                created_s, required_node, foreign = _meaning(kept)
+                created_s, required_node, foreign = _read_tags(kept)
                 if created_s is not None:
                     created_s -= ahead_s
             spec = AllocationSpec(
@@ -176,7 +178,7 @@ class Decoder:
                 kept,
             )
             given_id = message.allocationID or message.UUID
-            yield spec._replace(instance=_instance(spec.key, given_id)) if given_id else spec
+            yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec
 
     def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
         """Yields G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
@@ -187,14 +189,14 @@ class Decoder:
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             tags = sorted_items(message.tags)
-            created_s, required_node, foreign = _meaning(tags)
+            created_s, required_node, foreign = _read_tags(tags)
             if created_s is not None:
                 created_s -= ahead_s
             yield AllocationSpec(
                 key=message.allocationKey,
                 application_id=message.applicationID,
                 partition=names[message.partitionName],
-                resources=self._optional(message.resourceAsk, given=message.HasField("resourceAsk")),
+                resources=self._decode_optional(message.resourceAsk, given=message.HasField("resourceAsk")),
                 priority=message.priority,
                 task_group=message.taskGroupName,
                 placeholder=message.placeholder,
@@ -209,7 +211,7 @@ class Decoder:
                 max_allocations=message.maxAllocations,
             )
 
-    def _application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
+    def _decode_application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
         tags = sorted_items(message.tags)
         created_s = creation_time(tags, APPLICATION_TIME_TAG)
         if created_s is not None:
@@ -222,12 +224,12 @@ class Decoder:
             groups=tuple(message.ugi.groups),
             tags=tags,
             placeholder_timeout_ms=message.executionTimeoutMilliSeconds,
-            placeholder_ask=self._optional(message.placeholderAsk, given=message.HasField("placeholderAsk")),
+            placeholder_ask=self._decode_optional(message.placeholderAsk, given=message.HasField("placeholderAsk")),
             gang_style=message.gangSchedulingStyle,
             created_s=created_s,
         )
 
-    def _node(self, message: si.NodeInfo, names: _PartitionNames) -> NodeSpec:
+    def _decode_node(self, message: si.NodeInfo, names: _PartitionNames) -> NodeSpec:
         attributes = dict(message.attributes)
         partition = names[attributes.get(PARTITION_ATTRIBUTE, "")]
         attributes[PARTITION_ATTRIBUTE] = partition
@@ -236,8 +238,8 @@ class Decoder:
             action=int(message.action),
             partition=partition,
             attributes=sorted_items(attributes),
-            capacity=self._optional(message.schedulableResource, given=message.HasField("schedulableResource")),
-            occupied=self._optional(message.occupiedResource, given=message.HasField("occupiedResource")),
+            capacity=self._decode_optional(message.schedulableResource, given=message.HasField("schedulableResource")),
+            occupied=self._decode_optional(message.occupiedResource, given=message.HasField("occupiedResource")),
             existing=tuple(
                 # A G2 shim need not repeat on each entry where it runs: it came with the node.
                 spec._replace(
@@ -246,13 +248,13 @@ class Decoder:
                 )
                 for entry, spec in zip(
                     message.existingAllocations,
-                    self._allocations(message.existingAllocations, names),
+                    self._decode_allocations(message.existingAllocations, names),
                     strict=True,
                 )
             ),
         )
 
-    def _optional(self, message: si.Resource, *, given: bool) -> Resources | None:
+    def _decode_optional(self, message: si.Resource, *, given: bool) -> Resources | None:
         """Returns amounts of *message*; ``None`` if its field was not sent, which is not the same as sent and empty."""
         if not given:
             return None
@@ -277,7 +279,7 @@ class Encoder:
     def __init__(self) -> None:
         self._tails: dict[tuple[object, ...], bytes] = {}
 
-    def allocations(self, run: Sequence[AllocationEffect]) -> bytes:
+    def encode_allocations(self, run: Sequence[AllocationEffect]) -> bytes:
         """Returns a message for *run*, which holds effects of one :func:`list_key` only."""
         response = si.AllocationResponse()
         for effect in run:
@@ -285,7 +287,7 @@ class Encoder:
                 spec = effect.spec
                 entry = response.new.add()
                 # What repeats from one allocation to the next is merged in as bytes: a third of the cost of setting it.
-                entry.MergeFromString(self._tail(effect))
+                entry.MergeFromString(self._encode_tail(effect))
                 entry.allocationKey = spec.key
                 entry.nodeID = effect.node_id
                 entry.applicationID = spec.application_id
@@ -347,7 +349,7 @@ class Encoder:
                 response.rejected.add(nodeID=effect.node_id, reason=effect.reason)
         return response.SerializeToString()
 
-    def _tail(self, effect: Allocated) -> bytes:
+    def _encode_tail(self, effect: Allocated) -> bytes:
         """Returns the fields of a new allocation that many share, serialised."""
         spec = effect.spec
         shared = (
@@ -419,7 +421,7 @@ def creation_time(tags: Iterable[tuple[str, str]], name: str) -> int | None:
     return next((int(value) for key, value in tags if key == name and _SECONDS.fullmatch(value)), None)
 
 
-def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
+def _read_tags(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
     """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load (protocol.md
     4.4)."""
     created_s: int | None = None
@@ -434,21 +436,21 @@ def _meaning(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
     return created_s, required_node, foreign
 
 
-def _meant(ask: si.AllocationAsk) -> int:
+def _count_meant(ask: si.AllocationAsk) -> int:
     """Returns how many allocations *ask* makes the engine book; one that will be refused costs as much as one."""
     number = ask.maxAllocations
     return number if 1 <= number <= MOST_INSTANCES else 1
 
 
-def _pieces(asks: Sequence[si.AllocationAsk]) -> Iterator[list[si.AllocationAsk]]:
+def _split_asks(asks: Sequence[si.AllocationAsk]) -> Iterator[list[si.AllocationAsk]]:
     """Yields *asks* in order, in parts that mean about :data:`PIECE` allocations or hold a single ask."""
     some: list[si.AllocationAsk] = []
     size = 0
     for ask in asks:
-        size += _meant(ask)
+        size += _count_meant(ask)
         if some and size > PIECE:
             yield some
-            some, size = [], _meant(ask)
+            some, size = [], _count_meant(ask)
         some.append(ask)
     if some:
         yield some
@@ -485,14 +487,14 @@ def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _Partition
     )
 
 
-def _instance(key: str, given_id: str) -> int:
+def _find_instance(key: str, given_id: str) -> int:
     """Returns which of the allocations under *key* goes by *given_id*. An ID that no core made of the key says
     nothing."""
     parts = taken_apart(given_id)
     return parts[1] if parts is not None and parts[0] == key else 0
 
 
-def _releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+def _decode_releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
     """Returns releases by key, or by the ID that G2 names an allocation by (protocol.md 3.4)."""
     return tuple(
         [

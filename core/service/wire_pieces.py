@@ -72,7 +72,7 @@ class Layout:
 
     @property
     def paths(self) -> tuple[tuple[int, ...], ...]:
-        """Of all lists, in the order in which they take effect."""
+        """The paths of all lists, in the order in which they take effect."""
         nested = [(above, number) for above, numbers in self.within.items() for number in numbers]
         return (*((number,) for number in self.lists), *nested)
 
@@ -98,18 +98,18 @@ async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
     short = SHORT_OF_ENTRIES if layout.inner else SHORT
     if len(raw) <= short or (len(raw) <= LONGEST_ENTRY and not layout.inner and _is_sparse(raw)):
         return (parse(layout.message, raw),)
-    found = await _survey(layout, raw)
+    found = await _survey_message(layout, raw)
     if found.entries <= PIECE and len(raw) <= LONGEST_ENTRY:
         return (parse(layout.message, raw),)
-    return _messages(layout, found, raw)
+    return _yield_messages(layout, found, raw)
 
 
-def _messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]:
+def _yield_messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]:
     given = found.named.get(layout.rm_id, b"")
     empty = True
-    for path, piece in _pieces(layout, found, raw):
+    for path, piece in _split_entries(layout, found, raw):
         # A message is its fields one after the other, so a piece is the manager's name and some of the entries.
-        message = parse(layout.message, given + (piece if len(path) == 1 else _field(path[0], piece)))
+        message = parse(layout.message, given + (piece if len(path) == 1 else _write_field(path[0], piece)))
         empty = False
         yield message
     if empty:
@@ -119,7 +119,7 @@ def _messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]:
 async def check_answers(raw: bytes) -> None:
     """Raises :class:`TooMany` unless the entries of *raw*, a message of a callback stream, are few enough to parse."""
     if len(raw) > SHORT:
-        await _survey(ANSWERS, raw)
+        await _survey_message(ANSWERS, raw)
 
 
 def _is_sparse(raw: bytes) -> bool:
@@ -170,10 +170,10 @@ class _Survey:
             runs.extend((start, end, entries))
 
 
-async def _survey(layout: Layout, raw: bytes) -> _Survey:
+async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
     found, lists = _Survey(), frozenset(layout.paths)
     walked = 0
-    for steps, (path, start, content, stop) in enumerate(_walk(layout, raw), 1):
+    for steps, (path, start, content, stop) in enumerate(_walk_fields(layout, raw), 1):
         walked += 1
         if path in lists:
             parts, entries = _check_entry(raw, content, stop, layout)
@@ -189,12 +189,12 @@ async def _survey(layout: Layout, raw: bytes) -> _Survey:
     return found
 
 
-def _walk(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
+def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
     """Yields the path, start, start of the content and end of each field of *raw*, and of those that hold lists."""
-    for number, start, content, stop in _fields(raw, 0, len(raw)):
+    for number, start, content, stop in _read_fields(raw, 0, len(raw)):
         yield (number,), start, content, stop
         if number in layout.within:
-            for inner, begun, held, ended in _fields(raw, content, stop):
+            for inner, begun, held, ended in _read_fields(raw, content, stop):
                 yield (number, inner), begun, held, ended
 
 
@@ -206,7 +206,7 @@ def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int,
     if end - start > LONGEST_ENTRY:
         raise TooMany(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
     parts, entries = 0, 1
-    for parts, (number, *_) in enumerate(_fields(raw, start, end), 1):
+    for parts, (number, *_) in enumerate(_read_fields(raw, start, end), 1):
         if parts > MOST_PARTS:
             raise TooMany(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
         entries += number == layout.inner
@@ -217,7 +217,7 @@ def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int,
     return parts, entries
 
 
-def _pieces(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
+def _split_entries(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[int, ...], bytes]]:
     """Yields entries of one field, up to :data:`PIECE` or :data:`PIECE_BYTES` of them at a time, in order of effect."""
     for path in layout.paths:
         runs = found.runs.pop(path, None)
@@ -235,7 +235,7 @@ def _pieces(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple[tuple[
             yield path, b"".join(some)
 
 
-def _fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def _read_fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yields the number, start, start of the content and end of each field between *at* and *end*. Only looks at
     prefixes."""
     try:
@@ -244,19 +244,19 @@ def _fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
             tag = raw[at]
             at += 1
             if tag > 0x7F:
-                tag, at = _varint(raw, start)
+                tag, at = _read_varint(raw, start)
             kind = tag & 7
             if kind == _LENGTH_DELIMITED:
                 size = raw[at]
                 at += 1
                 if size > 0x7F:
-                    size, at = _varint(raw, at - 1)
+                    size, at = _read_varint(raw, at - 1)
                 content, at = at, at + size
             elif kind:
                 content, at = at, at + _WIDTHS[kind]
             else:
                 content = at
-                _, at = _varint(raw, at)
+                _, at = _read_varint(raw, at)
             if at > end:
                 break
             yield tag >> 3, start, content, at
@@ -267,7 +267,7 @@ def _fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]
     raise MalformedMessage("a request whose fields do not fit it")
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = raw[at]
@@ -280,7 +280,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
             raise IndexError
 
 
-def _field(number: int, content: bytes) -> bytes:
+def _write_field(number: int, content: bytes) -> bytes:
     """Returns *content* as the message in field *number*, which is below 16."""
     size, prefix = len(content), bytearray([number << 3 | _LENGTH_DELIMITED])
     while size > 0x7F:

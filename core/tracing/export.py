@@ -21,11 +21,11 @@ REPEAT_S: Final = 60.0
 
 
 class BadEndpoint(ValueError):
-    """Not an address spans can be sent to."""
+    """The endpoint is no address that spans can be sent to."""
 
 
 def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tracing:
-    """Tracing to *endpoint*, ``http://host:4318`` or the full path. Raises :class:`BadEndpoint`.
+    """Returns what sends traces to *endpoint*, ``http://host:4318`` or the full path. Raises :class:`BadEndpoint`.
 
     *logger*: hears when spans cannot be sent.
     """

@@ -40,11 +40,11 @@ class Tracing:
         self._tracer = self._provider.get_tracer("kornel", version)
         self._asks: OrderedDict[tuple[str, str], Span] = OrderedDict()
 
-    def interceptor(self) -> grpc.aio.ServerInterceptor:
+    def make_interceptor(self) -> grpc.aio.ServerInterceptor:
         """Returns the interceptor for the gRPC server, before all others."""
         return _Interceptor(self._tracer)
 
-    def submitted(self, command: Command) -> None:
+    def note_submitted(self, command: Command) -> None:
         """Note that a request of a stream is queued for the engine; the current span is that request's."""
         if not isinstance(command, UpdateAllocations):
             return

@@ -31,7 +31,8 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing from other hosts, nothing inline, and no text that becomes markup: names in a cluster are other people's."""
+"""The content security policy: nothing from other hosts, nothing inline, and no text that becomes markup, because names
+in a cluster are other people's."""
 
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,

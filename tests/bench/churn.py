@@ -65,7 +65,7 @@ async def _over_core(workload: Workload, seconds: float) -> Measurement:
     async with running_core() as (address, pid), connection(address) as channel:
         sender = Sender(channel, RM)
         await set_up(sender, workload)
-        await sender.place(list(workload.ask_messages(RM)))
+        await sender.place_asks(list(workload.ask_messages(RM)))
         return await _churn(sender, workload, seconds, pid)
 
 

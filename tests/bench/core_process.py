@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import grpc.aio
 
 from kornel.core.load.sending import CHANNEL_OPTIONS
-from kornel.core.load.workload import resource
+from kornel.core.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import processes
 
@@ -57,7 +57,7 @@ async def register(stub: si_pb2_grpc.SchedulerStub, config: str) -> None:
 
 
 def node_infos(count: int, action: si_pb2.NodeInfo.ActionFromRM.ValueType) -> list[si_pb2.NodeInfo]:
-    capacity = resource(vcore=16_000, memory=64 << 30, pods=110)
+    capacity = make_resource(vcore=16_000, memory=64 << 30, pods=110)
     return [
         si_pb2.NodeInfo(nodeID=f"node-{number:05}", action=action, schedulableResource=capacity)
         for number in range(count)

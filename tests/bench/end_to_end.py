@@ -133,7 +133,7 @@ def _ask_messages(workload: Workload) -> list[tuple[list[str], si_pb2.Allocation
             si_pb2.Allocation(
                 allocationKey=key,
                 applicationID=f"app-{number % workload.queues}",
-                resourcePerAlloc=core_process.resource(vcore=1_000, memory=1 << 30),
+                resourcePerAlloc=core_process.make_resource(vcore=1_000, memory=1 << 30),
             )
             for key in keys
         ]

@@ -55,7 +55,7 @@ async def _cost(followers: int) -> tuple[float, float]:
         garbage=GarbageKeeper(enabled=False),
     )
     address = await server.start()
-    server.events.configure(LIMITS)
+    server.events.follow_settings(LIMITS)
     server.events.places.budget = Budget(time.perf_counter)  # As if the core was busy all the time.
     try:
         alone_s = await _happen(server)

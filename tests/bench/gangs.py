@@ -106,7 +106,7 @@ async def _over_grpc(workload: Workload) -> float:
     async with core_process.connected() as (stub, _, _):
         await core_process.register(stub, core_process.flat_queues(2))
         await core_process.report_nodes(stub, core_process.node_infos(workload.nodes, si_pb2.NodeInfo.CREATE))
-        whole = core_process.resource(**{name: amount * workload.members for name, amount in AMOUNTS.items()})
+        whole = core_process.make_resource(**{name: amount * workload.members for name, amount in AMOUNTS.items()})
         await core_process.add_applications(
             stub,
             (
@@ -146,7 +146,7 @@ async def _run_gangs(stub: si_pb2_grpc.SchedulerStub, workload: Workload) -> flo
 
 
 def _ask_messages(workload: Workload, kind: str) -> list[si_pb2.AllocationRequest]:
-    size = core_process.resource(**AMOUNTS)
+    size = core_process.make_resource(**AMOUNTS)
     asks = [
         si_pb2.Allocation(
             allocationKey=key,

@@ -87,7 +87,7 @@ def _text(paths: list[str], changed: str = "") -> str:
 
 
 def _load(reader: ConfigurationReader, text: str) -> float:
-    with GarbageKeeper().building():
+    with GarbageKeeper().pause_while_building():
         began = time.process_time()
         reader.load(text)
         took = time.process_time() - began
@@ -114,7 +114,7 @@ async def _reload(engine: Engine, reader: ConfigurationReader, text: str) -> Rel
     others = asyncio.create_task(turns())
     await asyncio.sleep(0.01)
     began, worked = time.perf_counter(), time.process_time()
-    with garbage.building():
+    with garbage.pause_while_building():
         configuration = await asyncio.to_thread(read)
     read_s = time.process_time() - worked
     worked = time.process_time()

@@ -60,7 +60,7 @@ async def _resident(workload: Workload, *, placed: bool) -> int:
         await set_up(sender, workload)
         messages = list(workload.ask_messages(RM))
         if placed:
-            await sender.place(messages)
+            await sender.place_asks(messages)
         else:
             async with sender.allocations() as stream:
                 for message in messages:

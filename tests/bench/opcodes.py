@@ -69,10 +69,10 @@ def per_ask(workload: Workload) -> dict[str, float]:
     encoder = Encoder()
     *before, message = workload.ask_messages(RM)
     for earlier in before:
-        encoder.allocations(_decided(engine, list(decoder.allocation_commands(earlier))))
+        encoder.encode_allocations(_decided(engine, list(decoder.allocation_commands(earlier))))
     reading, commands = counted(lambda: list(decoder.allocation_commands(message)))
     deciding, effects = counted(lambda: _decided(engine, commands))
-    answering, _ = counted(lambda: encoder.allocations(effects))
+    answering, _ = counted(lambda: encoder.encode_allocations(effects))
     placed = sum(isinstance(effect, Allocated) for effect in effects)
     if placed != SAMPLE:
         raise AssertionError(f"{placed} of {SAMPLE} asks were placed")

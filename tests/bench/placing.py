@@ -47,14 +47,14 @@ async def over_core(workload: Workload) -> Placed:
         sender = Sender(channel, RM)
         await set_up(sender, workload)
         with undisturbed():
-            return await sender.place(list(workload.ask_messages(RM)))
+            return await sender.place_asks(list(workload.ask_messages(RM)))
 
 
 async def over_echo(messages: Sequence[si.AllocationRequest]) -> Placed:
     """*messages* answered at once."""
     async with running_echo() as address, connection(address) as channel:
         with undisturbed():
-            return await Sender(channel, RM).place(messages)
+            return await Sender(channel, RM).place_asks(messages)
 
 
 def connection(address: str) -> grpc.aio.Channel:
@@ -124,7 +124,7 @@ def drive(engine: Engine, asks: Iterable[UpdateAllocations], garbage: GarbageKee
         entries += len(command.allocations)
         more = True
         if entries >= ENTRIES_PER_TURN:
-            garbage.grown(entries)
+            garbage.count_stored(entries)
             entries = 0
             placed += _allocated(engine.cycle(1, SLICE_BUDGET).effects)
         took += time.process_time() - began

@@ -43,7 +43,7 @@ def _config(each: int) -> str:
 
 
 def _size(units: int) -> si_pb2.Resource:
-    return core_process.resource(vcore=units * CORE, memory=units * GIB)
+    return core_process.make_resource(vcore=units * CORE, memory=units * GIB)
 
 
 def _running() -> Iterator[si_pb2.Allocation]:

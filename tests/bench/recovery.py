@@ -27,7 +27,7 @@ class Workload:
 
 async def _recover(workload: Workload) -> tuple[float, float]:
     """Seconds from the registration to the first new decision, and the peak memory of the core in MiB."""
-    capacity = core_process.resource(vcore=32_000, memory=128 << 30, pods=110)
+    capacity = core_process.make_resource(vcore=32_000, memory=128 << 30, pods=110)
     nodes = [
         si_pb2.NodeInfo(nodeID=f"node-{n:05}", action=si_pb2.NodeInfo.CREATE_DRAIN, schedulableResource=capacity)
         for n in range(workload.nodes)
@@ -54,7 +54,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
             echoed += len((await stream.read()).new)
         await sender
         ask = si_pb2.Allocation(
-            allocationKey="fresh", applicationID="app-0", resourcePerAlloc=core_process.resource(vcore=1_000)
+            allocationKey="fresh", applicationID="app-0", resourcePerAlloc=core_process.make_resource(vcore=1_000)
         )
         await stream.write(si_pb2.AllocationRequest(rmID=RM, allocations=[ask]))
         node_stream = stub.UpdateNode()
@@ -70,7 +70,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
 
 
 def _reports(workload: Workload) -> list[si_pb2.AllocationRequest]:
-    size = core_process.resource(vcore=1_000, memory=1 << 30)
+    size = core_process.make_resource(vcore=1_000, memory=1 << 30)
     running = [
         si_pb2.Allocation(
             allocationKey=f"run-{node}-{n}",

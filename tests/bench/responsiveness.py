@@ -72,7 +72,7 @@ async def _measure(workload: Workload) -> Measurement:
             messages = list(workload.ask_messages(RM))
             os.kill(pid, signal.SIGUSR1)
             with undisturbed():
-                rate = (await sender.place(messages)).rate
+                rate = (await sender.place_asks(messages)).rate
             os.kill(pid, signal.SIGUSR2)
             prober.stdin.close()
             line = await prober.stdout.readline()

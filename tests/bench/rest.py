@@ -73,7 +73,7 @@ class _Busy:
     def _asks(self, released: Iterable[tuple[str, str]]) -> si_pb2.AllocationRequest:
         keys = range(self._number, self._number + BATCH)
         self._number += BATCH
-        size = core_process.resource(vcore=10, memory=1 << 20)
+        size = core_process.make_resource(vcore=10, memory=1 << 20)
         return si_pb2.AllocationRequest(
             rmID=RM,
             allocations=[
@@ -122,7 +122,7 @@ def _ask(number: int) -> si_pb2.Allocation:
     return si_pb2.Allocation(
         allocationKey=f"task-{number:06}",
         applicationID=f"app-{number % APPLICATIONS}",
-        resourcePerAlloc=core_process.resource(vcore=100, memory=1 << 28),
+        resourcePerAlloc=core_process.make_resource(vcore=100, memory=1 << 28),
         allocationTags={"kubernetes.io/meta/namespace": "work", "kubernetes.io/meta/podName": f"pod-{number}"},
     )
 

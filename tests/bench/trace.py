@@ -15,7 +15,7 @@ from pathlib import Path
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.domain.effects import Allocated
 from kornel.core.load.sending import Placed, Sender
-from kornel.core.load.workload import USER, resource
+from kornel.core.load.workload import USER, make_resource
 from kornel.core.partition.engine import Engine
 from kornel.core.service.wire import Decoder
 from kornel.shim_mock.trace import PODS_PER_APPLICATION, Trace, load_trace
@@ -62,7 +62,7 @@ def _nodes(trace: Trace, inflation: int) -> list[si.NodeInfo]:
         si.NodeInfo(
             nodeID=f"{node.name}-{copy}",
             action=si.NodeInfo.CREATE,
-            schedulableResource=resource(**node.resources),
+            schedulableResource=make_resource(**node.resources),
             attributes={"si/instance-type": node.model or "cpu"},
         )
         for copy in range(inflation)
@@ -77,7 +77,7 @@ def _named(trace: Trace, inflation: int) -> Iterator[tuple[str, str, str, si.Res
         for pod in trace.pods:
             number = of_queue[pod.queue] = of_queue.get(pod.queue, -1) + 1
             name = f"{pod.queue.rpartition('.')[2]}-{number // PODS_PER_APPLICATION}"
-            yield f"{pod.name}-{copy}", name, pod.queue, resource(**pod.resources)
+            yield f"{pod.name}-{copy}", name, pod.queue, make_resource(**pod.resources)
 
 
 def _applications(trace: Trace, inflation: int) -> list[si.AddApplicationRequest]:
@@ -130,4 +130,4 @@ async def _over_core(
         await sender.report_nodes(nodes)
         await sender.add_applications(added)
         with undisturbed():
-            return await sender.place(messages, int(fitting * COUNTED))
+            return await sender.place_asks(messages, int(fitting * COUNTED))

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from kornel.core.load.sending import AllocationStream, Sender
-from kornel.core.load.workload import CORE, resource
+from kornel.core.load.workload import CORE, make_resource
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, application, running_core
 from tests.bench.placing import connection, run
@@ -87,7 +87,7 @@ async def _measure(divisor: int, seconds: float) -> Measurement:
         await sender.report_nodes(list(_nodes(nodes)))
         names = [f"root.q{number}" for number in range(leaves)]
         await sender.add_applications([application(name, name) for name in [*names, "root.other"]])
-        await sender.place([si.AllocationRequest(rmID=RM, allocations=list(_running(nodes, names)))])
+        await sender.place_asks([si.AllocationRequest(rmID=RM, allocations=list(_running(nodes, names)))])
         async with sender.allocations() as stream:
             async with _changing(stream, "before"):
                 await asyncio.sleep(SOME_S)
@@ -127,7 +127,9 @@ async def _change(stream: AllocationStream, prefix: str) -> None:
     number = 0
     while True:
         ask = si.Allocation(
-            allocationKey=f"{prefix}-{number}", applicationID="root.other", resourcePerAlloc=resource(vcore=CORE // 10)
+            allocationKey=f"{prefix}-{number}",
+            applicationID="root.other",
+            resourcePerAlloc=make_resource(vcore=CORE // 10),
         )
         await stream.write(si.AllocationRequest(rmID=RM, allocations=[ask]))
         await asyncio.sleep(1 / CHANGES_PER_S)
@@ -150,7 +152,7 @@ def _config(leaves: int) -> str:
 
 
 def _nodes(count: int) -> Iterator[si.NodeInfo]:
-    capacity = resource(vcore=NODE_CORES * CORE)
+    capacity = make_resource(vcore=NODE_CORES * CORE)
     for number in range(count):
         yield si.NodeInfo(nodeID=f"node-{number:04}", action=si.NodeInfo.CREATE, schedulableResource=capacity)
 
@@ -161,7 +163,7 @@ def _running(nodes: int, names: list[str]) -> Iterator[si.Allocation]:
         yield si.Allocation(
             allocationKey=f"run-{number}",
             applicationID=names[number % len(names)],
-            resourcePerAlloc=resource(vcore=OWING if number % 2 else OWED),
+            resourcePerAlloc=make_resource(vcore=OWING if number % 2 else OWED),
             nodeID=f"node-{number // 4:04}",
             preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=True),
         )
@@ -173,6 +175,6 @@ def _asks(count: int, sizes: int, names: list[str]) -> Iterator[si.Allocation]:
         yield si.Allocation(
             allocationKey=f"wait-{number}",
             applicationID=owed[number % len(owed)],
-            resourcePerAlloc=resource(vcore=SMALLEST + number % sizes),
+            resourcePerAlloc=make_resource(vcore=SMALLEST + number % sizes),
             preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=True),
         )

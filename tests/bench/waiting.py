@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kornel.core.load.sending import Sender
-from kornel.core.load.workload import CORE, Workload, resource
+from kornel.core.load.workload import CORE, Workload, make_resource
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import connection, run, set_up
@@ -51,7 +51,7 @@ async def _measure(pending: int, idle_s: float, releases: int) -> Measurement:
         sender = Sender(channel, RM)
         await set_up(sender, CLUSTER)
         names = [request.applicationID for request in CLUSTER.application_requests()]
-        whole = resource(vcore=PER_NODE * CORE)
+        whole = make_resource(vcore=PER_NODE * CORE)
         running = [
             si.Allocation(
                 allocationKey=f"run-{number}",
@@ -61,8 +61,8 @@ async def _measure(pending: int, idle_s: float, releases: int) -> Measurement:
             )
             for number, info in enumerate(CLUSTER.node_infos())
         ]
-        await sender.place([si.AllocationRequest(rmID=RM, allocations=running)])
-        sizes = [resource(vcore=5 * CORE + 10 * number) for number in range(32)]
+        await sender.place_asks([si.AllocationRequest(rmID=RM, allocations=running)])
+        sizes = [make_resource(vcore=5 * CORE + 10 * number) for number in range(32)]
         asks = [
             si.Allocation(
                 allocationKey=f"wait-{number}",

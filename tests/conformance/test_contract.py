@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kornel.conformance.case import Case, all_cases
-from kornel.conformance.gaps import judged
+from kornel.conformance.gaps import judge_result
 from kornel.conformance.known_gaps import GAPS, LAST_CASE
 from kornel.conformance.outcome import Verdict
 from kornel.conformance.runner import Settings, run_case
@@ -19,14 +19,14 @@ GAP_DEADLINE_S = 0.5
 async def test_case(case: Case, target: Target, gaps: dict[str, str]) -> None:
     """The core keeps the contract, except for the known gaps, none of which is kept by now."""
     if target.core is None:
-        result = judged(await run_case(case, target.address, target.clock, Settings()), gaps)
+        result = judge_result(await run_case(case, target.address, target.clock, Settings()), gaps)
         if result.verdict is Verdict.GAP:
             pytest.skip(result.reason)
         assert result.verdict is Verdict.PASS, f"{case.id} {case.title} ({case.rule}): {result.reason}"
         return
     deadline_s = GAP_DEADLINE_S if case.id in gaps else 5.0
     settings = Settings(deadline_s=deadline_s, settle_s=SETTLE_S)
-    result = judged(await run_case(case, target.address, target.clock, settings), gaps)
+    result = judge_result(await run_case(case, target.address, target.clock, settings), gaps)
     status = target.core.server._runner.reader.status(audited=True)
     assert result.verdict is not Verdict.FAIL, f"{case.id} {case.title} ({case.rule}): {result.reason}"
     assert result.verdict is Verdict.PASS or case.id in gaps, f"not tried: {result.reason}"

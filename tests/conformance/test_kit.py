@@ -17,14 +17,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from kornel.conformance.case import Case, select
+from kornel.conformance.case import Case, select_cases
 from kornel.conformance.cli import app
 from kornel.conformance.clock import CoreClock, RealClock, clock_of
 from kornel.conformance.entries import Entry, Kind, Want, new, released
-from kornel.conformance.gaps import judged, load_gaps
+from kornel.conformance.gaps import judge_result, load_gaps
 from kornel.conformance.messages import allocation
 from kornel.conformance.outcome import Result, Verdict
-from kornel.conformance.report import as_json, conforms, print_report, verdict_line, write_junit
+from kornel.conformance.report import as_json, nothing_failed, print_report, verdict_line, write_junit
 from kornel.conformance.runner import Settings, run_case
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
 from tests.conformance.processes import ROOT, finished, served_core
@@ -150,11 +150,11 @@ def test_gaps_are_judged_both_ways() -> None:
     """A known gap may fail and must not pass; a gap for another reason stays one."""
     gaps = {"1": "later"}
     verdicts = {
-        verdict: judged(Result(a_case(1), verdict), gaps).verdict
+        verdict: judge_result(Result(a_case(1), verdict), gaps).verdict
         for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.GAP)
     }
     assert verdicts == {Verdict.PASS: Verdict.FAIL, Verdict.FAIL: Verdict.GAP, Verdict.GAP: Verdict.GAP}
-    assert judged(Result(a_case(2), Verdict.FAIL), gaps).verdict is Verdict.FAIL
+    assert judge_result(Result(a_case(2), Verdict.FAIL), gaps).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_bad_gap_files(tmp_path: Path, name: str, text: str) -> None:
 def test_selection_is_a_union_in_order() -> None:
     """Numbers, ranges and groups add up; nothing chosen means everything."""
     cases = (a_case(1, "a"), a_case(2, "b"), a_case(3, "a"), a_case(5, "c"))
-    assert select(cases) == cases
-    assert [each.number for each in select(cases, ["3-4"], ["b"])] == [2, 3]
+    assert select_cases(cases) == cases
+    assert [each.number for each in select_cases(cases, ["3-4"], ["b"])] == [2, 3]
 
 
 def test_verdict_and_junit(tmp_path: Path) -> None:
@@ -197,10 +197,10 @@ def test_verdict_and_junit(tmp_path: Path) -> None:
         Result(a_case(2), Verdict.GAP, "later"),
         Result(a_case(3), Verdict.UNSEEN, "never"),
     ]
-    assert conforms(results)
+    assert nothing_failed(results)
     assert verdict_line(results, "cases") == "3 cases: 1 pass, 1 known gap, 1 not seen, 0 fail: conforms"
     results.append(Result(a_case(42), Verdict.FAIL, "expected <this>"))
-    assert not conforms(results)
+    assert not nothing_failed(results)
     assert verdict_line(results, "cases").endswith("1 fail: does NOT conform: failed 42")
     write_junit(tmp_path / "junit.xml", results, "conformance.core")
     suite = ET.parse(tmp_path / "junit.xml").getroot()  # noqa: S314 (written by us)
@@ -257,7 +257,7 @@ async def test_a_core_with_a_test_clock_is_not_waited_for() -> None:
 def test_patterns_compare_what_they_name() -> None:
     """A pattern without a detail takes any; a wrong kind, key, detail or application does not match."""
     entry = Entry(Kind.NEW, "k", "n1", "app", 1, allocation("k"))
-    assert new("k").matches(entry)
-    assert new("k", "n1", "app").matches(entry)
+    assert new("k").matches_entry(entry)
+    assert new("k", "n1", "app").matches_entry(entry)
     others: list[Want] = [new("x"), new("k", "n2"), new("k", "n1", "other"), released("k")]
-    assert not any(want.matches(entry) for want in others)
+    assert not any(want.matches_entry(entry) for want in others)

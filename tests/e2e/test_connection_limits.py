@@ -240,7 +240,7 @@ async def test_what_was_refused_is_counted() -> None:
         await refused(ask(b"\xff", timeout=PATIENCE_S))
         await until(lambda: core.server.admission.open == 0, "the calls to end")
         assert core.server.admission.refused == {Refusal.TOO_MUCH: 1, Refusal.INVALID: 1}
-        text = b"".join(core.server.metrics.pieces()).decode()
+        text = b"".join(core.server.metrics.render_pieces()).decode()
         assert 'kornel_calls_refused_total{reason="too-much"} 1.0' in text
         assert 'kornel_connections_cut_total{reason="headers"} 0.0' in text
 

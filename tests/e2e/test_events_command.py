@@ -73,7 +73,7 @@ async def test_a_restart_since_then_is_told_on_standard_error(reg: Core) -> None
 
 
 async def test_lost_events_are_told_on_standard_error(reg: Core) -> None:
-    reg.server.events.configure({"event.ringBufferCapacity": "1"})
+    reg.server.events.follow_settings({"event.ringBufferCapacity": "1"})
     record(reg, "a", "b")
     found = await kornel(reg, "--since", "1")
     assert found.stderr == "events 1 to 2 are lost: the core does not keep them\n"

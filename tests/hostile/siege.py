@@ -96,7 +96,7 @@ class Siege:
             for burst in itertools.count():
                 if self.ending.is_set():
                     return
-                placed = await sender.place(list(asks(burst)))
+                placed = await sender.place_asks(list(asks(burst)))
                 self.allocations += len(placed.latencies_ms)
                 async with sender.allocations() as stream:
                     for message in releases(burst):

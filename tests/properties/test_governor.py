@@ -63,12 +63,12 @@ def test_victims_of_an_application_put_together_are_judged_as_one_by_one(
             together[one[:2]] = Loss(one.queue, one.application, ((0, amount),), before.victims + 1)
         sums = list(together.values())
         for books in (each_books, sum_books):
-            books.forget(bounds, now)
+            books.drop_expired(bounds, now)
         answer = judge_losses(bounds, each_books, each, wish.preemptor, now)
         assert judge_losses(bounds, sum_books, sums, wish.preemptor, now) == answer
         if answer is None:
-            each_books.charge(bounds, each, wish.preemptor, now)
-            sum_books.charge(bounds, sums, wish.preemptor, now)
+            each_books.book_losses(bounds, each, wish.preemptor, now)
+            sum_books.book_losses(bounds, sums, wish.preemptor, now)
 
 
 @settings(max_examples=scale_examples(200), deadline=None)
@@ -86,14 +86,14 @@ def test_no_window_holds_more_than_its_budget(
     for wish in asked:
         now += wish.wait
         losses = [Loss(q, f"{q}{app}", ((0, n),)) for q, app, n in wish.victims if q != wish.preemptor]
-        books.forget(bounds, now)
+        books.drop_expired(bounds, now)
         for loss in losses:
             if wish.preemptor:
                 books.forget_turns(bounds, wish.preemptor, loss.queue, now)
         if not losses or judge_losses(bounds, books, losses, wish.preemptor, now) is not None:
             continue
         assert all(now - at >= cooldown for at, before in taken if before.queue in {loss.queue for loss in losses})
-        books.charge(bounds, losses, wish.preemptor, now)
+        books.book_losses(bounds, losses, wish.preemptor, now)
         taken += [(now, loss) for loss in losses]
         recent = [loss for at, loss in taken if at > now - WINDOW]
         for scope in ("", "queue", "application"):

@@ -102,7 +102,7 @@ def test_where_first_come_fails_an_exact_search_follows(monkeypatch: pytest.Monk
     plan = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(plan, PreemptionPlan)
     assert len(plan.victims) == smallest(world, ask) == 2
-    monkeypatch.setattr(Solver, "exact", lambda solver, needs, pool: None)
+    monkeypatch.setattr(Solver, "solve_exactly", lambda solver, needs, pool: None)
     without = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
     assert isinstance(without, Refusal)
     assert without.outcome is Outcome.NO_NODE

@@ -67,7 +67,7 @@ def test_most_changes_wake_nobody() -> None:
 def judging() -> Iterator[Tally]:
     """Every look of every partition is judged meanwhile."""
     tally = Tally()
-    before, look = Refusals.doubt, refusals_of
+    before, look = Refusals.sort_out, refusals_of
 
     def doubt(self: Refusals, changes: Changes, version: int, now_ns: int) -> None:
         before(self, changes, version, now_ns)
@@ -83,11 +83,11 @@ def judging() -> Iterator[Tally]:
                 if not isinstance(result, Refusal):
                     tally.wrong.append(f"{ask.key} ({shape.pairs}) in {leaf.path}: {known.refusal} but {result}")
 
-    Refusals.doubt = doubt  # type: ignore[method-assign]
+    Refusals.sort_out = doubt  # type: ignore[method-assign]
     try:
         yield tally
     finally:
-        Refusals.doubt = before  # type: ignore[method-assign]
+        Refusals.sort_out = before  # type: ignore[method-assign]
 
 
 class _Looking:

@@ -77,7 +77,7 @@ def round_of(built: Stage, limit: int, *keys: str) -> set[Law]:
     f = built.state.types.index_of("f")
     law = monitor_laws.RoundLimit(built.state.types.names, {f: limit})
     for at, key in enumerate(keys):
-        law.count(
+        law.count_place(
             Place(built.state.requests[f"q{at}"], built.state.nodes["n"], (built.state.requests[key],)),
         )
     return {violation.law for violation in law.broken}

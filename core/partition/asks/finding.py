@@ -72,6 +72,8 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         if ask.refused is not None and node.node_id in ask.refused:
             return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         return node
+    # The mark says that an ask of this shape has looked at all nodes since one last gained room: a full cluster is
+    # searched once for each shape, not for each ask.
     if not shape.no_room:
         node = state.node_order.first_fit(shape.pairs)
         if node is not None and ask.refused is not None and node.node_id in ask.refused:
@@ -80,6 +82,7 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         if node is not None:
             return node
         shape.no_room = True
+        # Known there even while nobody waits for it, so that a node which gains room takes the mark off again.
         state.no_room.setdefault(shape, {})
     return NotPlaced(Unschedulable.NO_FITTING_NODE)
 

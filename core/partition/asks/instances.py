@@ -32,6 +32,7 @@ def remember_request(state: PartitionState, request: Allocation) -> None:
         return
     siblings = state.instances.get(spec.key)
     if siblings is None:
+        # The only request under its key stands in no list of siblings: it joins when the second one comes.
         first = state.requests.get(spec.key)
         siblings = state.instances[spec.key] = {} if first is None else {0: first}
     siblings[spec.instance] = request

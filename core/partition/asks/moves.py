@@ -107,6 +107,7 @@ def resize_request(state: PartitionState, request: Allocation, shape: Shape) -> 
         wake_waiting(state)
         return
     waits, reserved = request.place in _IN_LINE, request.reservation
+    # Out of its group, and of the room of its reservation, before the size changes: both are found by the old shape.
     if waits:
         move_ask(state, request, AskMove.STEP_OUT)
     if reserved is not None:
@@ -118,6 +119,7 @@ def resize_request(state: PartitionState, request: Allocation, shape: Shape) -> 
         request.attempt_due = True
     if waits:
         wait_in_line(state, request)
+    # It holds another amount now, which may fit at once.
     if reserved is not None:
         state.reserved_ready[reserved] = None
 

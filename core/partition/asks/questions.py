@@ -11,7 +11,7 @@ from kornel.core.partition.waiting.places import move_ask, resume_waiting, wait_
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:
-    """Whatever was asked about *ask* does not matter any more: it is an ask like any other again."""
+    """Ends whatever was asked about *ask*: it is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget_inquiry(state, ask.inquiry)
         if ask.proposed_placeholder is not None:
@@ -29,7 +29,7 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
 
 
 def wait_again(state: PartitionState, ask: Allocation) -> None:
-    """Back to where *ask* waited before it was held."""
+    """Has *ask* go back to where it waited before it was held."""
     resume_waiting(state, ask)
     admission.note_allocating_no_more(state, ask.application)
 

@@ -316,7 +316,8 @@ def _check_users(state: PartitionState) -> list[Broken]:
 
 
 def _check_admission(state: PartitionState) -> list[Broken]:
-    """Counters of running and starting applications, exact whatever the limits (scheduling.md 12, S-10, S-22)."""
+    """Checks the counters of running and starting applications, exact whatever the limits (scheduling.md 12, S-10,
+    S-22)."""
     broken: list[Broken] = []
     for queue in state.queues.values():
         applications = [a for below in _queues_below(queue) for a in below.applications.values()]
@@ -363,7 +364,7 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
 
 
 def _check_newcomers(leaf: Queue, held: KeyedHeap[Application]) -> list[Broken]:
-    """Of those that *leaf* holds back, none is the one that may start (``stateaware``)."""
+    """Checks that none of those that *leaf* holds back is the one that may start (``stateaware``)."""
     if leaf.allocating or not leaf.open():
         return []
     first = min((a for a in leaf.applications.values() if _could_start(a)), key=application_key, default=None)
@@ -394,7 +395,7 @@ def _check_failed_starts(state: PartitionState) -> list[Broken]:
 
 
 def _check_notices(state: PartitionState) -> list[Broken]:
-    """Notices and what is at risk know each other (preemption.md E.6)."""
+    """Checks that notices and the allocations at risk name each other (preemption.md E.6)."""
     broken: list[Broken] = []
     notices = state.notices
     at_risk = {key: entry for notice in notices.open.values() for key, entry in notice.entries.items()}

@@ -7,7 +7,7 @@ on those amounts in step. It wakes nobody: what others may wait for is noted in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -104,6 +104,7 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     ask.node = node
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
+    # Nothing is charged that was not before, but from now on it may be a victim there.
     node.version += 1
     application.allocations[ask.key] = ask
     if ask.spec.placeholder:
@@ -133,7 +134,7 @@ def _book_usage(allocation: Allocation) -> None:
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """Unbooks what is pending and :func:`_book_usage` in one walk up the queues: every placement takes it."""
+    """Books *ask* as used instead of pending in one walk up the queues, because every placement takes it."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending
@@ -338,6 +339,7 @@ def unbook_promise(ask: Allocation) -> None:
 def promise_is_sound(ask: Allocation) -> bool:
     """Tells whether *ask* would still fit under every max on its path if everything claimed and promised were
     placed."""
+    # Not the root: its max is the size of the cluster, and that there is too little of it free is why the ask waits.
     for queue in ask.queue.lineage()[:-1]:
         used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
         for t, amount in ask.shape.pairs:
@@ -380,6 +382,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     request.shape = shape
     request.version = state.next_number()
     replaced = request.replaces
+    # It takes the place of a placeholder only later: until then nothing but room on another node is charged for it.
     if replaced is not None:
         if replaced.node is not node:
             _exchange_on(state, node, before, shape)
@@ -403,6 +406,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
             queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
+    # What its node expects to become free is counted with the size that it has now.
     if request.preempted and request not in state.stuck:
         node.expect_no_exit(request)
         node.expect_exits((request,))
@@ -474,6 +478,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     assert old_node is not None, "a linked placeholder is allocated"
     application = ask.application
     before, after = placeholder.shape.pairs, ask.shape.pairs
+    # On another node it was charged when the replacement began.
     if ask.node is old_node:
         old_node.allocations[ask.key] = ask
         old_node.charge_pairs(after)
@@ -558,12 +563,29 @@ def refresh_fair_terms(state: PartitionState) -> None:
 
 def refresh_fair_terms_below(top: Queue) -> None:
     """Reckon the denominators of *top* and of all queues below again: a max or guarantee of *top* changed."""
+    _refresh_subtree(top, _mark_fair_terms(top))
+
+
+def take_fair_terms_steps(top: Queue) -> Iterator[None]:
+    """Does the same, and yields after each queue."""
+    left = [(top, _mark_fair_terms(top))]
+    while left:
+        queue, above = left.pop()
+        inherited = {**above, **queue.max} if queue.max else above
+        queue.fair_terms = fair_terms(queue, inherited)
+        queue.order.mark_all()
+        left.extend((child, inherited) for child in queue.children.values())
+        yield
+
+
+def _mark_fair_terms(top: Queue) -> dict[int, int]:
+    """Returns the maxima that hold above *top*, whose place in the order of its parent has to be found anew."""
     above: dict[int, int] = {}
     for ancestor in reversed(top.lineage()[1:]):
         above.update(ancestor.max)
     if top.parent is not None:
         top.parent.order.mark_changed(top)
-    _refresh_subtree(top, above)
+    return above
 
 
 def _refresh_subtree(queue: Queue, above: dict[int, int]) -> None:
@@ -596,6 +618,8 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
 
 def _give_back(application: Application, pairs: Pairs) -> None:
     """Books *pairs* less for *application*: the most it ever held may be what it held until now."""
+    # The peak is noted here, where amounts fall, and not where they rise: placements are many more, and what is held
+    # now is the most since the last fall.
     if application.held_count:
         _note_peak(application, pairs)
         unbook_amounts(application.real, pairs)

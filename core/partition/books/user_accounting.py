@@ -72,6 +72,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).
     """
+    # Kept, because whether an application lost a limit of its group is told from what applied until now.
     before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
     for queue, limits in changed.items():
         queue.limits = _build_limits(state, limits) if limits else NO_LIMITS
@@ -106,6 +107,7 @@ def _join_accounts(state: PartitionState, application: Application) -> None:
         account.applications[application] = None
         accounts.append(account)
     application.accounts = tuple(accounts)
+    # An ask that the shim is asked about counts as placed, though it is no allocation yet.
     held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
     for allocation in (*application.allocations.values(), *held):
         charge_accounts(application, allocation.shape.pairs)

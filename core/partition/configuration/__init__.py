@@ -1,1 +1,1 @@
-"""A configuration into a partition, into a running one, and into one that is only supposed."""
+"""Configurations put into force: in a new partition, in a running one, and in one that is only supposed."""

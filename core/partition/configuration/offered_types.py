@@ -45,7 +45,7 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
         return
     for application in state.applications.values():
         for ask in [ask for ask in application.asks.values() if ask.shape in renamed]:
-            state.guarantee.refusals.forget(ask)
+            state.guarantee.refusals.forget_ask(ask)
             moves.resize_request(state, ask, types.shape_of(ask.shape.resources))
             attempts.watch(state, ask)
 
@@ -64,7 +64,7 @@ def give_back(state: PartitionState) -> None:
 
 
 def _remembered_types(state: PartitionState) -> set[int]:
-    """Types of which something is kept beside what is used, pending, claimed and offered in all."""
+    """Returns the types of which something is kept beside what is used, pending, claimed and offered in all."""
     configured = named_by(state.config) if state.config is not None else ()
     found = {t for t in map(state.types.known_index, configured) if t is not None}
     found.update(t for t, amount in enumerate(state.root.preempted_total) if amount)

@@ -30,7 +30,8 @@ from kornel.core.preemption import attempts
 
 
 class Pair(NamedTuple):
-    """*ask* is to take the place of *placeholder*, and to run on *node*."""
+    """A real ask and the placeholder whose place it can take. *ask* is to take the place of *placeholder*, and to run
+    on *node*."""
 
     ask: Allocation
     placeholder: Allocation

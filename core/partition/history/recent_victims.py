@@ -39,5 +39,5 @@ class RecentVictims:
         return self._victims.get(key)
 
     def of_application(self, application_id: str) -> Iterator[RecentVictim]:
-        """Finds those of an application, latest first."""
+        """Finds the victims of an application, the latest first."""
         return (found for found in reversed(self._victims.values()) if found.record.application_id == application_id)

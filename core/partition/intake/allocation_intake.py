@@ -70,7 +70,8 @@ def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
-    """G2: allocations reported with their node. The first that is refused refuses the node (protocol.md 3.4).
+    """Takes the allocations that a node of G2 was reported with. The first that is refused refuses the node
+    (protocol.md 3.4).
 
     All are looked at before the first is taken: a refused node must leave no trace in the applications.
     """
@@ -312,7 +313,7 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.guarantee.refusals.forget(ask)  # With another size it asks another question.
+        state.guarantee.refusals.forget_ask(ask)  # With another size it asks another question.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:
@@ -350,7 +351,7 @@ def _amend_allocation(state: PartitionState, allocation: Allocation, spec: Alloc
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1
-    state.victim_index.forget(allocation.queue)
+    state.victim_index.forget_leaf(allocation.queue)
     slices.note_amendment(state, allocation, now_ns)
     return True
 
@@ -381,7 +382,7 @@ def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
 
 
 def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
-    """Foreign load: booked on its node, moved when the node changed, never answered (protocol.md 9, DB-8)."""
+    """Books foreign load on its node; it is moved when the node changed, and never answered (protocol.md 9, DB-8)."""
     node = state.nodes[spec.node_id]
     if state.recording:
         state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)

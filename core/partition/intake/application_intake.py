@@ -81,7 +81,7 @@ def _reject_application(state: PartitionState, spec: ApplicationSpec, reason: st
 
 
 def _refuse_lengths(spec: ApplicationSpec) -> str | None:
-    """Names longer than the core keeps, before anything else looks at them."""
+    """Returns which name is longer than the core keeps, before anything else looks at the names; ``None``: none is."""
     lengths = (
         ("the application's ID", len(spec.application_id), LONGEST_NAME),
         ("the queue's path", len(spec.queue), LONGEST_PATH),
@@ -117,7 +117,8 @@ def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Ap
 
 
 def _refuse_gang(state: PartitionState, spec: ApplicationSpec, prospect: Prospect) -> str | None:
-    """Rows 8 and 9 of 6.1, against the leaf as the application would find it. The size of the cluster is no limit."""
+    """Returns what speaks against a gang by rows 8 and 9 of protocol.md 6.1, at the leaf as the application would find
+    it. The size of the cluster is no limit."""
     gang = spec.placeholder_ask
     if gang is None or gang.is_zero():
         return None

@@ -174,7 +174,7 @@ def _list_negatives(amounts: Resources) -> str:
 
 
 def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> None:
-    """New capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
+    """Gives a node another capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
     if spec.capacity is None and spec.occupied is None:
         state.ignore_entry(Ignored.NO_CHANGE, spec.node_id)
         return
@@ -215,7 +215,8 @@ def _open(state: PartitionState, node: Node) -> None:
 
 
 def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
-    """Steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what ran there."""
+    """Removes *node* by the steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what
+    ran there."""
     node.schedulable = False
     state.node_order.discard(node)
     for ask in list(node.held.values()):

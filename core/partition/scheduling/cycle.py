@@ -43,10 +43,12 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
+    # Timers before anything is chosen: an ask whose pause or age ends now takes part in this slice.
     run_timers(state, now_ns)
     timeouts.give_up_expired(state, now_ns)
     slices.resume_waiting(state, now_ns)
     slices.offer_due(state, now_ns)
+    # Before the first choice, because queues are ordered by these shares; once for all nodes that came and went.
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)
     if not slices.any_busy(state):
@@ -65,6 +67,8 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
+    # The steps stand in the order of the rules, and the choice starts again from the first after every result
+    # (scheduling.md 4.1). When no further question may be asked, a node that is found could not be vetted: all wait.
     while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
@@ -116,6 +120,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
+    # Only now that placement found nothing: nobody has to leave for an ask that fits somewhere.
     if group.due:
         spent, stays = slices.serve_unplaced(state, group, found, now_ns)
         cost += spent

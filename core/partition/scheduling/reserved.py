@@ -30,8 +30,11 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     turns = Turns()
     ready = [reservation for reservation in state.reserved_ready if chosen is None or chosen(reservation)]
     ready.sort(key=lambda reservation: turns.sort_key(reservation.ask))
+    # Taken out before any is tried, because a try may put one back: then it is for the next slice, not for this one.
     for reservation in ready:
         del state.reserved_ready[reservation]
+    # All own nodes before any other node: what leaves a node is for those who hold room there, in their order
+    # (scheduling.md 8.4). Only who comes away empty looks elsewhere, in scheduling order.
     for reservation in _in_order_of_claims(ready):
         _try_own_node(state, reservation, now_ns)
     for reservation in ready:
@@ -78,6 +81,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
     """
     ask = reservation.ask
+    # Its own node may have taken it in the first pass, or the shim is being asked about that.
     if ask.reservation is not reservation or ask.place is AskPlace.HELD:
         return
     limited = finding.kept_back(state, ask)

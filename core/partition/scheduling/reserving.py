@@ -65,6 +65,8 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     sorted_before = len(round_.candidates)
     if not _reserve_for_one(state, round_.left[0], now_ns):
         round_.left.popleft()
+    # Ranking all nodes for a shape that the round has not met before is most of what it costs: the slice has to pay for
+    # it.
     cost = 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
     if not round_.left:
         round_.candidates.clear()
@@ -114,6 +116,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     if not callbacks.predicates:
         reserve_node(state, ask, node, now_ns, by_age=True)
         return
+    # So that no round asks about it again before the shim has answered or the question is overdue.
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
@@ -122,6 +125,8 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
             state.reserving.call_round(ask.reserve_after_ns)
             return
         ask.reserve_after_ns = 0
+        # While the shim thought, the node, the quotas or the ask may have changed: everything that spoke for the node
+        # is tested again.
         open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
         sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
         if open_to_it and sound and _waits_for_room(state, ask.group):

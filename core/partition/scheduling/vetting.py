@@ -39,6 +39,7 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
     admission.note_allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        # By its number, because the question itself refers to this function: see is_open.
         if inquiries.is_open(ask, number):
             _apply_answer(state, ask, node_ids, refused, at_ns)
 
@@ -91,6 +92,7 @@ def _apply_answer(
     ask.inquiry = None
     node = ask.held_on
     assert node is not None, "a question about a placement is open only while the ask is held"
+    # Kept whatever comes of the placement: a node that was refused need not be asked about again.
     for node_id in node_ids:
         if node_id in refused:
             ask.refused = ask.refused or {}
@@ -102,6 +104,7 @@ def _apply_answer(
         return
     moves.end_hold(state, ask)
     if ask.application.state in _SERVED:
+        # The same answer let these nodes pass, so the ask goes to one of them without another question.
         for other in _passed_nodes(state, ask, node_ids[1:], refused):
             if ask.reservation is None:
                 wait_in_line(state, ask)
@@ -124,6 +127,7 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
         return False
     pairs = ask.shape.pairs
+    # The ask is charged there already: it fits if nothing is negative.
     if any(node.free[t] < 0 for t, _ in pairs):
         return False
     accounts = ask.application.accounts
@@ -137,7 +141,7 @@ def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
 def _passed_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
 ) -> list[Node]:
-    """Of the other nodes asked about, those that the shim let pass and that still have room."""
+    """Returns those of the other nodes asked about that the shim let pass and that still have room."""
     pairs = ask.shape.pairs
     if finding.kept_back(state, ask) is not None:
         return []

@@ -22,6 +22,8 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     run."""
     if application.state is not AppState.ACCEPTED:
         return None
+    # One that is allocating counts at its queues already, and needs no other slot there. A limit of its user or group
+    # counts holders, so it is asked all the same.
     if not application.allocating:
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
@@ -65,6 +67,7 @@ def state_changed(application: Application, before: AppState) -> None:
         _count_running(application, 1)
     if application.allocating and now not in _NOT_RUNNING_YET:
         _stop_allocating(application)
+        # From allocating to Running it keeps its slot: both count against the same limit.
         freed = now is not AppState.RUNNING
     if freed:
         _free_slots(application)

@@ -26,6 +26,7 @@ def count_unplaced(state: PartitionState, group: AskGroup, now_ns: int) -> None:
     rooms.back_off(application)
 
     def begin_anew(_: int) -> None:
+        # The timer is not taken back when the application leaves or backs off anew.
         if application.backoff_until_ns == until_ns:
             application.backoff_until_ns = 0
             application.unschedulable = 0

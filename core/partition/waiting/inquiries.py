@@ -28,7 +28,8 @@ def ask_predicates(
     *,
     allocate: bool,
 ) -> Inquiry:
-    """May *ask* run on these nodes? *decide* hears of it, once, unless :func:`forget_inquiry` or *drop* comes first."""
+    """Asks the shim whether *ask* may run on these nodes. *decide* hears of it, once, unless :func:`forget_inquiry` or
+    *drop* comes first."""
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(PredicatesAsked(number, state.name, application_id, ask.spec.key, node_ids, allocate))
@@ -45,7 +46,7 @@ def ask_preemption(
     drop: Callable[[], None],
     now_ns: int,
 ) -> Inquiry:
-    """Would *ask* run on the node if victims left?"""
+    """Asks the shim whether *ask* would run on the node if victims left."""
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(
@@ -79,6 +80,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
     """Passes on the shim's answer, no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide is not None:
+        # Closed before it is acted upon: that may ask the next question, which must find a place among those open.
         del callbacks.open[number]
         inquiry.decide(refused, now_ns)
 

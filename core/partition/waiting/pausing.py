@@ -24,7 +24,7 @@ LONGEST_PAUSE_NS: Final = 15 * 10**9
 LONGEST_START_PAUSE_NS: Final = 600 * 10**9
 
 COULD_NOT_START: Final[str] = "could not be started there"
-"""Stands among what the shim refused, instead of a reason of its own."""
+"""The reason kept for a node on which the shim could not start the ask."""
 
 
 def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
@@ -33,6 +33,7 @@ def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.pause_until_ns or all(reason is COULD_NOT_START for reason in refused.values()):
         return  # A node that failed is tried again when its own pause ends.
     ask.refusals += 1
+    # The shift is bounded because asks may be refused for ever, and the number would grow with every refusal.
     _end_at(state, ask, now_ns + min(PAUSE_NS << min(ask.refusals - 1, 10), LONGEST_PAUSE_NS))
 
 
@@ -49,6 +50,7 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
     before = ask.failed_on.get(node.node_id)
     times = 1 if before is None else before.times + 1
     until_ns = now_ns + min(PAUSE_NS << min(times - 1, 20), LONGEST_START_PAUSE_NS)
+    # All asks that never failed share one empty mapping, which must stay empty.
     if not ask.failed_on:
         ask.failed_on = {}
     ask.failed_on[node.node_id] = StartFailure(times, until_ns)
@@ -60,6 +62,7 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
 
     def end(_: int) -> None:
         failure = ask.failed_on.get(node.node_id)
+        # Timers are never taken back: this one counts only if nothing has moved the end since.
         if failure is not None and failure.until_ns == until_ns:
             _allow_node(state, ask, node.node_id)
 
@@ -109,6 +112,8 @@ def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:
     ask.pause_until_ns = until_ns
 
     def end(now_ns: int) -> None:
+        # A timer that was overtaken is not taken back; and the ask may be placed, or gone, and its key with another
+        # one.
         if ask.pause_until_ns != until_ns or not ask.pending or state.requests.get(ask.key) is not ask:
             return
         if ask.inquiry is not None:  # What the shim says now may need the refusals once more.

@@ -34,6 +34,7 @@ def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
     step = _STEPS[move][ask.place]
     if step is None:
         raise IllegalMove(f"{move.name} does not apply to {ask.key}, which is {ask.place.name}")
+    # The place changes before either function runs: whatever they call sees the ask where it is going.
     leave, ask.place, enter = step
     if leave is not None:
         leave(state, ask)

@@ -46,11 +46,13 @@ def activate_group(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
     if group in application.order:
+        # It is offered already, but its first ask may be another one than before.
         application.order.offer_group(group)
         application.queue.order.mark_changed(application)
         return
     if group.parked_at is not None:
         leave_room(group)
+    # After it left its room: nothing wakes it there any more, and it is not offered either.
     if application.state in UNSERVED:
         return
     if group.lent == NOTHING_WAITS:
@@ -76,6 +78,7 @@ def retract_group(group: AskGroup) -> None:
         application.queue.order.mark_changed(application)
         return
     application.queue.order.discard(application)
+    # Nothing of it is offered any more: if the slot is still free, it goes to the next one of its leaf.
     gate = application.offered_by
     if gate is not None:
         application.offered_by = None
@@ -109,7 +112,7 @@ def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Acco
 
 
 def hold_back(application: Application, gate: Gate) -> None:
-    """None of its groups is offered until *gate* lets another application start."""
+    """Offers none of the groups of *application* until *gate* lets another application start."""
     if application.held_at is not gate:
         _stop_waiting(application)
         application.held_at = gate
@@ -166,6 +169,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
     """Has *waiter* wait until a node that can hold *shape* gains room."""
+    # From now on no ask of this shape looks at the nodes, until one of them gains room (wake_for_node).
     shape.no_room = True
     _park_waiter(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
@@ -249,6 +253,8 @@ def lend_instead(application: Application, before: int, now: int) -> None:
 
 def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
     """Tells whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
+    # Both answers are kept, and put right when a node appears, grows, shrinks or leaves: every parked ask asks this,
+    # and a search looks at all nodes.
     if shape in state.too_large:
         return False
     if shape.has_holder:
@@ -358,6 +364,7 @@ def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
     state.reserved_ready.pop(reservation, None)
     room = leave_room(reservation)
     shape = reservation.ask.shape
+    # With nobody left in it nobody would take the mark off the shape: the next ask of it looks at the nodes anew.
     if room is not None and not room and state.no_room.get(shape) is room:
         del state.no_room[shape]
         shape.no_room = False

@@ -33,7 +33,7 @@ def wake_waiting(state: PartitionState) -> None:
 
 
 def reconsider_limited(state: PartitionState) -> None:
-    """Other limits of users and groups apply now: whoever one of them may have kept back is looked at again."""
+    """Looks again at whoever a limit of a user or group may have kept back, since other limits apply now."""
     for application in state.applications.values():
         offer_application(application)
         for group in application.groups.values():
@@ -45,9 +45,11 @@ def reconsider_limited(state: PartitionState) -> None:
 
 def wake_for_node(state: PartitionState, node: Node) -> None:
     """Wakes those whom *node*, which appeared, opened, grew or was freed, can hold now."""
+    # Those who hold room here come first: what is free may be theirs.
     if node.claims is not None:
         for reservation in node.claims.to_wake(node.free):
             look_again(state, reservation)
+    # Also for a node that takes nothing new: an ask that must run there does not mind a drain (scheduling.md 9).
     waiting = state.waiting_for_node.pop(node.node_id, None)
     if waiting:
         _wake_room(state, waiting)
@@ -58,6 +60,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     if state.gangs.without_room:
         state.gangs.to_match.update(state.gangs.without_room)
         state.gangs.without_room.clear()
+    # A node with more room may now be the one that lacks least for an old ask.
     if state.no_room and state.reserving.delay_ns is not None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs)]:
@@ -79,6 +82,7 @@ def wake_for_queue(state: PartitionState, queue: Queue) -> None:
     """Wakes those whom *queue* kept back and no longer must: it has more room under its max."""
     if not queue.parked:
         return
+    # Empty rooms go as well: who leaves one for another reason leaves it standing.
     for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
         _wake_room(state, queue.parked.pop(shape))
     if queue.claims:

@@ -33,26 +33,26 @@ class GovernorBooks:
 
     @property
     def scopes(self) -> Iterable[Scope]:
-        """Returns those that lost something within the window, as far as it has moved."""
+        """Returns the scopes that lost something within the window, as far as it has moved."""
         return self._victims
 
-    def victims(self, scope: Scope) -> int:
+    def count_victims(self, scope: Scope) -> int:
         """Returns how many victims *scope* lost within the window."""
         return self._victims.get(scope, 0)
 
-    def lost(self, scope: Scope, t: int) -> int:
+    def lost_seconds(self, scope: Scope, t: int) -> int:
         """Returns the resource-seconds of type *t* that *scope* lost within the window."""
         return self._lost.get(scope, {}).get(t, 0)
 
-    def preempted(self, queue: str) -> tuple[int, object] | None:
+    def last_loss(self, queue: str) -> tuple[int, object] | None:
         """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
         return self._preempted.get(queue)
 
-    def turns(self, one: str, other: str) -> Sequence[Turn]:
+    def turns_between(self, one: str, other: str) -> Sequence[Turn]:
         """Returns the last turns in which two queues took from each other, the oldest first."""
         return self._turns.get(_sorted_pair(one, other), ())
 
-    def charge(
+    def book_losses(
         self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
     ) -> None:
         """Book *losses*, taken for queue *preemptor* (empty: for nobody) by *decision*."""
@@ -82,10 +82,10 @@ class GovernorBooks:
             turns.pop()
         turns.append(Turn(now_ns, preemptor))
 
-    def forget(self, limits: Limits, now_ns: int) -> None:
+    def drop_expired(self, limits: Limits, now_ns: int) -> None:
         """Drop what no window holds any more."""
         while self.taken and self.taken[0].at_ns + limits.window_ns <= now_ns:
-            self._uncount(self.taken.popleft().loss)
+            self._uncount_loss(self.taken.popleft().loss)
         while self._preempted:
             queue, (at_ns, _) = next(iter(self._preempted.items()))
             if at_ns + limits.cooldown_ns > now_ns:
@@ -108,7 +108,7 @@ class GovernorBooks:
         if not turns:
             del self._turns[pair]
 
-    def _uncount(self, loss: Loss) -> None:
+    def _uncount_loss(self, loss: Loss) -> None:
         for scope in scopes_of(loss):
             left = self._victims[scope] - loss.victims
             if not left:
@@ -142,24 +142,24 @@ class AsOf:
 
     @property
     def taken(self) -> Iterator[Taken]:
-        """Returns those that lost something within the window that ends at that time."""
+        """Returns the scopes that lost something within the window that ends at that time."""
         return islice(self._books.taken, self._gone, None)
 
-    def victims(self, scope: Scope) -> int:
+    def count_victims(self, scope: Scope) -> int:
         """Returns how many victims *scope* lost within that window."""
-        return self._books.victims(scope) - self._victims.get(scope, 0)
+        return self._books.count_victims(scope) - self._victims.get(scope, 0)
 
-    def lost(self, scope: Scope, t: int) -> int:
+    def lost_seconds(self, scope: Scope, t: int) -> int:
         """Returns the resource-seconds of type *t* that *scope* lost within that window."""
-        return self._books.lost(scope, t) - self._lost.get((scope, t), 0)
+        return self._books.lost_seconds(scope, t) - self._lost.get((scope, t), 0)
 
-    def preempted(self, queue: str) -> tuple[int, object] | None:
+    def last_loss(self, queue: str) -> tuple[int, object] | None:
         """Returns when *queue* last lost something, and by which decision; ``None``: it did not."""
-        return self._books.preempted(queue)
+        return self._books.last_loss(queue)
 
-    def turns(self, one: str, other: str) -> Sequence[Turn]:
+    def turns_between(self, one: str, other: str) -> Sequence[Turn]:
         """Returns the last turns in which two queues took from each other, the oldest first."""
-        return [turn for turn in self._books.turns(one, other) if turn.last_ns > self._loop_since_ns]
+        return [turn for turn in self._books.turns_between(one, other) if turn.last_ns > self._loop_since_ns]
 
 
 def _sorted_pair(one: str, other: str) -> tuple[str, str]:

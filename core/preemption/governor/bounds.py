@@ -49,7 +49,7 @@ class Taken(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """From when on, at the latest, *preemptor* was the one of two queues that took from the other."""
+    """A turn of two queues that take from each other: since when, at the latest, *preemptor* was the one that took."""
 
     last_ns: int
     preemptor: str
@@ -63,19 +63,19 @@ class Past(Protocol):
         """Victims within the window, the oldest first."""
         ...
 
-    def victims(self, scope: Scope) -> int:
+    def count_victims(self, scope: Scope) -> int:
         """Returns how many of them *scope* lost."""
         ...
 
-    def lost(self, scope: Scope, t: int) -> int:
+    def lost_seconds(self, scope: Scope, t: int) -> int:
         """Returns the resource-seconds of type *t* that *scope* lost with its victims."""
         ...
 
-    def preempted(self, queue: str) -> tuple[int, object] | None:
+    def last_loss(self, queue: str) -> tuple[int, object] | None:
         """Returns when *queue* last lost a victim, and to which decision; ``None``: not lately."""
         ...
 
-    def turns(self, one: str, other: str) -> Sequence[Turn]:
+    def turns_between(self, one: str, other: str) -> Sequence[Turn]:
         """Returns who of the two took from the other, in turns, within the loop window, the oldest first."""
         ...
 
@@ -140,17 +140,17 @@ def judge_losses(
                     amounts[t] = amounts.get(t, 0) + amount
     for scope, count in victims.items():
         allowance = limits.allowances[scope.kind]
-        if allowance.victims and past.victims(scope) + count > allowance.victims:
-            return _check_budget(limits, past, scope, None, past.victims(scope), count, allowance.victims)
+        if allowance.victims and past.count_victims(scope) + count > allowance.victims:
+            return _check_budget(limits, past, scope, None, past.count_victims(scope), count, allowance.victims)
         for t, amount in lost.get(scope, {}).items():
             most = allowance.lost.get(t)
-            if most is not None and past.lost(scope, t) + amount > most:
-                return _check_budget(limits, past, scope, t, past.lost(scope, t), amount, most)
+            if most is not None and past.lost_seconds(scope, t) + amount > most:
+                return _check_budget(limits, past, scope, t, past.lost_seconds(scope, t), amount, most)
     return None
 
 
 def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision: object) -> Denial | None:
-    last = past.preempted(queue) if limits.cooldown_ns else None
+    last = past.last_loss(queue) if limits.cooldown_ns else None
     if last is None or (decision is not None and last[1] == decision):
         return None
     until_ns = last[0] + limits.cooldown_ns
@@ -163,7 +163,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
 
 def _check_loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
     """Returns a denial if taking from *queue* for *preemptor* would turn round between the two once too often."""
-    turns = past.turns(preemptor, queue) if preemptor and limits.loop_window_ns else ()
+    turns = past.turns_between(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
         return None
     detail = (

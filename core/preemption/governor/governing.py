@@ -112,7 +112,7 @@ def deny_victims(
 ) -> Denial | None:
     """Returns why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
     books, limits = state.governor, _limits_in_force(state)
-    books.forget(limits, now_ns)
+    books.drop_expired(limits, now_ns)
     if preemptor:
         for queue in dict.fromkeys(victim.queue.path for victim in victims):
             books.forget_turns(limits, preemptor, queue, now_ns)
@@ -153,27 +153,27 @@ def charge_victims(
 ) -> None:
     """Put down what it costs that *victims* are asked to leave; to be called before their books are changed."""
     books, limits = state.governor, _limits_in_force(state)
-    books.forget(limits, now_ns)
-    books.charge(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
+    books.drop_expired(limits, now_ns)
+    books.book_losses(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
 
 
 def charge_together(
     state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
 ) -> bool:
-    """Charge *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether.
+    """Charges *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether they may.
 
     Said to nobody if not: each group has to be asked about by itself then.
     """
     books, limits = state.governor, _limits_in_force(state)
-    books.forget(limits, now_ns)
+    books.drop_expired(limits, now_ns)
     pairs = dict.fromkeys((preemptor, one.queue.path) for preemptor, theirs in victims.items() for one in theirs)
     for preemptor, queue in pairs if limits.loop_window_ns else ():
-        if books.turns(preemptor, queue):
+        if books.turns_between(preemptor, queue):
             return False
     costs = summed_losses([victim for theirs in victims.values() for victim in theirs], now_ns)
     if judge_losses(limits, books, costs, "", now_ns, decision) is not None:
         return False
-    books.charge(limits, costs, "", now_ns, decision)
+    books.book_losses(limits, costs, "", now_ns, decision)
     for preemptor, queue in pairs if limits.loop_window_ns else ():
         books.note_turn(preemptor, queue, now_ns)
     return True

@@ -110,7 +110,7 @@ class Terms:
         self._branches: dict[Queue, _Branch] = {}
         self._leaves: list[LeafTerms] = []
 
-    def of(self, leaf: Queue) -> LeafTerms | str:
+    def terms_of(self, leaf: Queue) -> LeafTerms | str:
         """Returns what may be taken from *leaf*, none on the ask's own path, or the filter that protects all of it."""
         if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
             return "disabled"
@@ -140,7 +140,7 @@ class Terms:
         self._leaves.append(terms)
         return terms
 
-    def kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
+    def kind_of(self, terms: LeafTerms, shape: Shape) -> Kind | str:
         """Returns what losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
 
         The answer is kept in *terms*; callers in a hurry look there first.
@@ -156,7 +156,7 @@ class Terms:
             self._kinds += 1
         return found
 
-    def gains(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
+    def gains_of(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
         """Returns (need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked
         type.
 
@@ -173,11 +173,11 @@ class Terms:
             )
         return found
 
-    def most(self) -> list[int]:
+    def most_by_need(self) -> list[int]:
         """Returns, by need, the most that all leaves looked at can contribute before law 2 stops them; an upper
         bound."""
         return [
-            self._flow(
+            self._sum_flows(
                 (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
                 for terms in self._leaves
                 if scope is None or scope in terms.scopes
@@ -185,7 +185,7 @@ class Terms:
             for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
         ]
 
-    def _flow(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
+    def _sum_flows(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
         """Returns what arrives at the top when each source sends its amount up through its rooms, each room passing on
         at most what it holds."""
         total = 0
@@ -211,7 +211,7 @@ class Terms:
         return total
 
     def _new_kind(self, terms: LeafTerms, shape: Shape) -> Kind | str:
-        gains = self.gains(shape, terms.scopes)
+        gains = self.gains_of(shape, terms.scopes)
         if not gains:
             return "type"
         if terms.inherited and not any(t in terms.declared for t, _ in shape.pairs):
@@ -274,7 +274,7 @@ class Terms:
         return rooms
 
     def _queue_rooms(self, queue: Queue) -> dict[int, int]:
-        """Index of the room of each type that *queue* guarantees.
+        """Returns the index of the room of each type that *queue* guarantees.
 
         At the common ancestor and above, the ask comes in where victims go out, and a queue that is below its
         guarantee may stay where it is (law 2).

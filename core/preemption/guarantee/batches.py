@@ -14,7 +14,7 @@ class Round(Protocol):
         """Tells whether the round may go on: the part of the cluster that one round may take is not used up (F7)."""
         ...
 
-    def candidates(self) -> list[Allocation]:
+    def next_batch(self) -> list[Allocation]:
         """Returns the next batch of aged asks not tried in this round, those of the queue with the least in hand first
         (F5)."""
         ...
@@ -26,9 +26,9 @@ class Round(Protocol):
 
 
 def in_batches(round_: Round) -> None:
-    """Batch after batch of aged asks, each tried once, until the limit is reached or nobody is left (F4, F6)."""
+    """Tries aged asks, batch after batch and each once, until the limit is reached or nobody is left (F4, F6)."""
     while round_.within_limit():
-        batch = round_.candidates()
+        batch = round_.next_batch()
         if not batch:
             return
         for ask in batch:

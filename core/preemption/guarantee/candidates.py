@@ -69,10 +69,10 @@ class Candidates:
         self.found = 0
         for leaf in leaves_below(fence):
             if leaf is not ask.queue:
-                self._consider(leaf)
+                self._consider_leaf(leaf)
         self._prices: Mapping[Allocation, int] | None = None
 
-    def price(self, pricing: Pricing, now_ns: int) -> None:
+    def order_by_price(self, pricing: Pricing, now_ns: int) -> None:
         """Have the cheapest go first within each class. To be called before anybody looks."""
         everybody = [
             a for leaf, _ in self._leaves for app in leaf.leaf.applications.values() for a in app.allocations.values()
@@ -85,34 +85,35 @@ class Candidates:
         Whoever asks keeps them: what is not walked yet refers to this object, which must not refer to it, or each
         attempt would leave a reference cycle behind.
         """
-        in_order = self._merged if self._prices is None else self._priced
+        in_order = self._merge_by_age if self._prices is None else self._merge_by_price
         return tuple(Ranking(in_order(c)) for c in CLASSES)
 
-    def adjusted(self, victim: Allocation) -> int:
+    def adjusted_priority(self, victim: Allocation) -> int:
         """Returns the priority of *victim*, a candidate, as it appears at the fence."""
         return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
-    def _consider(self, leaf: Queue) -> None:
+    def _consider_leaf(self, leaf: Queue) -> None:
         if leaf.path in self._spared.queues:
             self.dropped["governor"] += _allocations_of(leaf)
             return
-        leaf_terms = self._terms.of(leaf)
+        leaf_terms = self._terms.terms_of(leaf)
         if isinstance(leaf_terms, str):
             self.dropped[leaf_terms] += _allocations_of(leaf)
         else:
             self._leaf_terms[leaf] = leaf_terms
 
-    def leaves(self) -> Iterable[LeafTerms]:
+    def open_leaves(self) -> Iterable[LeafTerms]:
         """Returns the leaves that the laws do not protect as a whole."""
         return self._leaf_terms.values()
 
     @property
     def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:
-        """The same less those that turn out to be protected size by size, with their allocations in order."""
+        """The leaves that are not protected as a whole, less those that turn out to be protected size by size, with
+        their allocations in order."""
         if self._ranked is None:
             self._ranked = []
             for leaf, leaf_terms in self._leaf_terms.items():
-                ranked = self._index.of(leaf)
+                ranked = self._index.rank_leaf(leaf)
                 self.dropped["required node"] += ranked.required
                 if not self._all_blocked(leaf_terms, ranked):
                     self._ranked.append((leaf_terms, ranked))
@@ -126,7 +127,7 @@ class Candidates:
             return False
         laws: dict[Shape, str] = {}
         for shape in ranked.sizes:
-            law = leaf_terms.kinds.get(shape) or self._terms.kind(leaf_terms, shape)
+            law = leaf_terms.kinds.get(shape) or self._terms.kind_of(leaf_terms, shape)
             if not isinstance(law, str):
                 return False
             laws[shape] = law
@@ -134,7 +135,7 @@ class Candidates:
             self.dropped[laws[shape]] += count
         return True
 
-    def shapes(self) -> set[Shape]:
+    def possible_shapes(self) -> set[Shape]:
         """Returns all sizes that candidates can have."""
         found: set[Shape] = set()
         for _, ranked in self._leaves:
@@ -154,7 +155,7 @@ class Candidates:
                 continue
             prices = self._prices
             order = leaf_terms.adjusted.of(allocation.priority) if prices is None else prices.get(allocation, 0)
-            candidate = self._candidate(leaf_terms, allocation, order, uncounted)
+            candidate = self._make_candidate(leaf_terms, allocation, order, uncounted)
             if candidate is not None:
                 pool[c].append(candidate)
         for part in pool:
@@ -165,21 +166,21 @@ class Candidates:
         """Tells whether there is a single candidate on *nodes*: mostly the first few tell."""
         return any(any(self.on_node(node)) for node in nodes)
 
-    def outside(self, root: Queue) -> int:
+    def count_outside(self, root: Queue) -> int:
         """Returns how many allocations law 7 protects: those beyond the fence."""
         inside = set(leaves_below(self._fence))
         return sum(
             _allocations_of(leaf) for leaf in leaves_below(root) if leaf not in inside and leaf is not self._ask.queue
         )
 
-    def _merged(self, c: int) -> Iterator[Candidate]:
+    def _merge_by_age(self, c: int) -> Iterator[Candidate]:
         """Yields the candidates of class *c* of all leaves. Only those of equal priority and age are sorted any
         further."""
         sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
         for leaf_terms, ranked in self._leaves:
             adjusted = leaf_terms.adjusted
-            entries = self._admitted(ranked, c, leaf_terms.highest, by_age=adjusted.fixed is not None)
+            entries = self._admitted_of(ranked, c, leaf_terms.highest, by_age=adjusted.fixed is not None)
             if entries:
                 heap.append((adjusted.of(entries[0][0]), entries[0][1], len(sources), 0))
                 sources.append((leaf_terms, entries))
@@ -190,7 +191,7 @@ class Candidates:
             while heap and heap[0][0] == priority and heap[0][1] == age:
                 _, _, number, at = heap[0]
                 leaf_terms, entries = sources[number]
-                candidate = self._candidate(leaf_terms, entries[at][3], priority, self.dropped)
+                candidate = self._make_candidate(leaf_terms, entries[at][3], priority, self.dropped)
                 if candidate is not None:
                     equals.append(candidate)
                 at += 1
@@ -203,34 +204,34 @@ class Candidates:
             self.found += len(equals)
             yield from equals
 
-    def _priced(self, c: int) -> Iterator[Candidate]:
+    def _merge_by_price(self, c: int) -> Iterator[Candidate]:
         """Yields the candidates of class *c* of all leaves, the cheapest first."""
         assert self._prices is not None, "priced before anybody looks"
         found: list[Candidate] = []
         for leaf_terms, ranked in self._leaves:
-            for entry in self._admitted(ranked, c, leaf_terms.highest):
-                candidate = self._candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
+            for entry in self._admitted_of(ranked, c, leaf_terms.highest):
+                candidate = self._make_candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
                 if candidate is not None:
                     found.append(candidate)
         found.sort(key=lambda candidate: candidate[:4])
         self.found += len(found)
         yield from found
 
-    def _admitted(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
+    def _admitted_of(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
         """Returns those of class *c* up to the priority *highest*; law 6 protects the others."""
         admitted = ranked.in_order(c, highest, by_age=by_age)
-        protected = ranked.count(c) - len(admitted)
+        protected = ranked.count_class(c) - len(admitted)
         if protected:
             self.dropped["law 6"] += protected
         return admitted
 
-    def _candidate(
+    def _make_candidate(
         self, leaf_terms: LeafTerms, allocation: Allocation, order: int, dropped: Counter[str]
     ) -> Candidate | None:
         """Returns *allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
-            first_look = self._terms.kind(leaf_terms, allocation.shape)
+            first_look = self._terms.kind_of(leaf_terms, allocation.shape)
             if isinstance(first_look, str):
                 dropped[first_look] += 1
                 return None

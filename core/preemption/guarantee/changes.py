@@ -58,7 +58,7 @@ class Changes:
         self._fits: dict[Shape, bool] = {}
         self._standings: dict[Queue, Standing | None] = {}
 
-    def offer(self, amounts: Vector) -> None:
+    def note_amounts(self, amounts: Vector) -> None:
         """Note that a node which is not as it was has *amounts* at the very most, all its victims gone."""
         self._offers.append(amounts)
         largest = self._largest
@@ -95,15 +95,15 @@ class ChangeWatch:
 
     @property
     def watching(self) -> bool:
-        """Tells whether anybody looked since the last :meth:`forget`."""
+        """Tells whether anybody looked since the last :meth:`stop_watching`."""
         return self._versions is not None
 
-    def forget(self) -> None:
+    def stop_watching(self) -> None:
         """Stop watching: nobody needs to know until further notice."""
         self._versions = None
         self._net.clear()
 
-    def look(self, nodes: Mapping[str, Node], moved: Iterable[Queue], rules: int) -> Changes:
+    def find_changes(self, nodes: Mapping[str, Node], moved: Iterable[Queue], rules: int) -> Changes:
         """Returns what changed since the last look.
 
         *moved*: leaves that held less for a moment, or of which more is leaving or promised. *rules*: counts changes
@@ -117,7 +117,7 @@ class ChangeWatch:
         changed = [node for node, version in self._versions.items() if before.get(node) != version]
         changes = Changes()
         fell = {queue for leaf in moved for queue in leaf.lineage()}
-        grown = self._grown(changed, fell)
+        grown = self._grown_queues(changed, fell)
         changes.moved = {queue for queue in (*fell, *grown) if _limits_something(queue)}
         dirty = dict.fromkeys(changed)
         looked_at = sum(len(node.allocations) for node in changed)
@@ -135,10 +135,10 @@ class ChangeWatch:
         changes.holders = {claim.ask for node in dirty for claim in node.reservations.values()}
         for node in dirty:
             if node.schedulable:
-                changes.offer(_most_of(node))
+                changes.note_amounts(_most_of(node))
         return changes
 
-    def _grown(self, changed: Iterable[Node], fell: set[Queue]) -> list[Queue]:
+    def _grown_queues(self, changed: Iterable[Node], fell: set[Queue]) -> list[Queue]:
         """Returns the queues that hold more than at some moment since the last look: something of theirs arrived on a
         node.
 

@@ -63,32 +63,38 @@ class Dialogue:
         node_id, victims, start = question
 
         def decide(last: int | None, _: int) -> None:
-            self._note(question, last if last is not None and start <= last < len(victims) else None)
+            self._note_answer(question, last if last is not None and start <= last < len(victims) else None)
 
         def decide_without_victims(refused: Mapping[str, str], _: int) -> None:
-            self._note(question, None if node_id in refused else start)
+            self._note_answer(question, None if node_id in refused else start)
 
         if victims:
             return inquiries.ask_preemption(
-                self._state, self._ask, node_id, victims, start, decide, self._drop, self._now_ns
+                self._state, self._ask, node_id, victims, start, decide, self._drop_questions, self._now_ns
             )
         return inquiries.ask_predicates(
-            self._state, self._ask, (node_id,), decide_without_victims, self._drop, self._now_ns, allocate=True
+            self._state,
+            self._ask,
+            (node_id,),
+            decide_without_victims,
+            self._drop_questions,
+            self._now_ns,
+            allocate=True,
         )
 
-    def _note(self, question: _Question, answer: int | None) -> None:
+    def _note_answer(self, question: _Question, answer: int | None) -> None:
         self._answers[question] = answer
         del self._open[question]
         if not self._open:
-            self._resume()
+            self._resume_planner()
 
-    def _drop(self) -> None:
+    def _drop_questions(self) -> None:
         """Do without answers that nobody gives any more: the planner goes on with what it knows, the rest is
         allowed."""
         self._open.clear()
-        self._resume()
+        self._resume_planner()
 
-    def _resume(self) -> None:
+    def _resume_planner(self) -> None:
         ask = self._ask
         if ask.dialogue is self:
             offer_attempt(self._state, ask)

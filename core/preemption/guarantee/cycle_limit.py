@@ -71,7 +71,7 @@ def is_open(state: PartitionState, now_ns: int) -> bool:
 
 def _offer_again(state: PartitionState, _now_ns: int) -> None:
     """Offer the groups that the limit held back, in the order of scheduling."""
-    pace = state.pace.kind(KIND)
+    pace = state.pace.of_kind(KIND)
     waiting, pace.waiting = pace.waiting, {}
     for group in waiting:
         if isinstance(group, AskGroup) and group.due and group.application.state not in UNSERVED:

@@ -51,7 +51,7 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
-    changed, next_ns = state.guarantee.refusals.due(
+    changed, next_ns = state.guarantee.refusals.asks_due(
         state.changes, now_ns, partial(_look_for_changes, state), len(state.nodes)
     )
     for ask in changed:
@@ -64,11 +64,11 @@ def watch_for_changes(state: PartitionState, now_ns: int) -> None:
     """Note what a slice, which ends, has changed: that may help asks that were refused before, or in it."""
     if state.guarantee.refusals.empty:
         state.moved.clear()
-        state.guarantee.change_watch.forget()
+        state.guarantee.change_watch.stop_watching()
         return
     if not state.guarantee.change_watch.watching:
         # What these answers hang on is known from now on; what the slice did after them is not.
-        state.guarantee.refusals.doubt(_look_for_changes(state), state.changes, now_ns)
+        state.guarantee.refusals.sort_out(_look_for_changes(state), state.changes, now_ns)
         if state.guarantee.refusals.doubted:
             _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
     elif state.guarantee.refusals.should_look(state.changes):
@@ -76,7 +76,7 @@ def watch_for_changes(state: PartitionState, now_ns: int) -> None:
 
 
 def _look_for_changes(state: PartitionState) -> Changes:
-    changes = state.guarantee.change_watch.look(state.nodes, state.moved, state.rules)
+    changes = state.guarantee.change_watch.find_changes(state.nodes, state.moved, state.rules)
     state.moved.clear()
     return changes
 
@@ -87,6 +87,7 @@ def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
         state.guarantee.refusals_looked_at_ns = when_ns
 
         def look(_: int) -> None:
+            # Timers are not taken back: only the earliest that was set counts.
             if state.guarantee.refusals_looked_at_ns == when_ns:
                 state.guarantee.refusals_looked_at_ns = None
 
@@ -154,7 +155,7 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
     """Let the due asks of *group*, which found no place, try to preempt in order, up to the first that really searches.
 
-    Whether that one made room. The others stay due, so that a slice can end between two searches.
+    Returns whether that one made room. The others stay due, so that a slice can end between two searches.
     """
     before = state.preemption_attempts
     for ask in group.next_due():
@@ -181,6 +182,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
 
     ``None``: the attempt is put off, because a max is being enforced, the shim is being asked, or the search goes on.
     """
+    # While a max is enforced nobody preempts for a guarantee (preemption.md H): resume_deferred brings the ask back.
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return None
@@ -191,17 +193,19 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
             ask.outcome = refused
             eviction.record_decision(state, guarantee.KIND, ask, now_ns, refused)
         return Refusal(refused)
+    # No further question may be asked, and without the word of the shim an attempt cannot end.
     if state.callbacks.full and ask.dialogue is None:
         set_due(state, ask, now_ns + PASS_NS)
         return None
     leaf = ask.queue
     ask.attempt_due = False
-    known = state.guarantee.refusals.answer(ask, state.changes) if ask.dialogue is None else None
+    known = state.guarantee.refusals.known_answer(ask, state.changes) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
         _tell_refusal(state, ask, known, now_ns)
         return known
+    # After the refusals that take no search: they count against nothing that an interval allows.
     held = cycle_limit.hold_back(state, ask, now_ns)
     if held is not None:
         pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
@@ -214,6 +218,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     except Unprepared:
         set_due(state, ask, now_ns)
         return None
+    # However many rounds of questions the shim is asked in, it is one attempt of the leaf.
     if first_round:
         state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1
@@ -229,7 +234,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
     if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
-        state.guarantee.refusals.note(ask, result, state.changes, now_ns)
+        state.guarantee.refusals.note_refusal(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return result
@@ -250,7 +255,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.guarantee.refusals.note(ask, entitled, state.changes, now_ns)
+    state.guarantee.refusals.note_refusal(ask, entitled, state.changes, now_ns)
     return entitled
 
 

@@ -80,18 +80,12 @@ def _govern_plan(
             PreemptionVerdict.FORBIDDEN, blocked_by, found.outcome, found.detail, found.retry_ns, plan.node.node_id,
             eviction.victim_records(plan),
         )  # fmt: skip
-    if governing.is_shadowed(state, guarantee.KIND):
-        detail = "preemption.governor.shadow: preemption for guarantees only watches"
-        return PreemptionOutlook(
-            PreemptionVerdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, found.node.node_id,
-            eviction.victim_records(found),
-        )  # fmt: skip
     return found
 
 
 def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
     """Returns what delays the next attempt for *ask*, and until when; nothing: it may be made at once."""
-    refused = state.guarantee.refusals.waiting(ask)
+    refused = state.guarantee.refusals.question_of(ask)
     retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
     backoff_ns = ask.application.backoff_until_ns

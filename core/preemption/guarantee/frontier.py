@@ -14,14 +14,15 @@ from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)
-"""Below every priority and every age."""
+"""A key below every priority and every age."""
 
 Lack = Callable[[Node], list[int] | None]
 """The needs on a node; ``None``: it is out of the question."""
 
 
 class _Impasse(NamedTuple):
-    """A node whose first candidates to come are not let go together: classes up to *level* want an exact search."""
+    """A node whose first candidates the laws do not let go together, so that the classes up to *level* want an exact
+    search."""
 
     node: Node
     needs: list[int]
@@ -53,13 +54,13 @@ class Frontier:
         """Nodes that could be freed, of those looked at."""
         self.looked = 0
 
-    def solutions(self, known: Iterable[Solution]) -> Iterator[Solution]:
+    def in_order(self, known: Iterable[Solution]) -> Iterator[Solution]:
         """Yields all solutions, those already *known* among them, in the order of their keys."""
         for solution in known:
             self._push(solution.key, solution)
         if self._own is not None:
             self._look_at(self._own, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, self._own.node_id))
-        deepest = max((terms.common.depth for terms in self._candidates.leaves()), default=0)
+        deepest = max((terms.common.depth for terms in self._candidates.open_leaves()), default=0)
         for bound, node in self._prospects.order:
             if node is self._own:
                 continue
@@ -68,7 +69,7 @@ class Frontier:
             self._look_at_next()
         yield from self._better_than(None)
 
-    def second(self) -> Solution | None:
+    def second_best(self) -> Solution | None:
         """Returns the next best of those known by now; where there is none, one more node is looked at."""
         if not self._ahead:
             self._look_at_next()
@@ -82,11 +83,11 @@ class Frontier:
             if isinstance(first, Solution):
                 yield first
                 continue
-            victims = self._solver.exact(first.needs, first.pool[: first.level + 1])
+            victims = self._solver.solve_exactly(first.needs, first.pool[: first.level + 1])
             if victims is None:
                 self._try_pools(first._replace(level=first.level + 1), key)
             else:
-                self._freed(first.node, victims)
+                self._note_freed(first.node, victims)
 
     def _look_at_next(self) -> None:
         if self._next is not None:
@@ -100,26 +101,27 @@ class Frontier:
             return
         pool = self._candidates.on_node(node)
         if not _is_enough(needs, pool):
-            self._prospects.doubt(node)
+            self._prospects.doubt_node(node)
             return
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
 
     def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
-        """Tries who comes first, from the pool of that level on; where that fails but might not have to, note so."""
+        """Tries the pools from that level on, each with the candidates that come first, and notes where an exact search
+        might find more."""
         for level in range(at.level, len(CLASSES)):
             if not at.pool[level]:
                 continue
             pool = at.pool[: level + 1]
             victims = self._solver.first_come(at.needs, pool)
             if victims is not None:
-                self._freed(at.node, victims)
+                self._note_freed(at.node, victims)
                 return
             if _is_enough(at.needs, pool):
                 key = max(floor, (*MILDEST[level], 1, _LOWEST, _LOWEST, _LOWEST, at.node.node_id))
                 self._push(key, at._replace(level=level))
                 return
 
-    def _freed(self, node: Node, victims: list[Candidate]) -> None:
+    def _note_freed(self, node: Node, victims: list[Candidate]) -> None:
         self.found += 1
         solution = Solution.of(node, victims)
         self._push(solution.key, solution)

@@ -11,6 +11,8 @@ from kornel.core.preemption.governor.source import BOUNDS
 from kornel.core.preemption.guarantee import drive, laws, rounds
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 
 GUARANTEE: Final = Kind(
@@ -48,4 +50,5 @@ GUARANTEE: Final = Kind(
     ),
     colour=Colour.BLUE,
     keys=ConfigurationKeys(switch="enabled", bound=VictimBound(ask=128, interval=1_000)),
+    records=(GuaranteeRecord, Refusals, RefusedQuestion),
 )

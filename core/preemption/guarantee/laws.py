@@ -100,11 +100,11 @@ class _Case:
         """Returns how much of type *t* the victims below *queue* give up."""
         return self.leaving.get(queue, {}).get(t, 0)
 
-    def common(self, victim: Allocation) -> Queue:
+    def common_queue(self, victim: Allocation) -> Queue:
         """Returns the lowest queue that ask and *victim* share."""
         return next(queue for queue in path_of(victim.queue) if queue in self.ask_path)
 
-    def entitling(self) -> dict[int, Queue]:
+    def entitling_queues(self) -> dict[int, Queue]:
         """Returns, by asked type, the lowest queue on the ask's path that guarantees it."""
         if self._entitling is not None:
             return self._entitling
@@ -189,7 +189,7 @@ def _check_law_4(case: _Case) -> Iterator[Violation]:
     """Yields a breach unless the queue is under its guarantee before (reach) or still within it after (strict), or the
     victims inside the guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf
     is owed something."""
-    entitling = case.entitling()
+    entitling = case.entitling_queues()
     if not entitling:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
     own = any(queue is case.ask.queue for queue in entitling.values())
@@ -210,9 +210,9 @@ def _check_law_4(case: _Case) -> Iterator[Violation]:
 def _check_law_5(case: _Case) -> Iterator[Violation]:
     """Yields victims whose queues are not over their guarantees; for an inherited entitlement one of them must declare
     its own."""
-    entitling = set(case.entitling().values())
+    entitling = set(case.entitling_queues().values())
     for victim in case.victims:
-        common = case.common(victim)
+        common = case.common_queue(victim)
         below = [queue for queue in path_of(victim.queue) if queue.depth > common.depth]
         types = [t for t, _ in victim.shape.pairs]
         for queue in below:
@@ -232,7 +232,7 @@ def _check_law_5(case: _Case) -> Iterator[Violation]:
 def _check_law_6(case: _Case) -> Iterator[Violation]:
     """Yields victims more important than the ask, both as seen by the lowest queue they share."""
     for victim in case.victims:
-        common = case.common(victim)
+        common = case.common_queue(victim)
         theirs = _priority_at(victim.queue, victim.priority, common)
         ours = _priority_at(case.ask.queue, case.ask.priority, common)
         if theirs > ours:
@@ -326,7 +326,7 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
     a share of it may go for its sake; what others free of it comes along.
     """
     found: list[overkill.Need] = []
-    entitling = case.entitling()
+    entitling = case.entitling_queues()
     node = case.plan.node
     for t, asked in case.demand.items():
         name = case.names[t]
@@ -351,7 +351,7 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
 def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
     """Tells whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps
     it)."""
-    common = case.common(victim)
+    common = case.common_queue(victim)
     return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
 
 

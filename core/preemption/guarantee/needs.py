@@ -46,11 +46,11 @@ class Needs:
                 self.base.append(amount)
                 self.owed.append(True)
 
-    def anywhere(self) -> bool:
+    def is_met_anywhere(self) -> bool:
         """Tells whether victims are needed even where the node has room."""
         return any(amount > 0 for amount in self.base)
 
-    def on(self, node: Node) -> list[int]:
+    def needs_on(self, node: Node) -> list[int]:
         """Returns the needs if *node*, which lacks room, is to be the one. What others hold there is theirs."""
         needs = self.base.copy()
         room = node.room_without(self.ask.reservation)
@@ -65,7 +65,7 @@ class Needs:
         room = node.room_without(self.ask.reservation)
         return all(room[t] >= amount for t, amount in self.ask.shape.pairs)
 
-    def described(self, node: Node, names: list[str]) -> dict[str, dict[str, int]]:
+    def describe_needs(self, node: Node, names: list[str]) -> dict[str, dict[str, int]]:
         """Returns the three needs by type name, for the record of the decision; those without any are left out."""
         room = node.room_without(self.ask.reservation)
         short = {names[t]: amount - room[t] for t, amount in self.ask.shape.pairs if amount > room[t]}

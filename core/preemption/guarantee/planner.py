@@ -65,10 +65,10 @@ def plan_preemption(
     pricing = COSTS[view.victim_order]
     candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared)
     if pricing is not None:
-        candidates.price(pricing, now_ns)
+        candidates.order_by_price(pricing, now_ns)
     prospects: Prospects | None = None
     if known is not None and pricing is None and spared is NOBODY_SPARED:
-        prospects = known.refreshed(ask, fence, view.nodes, candidates.leaves(), terms, needs)
+        prospects = known.refreshed_for(ask, fence, view.nodes, candidates.open_leaves(), terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     extended = False
@@ -76,23 +76,23 @@ def plan_preemption(
         solution = search.find_best()
     else:
         approval = Approval(ask, needs, terms.room, candidates, predicate)
-        approved = approval.first(search.list_solutions())
+        approved = approval.first_approved(search.list_solutions())
         if approved is None and approval.asked:
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
         nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
-        return replace(nobody, anywhere=needs.anywhere(), cut_short=search.cut_short)
+        return replace(nobody, anywhere=needs.is_met_anywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
         kind=KIND,
         ask=ask,
         node=solution.node,
         victims=tuple(victim[4] for victim in solution.victims),
         fence=fence,
-        needs=FreedAmounts(needs.described(solution.node, names)),
-        adjusted=tuple(candidates.adjusted(victim[4]) for victim in solution.victims),
+        needs=FreedAmounts(needs.describe_needs(solution.node, names)),
+        adjusted=tuple(candidates.adjusted_priority(victim[4]) for victim in solution.victims),
         extended=extended,
-        weighed=search.weighed(),
+        weighed=search.describe_weighed(),
     )
 
 
@@ -112,7 +112,7 @@ def _explain_failure(
         for _ in ranking:
             pass
     if not candidates.found:
-        candidates.dropped["law 7"] = candidates.outside(view.root)
+        candidates.dropped["law 7"] = candidates.count_outside(view.root)
         return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_name_counts(candidates.dropped)}")
     search.verdicts["need left"] += len(view.nodes) - search.verdicts.total()
     detail = (

@@ -42,7 +42,7 @@ class Approval:
         self.asked = 0
         """The number of solutions that were looked at."""
 
-    def first(self, solutions: Iterable[Solution]) -> Approved | None:
+    def first_approved(self, solutions: Iterable[Solution]) -> Approved | None:
         """Returns the best approved solution; *solutions* come best first.
 
         Extra victims worsen a key, so the next solutions get their chance until none of them starts out better.
@@ -55,7 +55,7 @@ class Approval:
             if (best is not None and best.solution.key < solution.key) or pending == BATCH:
                 break
             try:
-                approved = self._judge(solution)
+                approved = self._judge_solution(solution)
             except AnswerPending:
                 pending += 1
                 continue
@@ -65,7 +65,7 @@ class Approval:
             raise AnswerPending
         return best
 
-    def _judge(self, solution: Solution) -> Approved | None:
+    def _judge_solution(self, solution: Solution) -> Approved | None:
         node = solution.node
         here = [victim for victim in solution.victims if victim[4].node is node]
         if not here:
@@ -105,7 +105,7 @@ class Approval:
         """Returns *chosen* less everyone, from the last on, without whom needs and predicate are content (K6)."""
         node = solution.node
         fits = node.has_room(self._ask.shape.pairs)
-        needs = self._needs.base if fits else self._needs.on(node)
+        needs = self._needs.base if fits else self._needs.needs_on(node)
         kept = chosen
         for victim in reversed(chosen):
             rest = [other for other in kept if other is not victim]

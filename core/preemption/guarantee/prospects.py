@@ -61,11 +61,11 @@ class _Leaf:
         self.highest: Final[int | None] = terms.highest
         self.blocked: dict[Shape, None] = {}
 
-    def outdated(self, terms: LeafTerms, laws: Terms) -> bool:
+    def is_outdated(self, terms: LeafTerms, laws: Terms) -> bool:
         """Tells whether more may go from the leaf by now, or at another price, than the bounds count."""
         if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
             return True
-        return any(not isinstance(laws.kind(terms, shape), str) for shape in self.blocked)
+        return any(not isinstance(laws.kind_of(terms, shape), str) for shape in self.blocked)
 
 
 class Unprepared(Exception):
@@ -80,7 +80,7 @@ class KnownProspects:
         self.behind = False
         """The last attempt could not be made: its prospects were not up to date."""
 
-    def refreshed(
+    def refreshed_for(
         self,
         ask: Allocation,
         fence: Queue,
@@ -101,7 +101,7 @@ class KnownProspects:
         self._by_question[question] = prospects
         if len(self._by_question) > MOST_QUESTIONS:
             del self._by_question[next(iter(self._by_question))]
-        self.behind = not prospects.refresh(nodes, leaves, laws, NODES_AT_ONCE)
+        self.behind = not prospects.note_changes(nodes, leaves, laws, NODES_AT_ONCE)
         if self.behind:
             raise Unprepared
         return prospects
@@ -114,7 +114,7 @@ class KnownProspects:
 class NoProspects(KnownProspects):
     """Prospects that are never known: each search walks over the candidates, as one for a question does."""
 
-    def refreshed(self, *_: object) -> None:
+    def refreshed_for(self, *_: object) -> None:
         """Returns ``None``: there are none."""
 
 
@@ -137,7 +137,7 @@ class Prospects:
         self._hopeless: dict[Node, str] = {}
         """The nodes that are out of the question, each with the reason."""
 
-    def refresh(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
+    def note_changes(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
         """Take note of what changed, for *most* nodes at a time. Returns whether all is known.
 
         *leaves*: those the laws of this attempt leave anything of.
@@ -151,9 +151,9 @@ class Prospects:
             if effort <= 0:
                 break
             batch.append(node)
-            short = self._glance(node, terms_of)
+            short = self._find_short(node, terms_of)
             effort -= GLANCES if short else 1
-            self._replace(node, self._bound(node, short, terms_of, laws) if short else None)
+            self._replace_bound(node, self._find_bound(node, short, terms_of, laws) if short else None)
         for node in batch:
             del self._stale[node]
         if self._stale:
@@ -167,11 +167,11 @@ class Prospects:
             return not takes_long
         return True
 
-    def doubt(self, node: Node) -> None:
+    def doubt_node(self, node: Node) -> None:
         """Have the bound of *node*, which did worse than that, worked out anew before the next attempt."""
         self._stale[node] = None
 
-    def verdicts(self) -> Counter[str]:
+    def count_verdicts(self) -> Counter[str]:
         """Returns how many nodes are out of the question, by reason."""
         found = Counter(self._hopeless.values())
         found["has room"] += len(self.roomy)
@@ -187,7 +187,7 @@ class Prospects:
             for node in [node for node in versions if nodes.get(node.node_id) is not node]:
                 del versions[node]
                 stale.pop(node, None)
-                self._replace(node, None)
+                self._replace_bound(node, None)
                 self._hopeless.pop(node, None)
                 self.roomy.pop(node, None)
 
@@ -196,7 +196,7 @@ class Prospects:
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
             before = self._leaves.get(leaf)
-            if before is None or before.outdated(terms, laws):
+            if before is None or before.is_outdated(terms, laws):
                 known[leaf] = _Leaf(terms)
                 outdated.append(leaf)
             else:
@@ -212,7 +212,7 @@ class Prospects:
                 if allocation.node is not None:
                     stale[allocation.node] = None
 
-    def _replace(self, node: Node, bound: Bound | None) -> None:
+    def _replace_bound(self, node: Node, bound: Bound | None) -> None:
         before = self._bounds.get(node)
         if before == bound:
             return
@@ -230,7 +230,7 @@ class Prospects:
                 order.append((bound, node))
             self._bounds[node] = bound
 
-    def _glance(self, node: Node, terms_of: Mapping[Queue, LeafTerms]) -> list[tuple[int, int]]:
+    def _find_short(self, node: Node, terms_of: Mapping[Queue, LeafTerms]) -> list[tuple[int, int]]:
         """Returns what *node* is short of, by place in the demand; nothing, if it is plain already what becomes of
         it."""
         self.roomy.pop(node, None)
@@ -270,10 +270,10 @@ class Prospects:
             amounts = self._amounts[shape] = tuple(by_type.get(t, 0) for t, _ in self._demand)
         return amounts
 
-    def _bound(
+    def _find_bound(
         self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms], laws: Terms
     ) -> Bound | None:
-        by_class = self._victims(node, terms_of, laws, {at for at, _ in short})
+        by_class = self._victims_on(node, terms_of, laws, {at for at, _ in short})
         pool: list[_Victim] = []
         for level in CLASSES:
             if not by_class[level]:
@@ -288,7 +288,7 @@ class Prospects:
         self._hopeless[node] = "need left"
         return None
 
-    def _victims(
+    def _victims_on(
         self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, short: set[int]
     ) -> list[list[_Victim]]:
         """Returns, by class, those on *node* that may go where it is *short* of these types, by their place in the
@@ -308,7 +308,7 @@ class Prospects:
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
             shape = allocation.shape
-            if shape not in terms.kinds and isinstance(laws.kind(terms, shape), str):
+            if shape not in terms.kinds and isinstance(laws.kind_of(terms, shape), str):
                 self._leaves[leaf].blocked[shape] = None
                 continue
             victim = (terms.adjusted.of(spec.priority), -allocation.created_ns, self._amounts_of(shape))
@@ -319,7 +319,7 @@ class Prospects:
 def _unowed_types(needs: Needs) -> frozenset[int]:
     """Returns the asked types that no guarantee stands behind; none, where victims for an owed type may bring them
     along."""
-    if needs.anywhere():
+    if needs.is_met_anywhere():
         return frozenset()
     return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
 

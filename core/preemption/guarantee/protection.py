@@ -22,7 +22,7 @@ _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guar
 
 
 def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
-    """By rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
+    """Returns, by rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
     allocations, where all of a queue is protected for its size."""
     fence = fence_root(ask)
     inside = set(leaves_below(fence))
@@ -49,10 +49,10 @@ def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex)
 
 def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
     """Returns what protects all of *leaf*; ``None``: some of it may go."""
-    leaf_terms = terms.of(leaf)
+    leaf_terms = terms.terms_of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms
-    by_size = [leaf_terms.kinds.get(shape) or terms.kind(leaf_terms, shape) for shape in index.of(leaf).sizes]
+    by_size = [leaf_terms.kinds.get(shape) or terms.kind_of(leaf_terms, shape) for shape in index.rank_leaf(leaf).sizes]
     blocked = [law for law in by_size if isinstance(law, str)]
     if blocked and len(blocked) == len(by_size):
         return blocked[0]
@@ -70,7 +70,7 @@ def _find_law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: 
         return "law 6"
     if allocation.spec.required_node:
         return "required node"
-    kind = leaf_terms.kinds.get(allocation.shape) or terms.kind(leaf_terms, allocation.shape)
+    kind = leaf_terms.kinds.get(allocation.shape) or terms.kind_of(leaf_terms, allocation.shape)
     if isinstance(kind, str):
         return kind
     if allocation.preempted or allocation.released:

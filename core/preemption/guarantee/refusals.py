@@ -72,7 +72,7 @@ class Refusals:
         self._later_ns: int | None = None
         """The time when the first of those may be asked again that had to be put off at the last look."""
 
-    def answer(self, ask: Allocation, version: int) -> Refusal | None:
+    def known_answer(self, ask: Allocation, version: int) -> Refusal | None:
         """Returns the answer that *ask* would get again now, without a search; ``None``: it has to be worked out.
 
         *version*: count of the partition's changes.
@@ -83,7 +83,7 @@ class Refusals:
         known.asks[ask] = None
         return known.refusal
 
-    def note(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
+    def note_refusal(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
         """Have *ask*, for which a search came to *refusal*, wait for a change with all that asked the same.
 
         An ask that is new asks without waiting for the others' pause, and leaves that as it is.
@@ -103,7 +103,7 @@ class Refusals:
         waiting[ask] = None
         known.asks = waiting
 
-    def forget(self, ask: Allocation) -> None:
+    def forget_ask(self, ask: Allocation) -> None:
         """Have *ask* wait for an answer no more."""
         for question in _questions_of(ask):
             known = self._known.get(question)
@@ -112,7 +112,7 @@ class Refusals:
                 if not known.asks:
                     del self._known[question]
 
-    def due(
+    def asks_due(
         self, version: int, now_ns: int, look: Callable[[], Changes], nodes: int
     ) -> tuple[list[Allocation], int | None]:
         """Asks that may ask again now, and when to look the next time; ``None``: at the next change.
@@ -125,7 +125,7 @@ class Refusals:
             return [], self._not_before_ns
         self._not_before_ns = now_ns + CHECK_NS + CHECK_PER_QUESTION_NS * len(self._known) + CHECK_PER_NODE_NS * nodes
         if version != self._seen:
-            self.doubt(look(), version, now_ns)
+            self.sort_out(look(), version, now_ns)
         found: list[Allocation] = []
         self._later_ns = None
         for question, known in list(self._known.items()):
@@ -141,7 +141,7 @@ class Refusals:
                 del self._known[question]
         return found, self._later_ns
 
-    def doubt(self, changes: Changes, version: int, now_ns: int) -> None:
+    def sort_out(self, changes: Changes, version: int, now_ns: int) -> None:
         """Find out which answers the *changes* leave as they are; the others are looked at next."""
         self._seen = version
         for question, known in self._known.items():
@@ -180,7 +180,7 @@ class Refusals:
         """Forget everything; whoever waits has to be made due by the caller."""
         self._known.clear()
 
-    def waiting(self, ask: Allocation) -> RefusedQuestion | None:
+    def question_of(self, ask: Allocation) -> RefusedQuestion | None:
         """Returns the refused question that *ask* waits for; ``None``: none."""
         found = [self._known[question] for question in _questions_of(ask) if question in self._known]
         return next((known for known in found if ask in known.asks), None)

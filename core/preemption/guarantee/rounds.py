@@ -51,7 +51,7 @@ class PartitionRound:
         """Tells whether another search may be made in this round."""
         return self._searches < SEARCHES and cycle_limit.is_open(self._state, self._now_ns)
 
-    def candidates(self) -> list[Allocation]:
+    def next_batch(self) -> list[Allocation]:
         """Returns the next batch of asks to try."""
         return _list_candidates(self._state, self._tried, self._batch)
 

@@ -101,7 +101,7 @@ class Search:
             return next(self._in_order(self._prospects), None)
         best: Solution | None = None
         for solution in self._with_room(self._view.nodes.values()):
-            best = self._better(best, solution)
+            best = self._choose_better(best, solution)
         for level in CLASSES:
             if best is not None and best.key[:2] < MILDEST[level]:
                 break
@@ -114,7 +114,7 @@ class Search:
             return self._in_order(self._prospects)
         found = self._with_room(self._view.nodes.values())
         for node in self._view.nodes.values():
-            site = self._site(node)
+            site = self._make_site(node)
             if site is None:
                 continue
             pool = self._candidates.on_node(node)
@@ -131,21 +131,21 @@ class Search:
     def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
         """Yields the solution of every node, best first, worked out only as far as somebody asks."""
         own = self._ask.reservation.node if self._ask.reservation is not None else None
-        frontier = Frontier(self._candidates, self._solver, self._lack, prospects, own)
+        frontier = Frontier(self._candidates, self._solver, self._find_lack, prospects, own)
         roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
-        for solution in frontier.solutions(self._with_room(roomy)):
-            self._second = frontier.second()
+        for solution in frontier.in_order(self._with_room(roomy)):
+            self._second = frontier.second_best()
             self._solutions, self._looked = frontier.found, frontier.looked
             yield solution
         self._looked = frontier.looked
-        self.verdicts += prospects.verdicts()
+        self.verdicts += prospects.count_verdicts()
 
     @property
     def cut_short(self) -> bool:
         """Tells whether the budget of steps ended some exact search before everything was tried."""
         return self._solver.cut_short
 
-    def weighed(self) -> str:
+    def describe_weighed(self) -> str:
         """Returns how many nodes came into question, and what the next best of them would have cost.
 
         The search ends as soon as no node can beat the best, so there may be others it never had to look at.
@@ -158,8 +158,8 @@ class Search:
         return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
 
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
-        """Returns the better of *best* and what nodes can do with the classes up to *level*, which the milder could
-        not."""
+        """Returns the better of *best* and the best solution with the classes up to *level* on nodes that milder
+        classes do not make room on."""
         blocked: dict[Node, _Site] = {}
         """Nodes with enough candidates so far, but law 2 does not let the first of them go together."""
         fewer_than = 0
@@ -170,11 +170,11 @@ class Search:
                 # As many victims as the best has, this one among them, would be worse.
                 if fewer_than != best.key[2]:
                     fewer_than = best.key[2]
-                    hopeful = self._hopeful(fewer_than)
+                    hopeful = self._hopeful_nodes(fewer_than)
                 if not hopeful:
                     break
             node = candidate[4].node
-            site = None if node is None or (fewer_than and node not in hopeful) else self._site(node)
+            site = None if node is None or (fewer_than and node not in hopeful) else self._make_site(node)
             if site is None or site.solved or not site.add(level, candidate):
                 continue
             victims = self._solver.first_come(site.needs, site.pool[: level + 1])
@@ -184,10 +184,10 @@ class Search:
                 # Candidates come in order, so that those still to come can only make this node's solution worse.
                 site.solved = True
                 blocked.pop(site.node, None)
-                best = self._better(best, Solution.of(site.node, victims))
+                best = self._choose_better(best, Solution.of(site.node, victims))
         return self._best_of_blocked(level, best, blocked.values())
 
-    def _better(self, best: Solution | None, other: Solution) -> Solution:
+    def _choose_better(self, best: Solution | None, other: Solution) -> Solution:
         self._solutions += 1
         if best is None:
             return other
@@ -196,14 +196,18 @@ class Search:
             self._second = loser
         return winner
 
-    def _hopeful(self, fewer_than: int) -> set[Node]:
+    def _hopeful_nodes(self, fewer_than: int) -> set[Node]:
         """Returns the nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
         if fewer_than == 1:
             return set()
-        sites = (self._site(node) for node in self._view.nodes.values())
-        return {site.node for site in sites if site is not None and not site.solved and self._least(site) < fewer_than}
+        sites = (self._make_site(node) for node in self._view.nodes.values())
+        return {
+            site.node
+            for site in sites
+            if site is not None and not site.solved and self._least_victims(site) < fewer_than
+        }
 
-    def _least(self, site: _Site) -> int:
+    def _least_victims(self, site: _Site) -> int:
         """Returns a number of victims below which none can do; sharper than the first estimate, which looked at each
         type alone."""
         if site.least == 1 and not any(_can_cover(gains, site.needs) for gains in self._gains):
@@ -218,10 +222,10 @@ class Search:
             victims = self._solver.solve(site.needs, self._candidates.on_node(site.node, level))
             if victims is not None:
                 site.solved = True
-                best = self._better(best, Solution.of(site.node, victims))
+                best = self._choose_better(best, Solution.of(site.node, victims))
         return best
 
-    def _site(self, node: Node) -> _Site | None:
+    def _make_site(self, node: Node) -> _Site | None:
         try:
             return self._sites[node]
         except KeyError:
@@ -229,7 +233,7 @@ class Search:
             return site
 
     def _new_site(self, node: Node) -> _Site | None:
-        needs = self._lack(node)
+        needs = self._find_lack(node)
         if needs is None:
             return None
         least = 1
@@ -242,15 +246,15 @@ class Search:
                 least = max(least, -(-amount // largest[i]))
         return _Site(node, needs, least)
 
-    def _lack(self, node: Node) -> list[int] | None:
+    def _find_lack(self, node: Node) -> list[int] | None:
         """Returns the needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
         if not can_take_claim(node, self._ask):
-            self.verdicts[self._unusable(node)] += 1
+            self.verdicts[self._why_unusable(node)] += 1
             return None
         if self._needs.met_on(node):
             self.verdicts["has room"] += 1
             return None
-        needs = self._needs.on(node)
+        needs = self._needs.needs_on(node)
         for amount, most in zip(needs, self._most_given(), strict=True):
             if amount > 0 and amount > most:
                 self.verdicts["need left"] += 1
@@ -260,20 +264,22 @@ class Search:
     def _most_given(self) -> list[int]:
         """Returns, by need, an upper bound of what all leaves together give: worked out when the first node may do."""
         if self._most is None:
-            self._most = self._terms.most()
+            self._most = self._terms.most_by_need()
         return self._most
 
     def _largest_gains(self) -> list[int]:
         """Returns, by need, the most one candidate can contribute."""
         if self._largest is None:
-            self._gains = [gains for shape in self._candidates.shapes() if (gains := self._terms.gains(shape))]
+            self._gains = [
+                gains for shape in self._candidates.possible_shapes() if (gains := self._terms.gains_of(shape))
+            ]
             self._largest = [0] * len(self._needs.types)
             for gains in self._gains:
                 for i, amount in gains:
                     self._largest[i] = max(self._largest[i], amount)
         return self._largest
 
-    def _unusable(self, node: Node) -> str:
+    def _why_unusable(self, node: Node) -> str:
         if not node.schedulable:
             return "not schedulable"
         if node.node_id in self._ask.stuck.values():
@@ -287,7 +293,7 @@ class Search:
         nothing does, room is leaving already: the ask claims it, and nobody has to go.
         """
         roomy = [node for node in nodes if self._needs.met_on(node) and can_take_claim(node, self._ask)]
-        if self._needs.anywhere():
+        if self._needs.is_met_anywhere():
             victims = self._victims_anywhere() if roomy else None
             if victims is None:
                 return []

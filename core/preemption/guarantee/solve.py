@@ -44,7 +44,7 @@ class Solver:
     def solve(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """Returns victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
         taken = self.first_come(needs, pool)
-        return self.exact(needs, pool) if taken is None else taken
+        return self.solve_exactly(needs, pool) if taken is None else taken
 
     def first_come(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """Walk *pool* once and take whoever lowers an unmet need and may leave, then drop the superfluous (1, 3).
@@ -79,7 +79,7 @@ class Solver:
                 return kept if self._all_owed or is_justified(needs, kept) else None
         return None
 
-    def exact(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
+    def solve_exactly(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """Returns the victims with the smallest solution key, within the step budget (step 2)."""
         steps = min(STEPS_PER_NODE, self._left)
         before: list[Candidate] = []
@@ -187,10 +187,11 @@ class _ExactSearch:
         self._limit = limit
         self._best: list[Candidate] | None = None
         self._best_key: tuple[int, int, int] | None = None
-        self._bounds()
+        self._find_bounds()
 
-    def _bounds(self) -> None:
-        """For every place in the pool, the sum and the largest of what it and its successors contribute by need."""
+    def _find_bounds(self) -> None:
+        """Works out, for every place in the pool, the sum and the largest of what it and its successors contribute by
+        need."""
         width = len(self.needs)
         sums, peaks = [[0] * width], [[0] * width]
         for candidate in reversed(self._pool):
@@ -207,7 +208,7 @@ class _ExactSearch:
         """Returns the best victims found; ``None``: none exist, or the budget ended before the first was found."""
         for count in range(1, len(self._pool) + 1):
             if self._within_reach(self.needs, 0, count):
-                self._extend([], self.needs, self._room, 0, count)
+                self._extend_choice([], self.needs, self._room, 0, count)
             if self._best is not None or self.steps >= self._limit:
                 break
         return self._best
@@ -217,7 +218,7 @@ class _ExactSearch:
         total, peak = self._suffix_sum[start], self._suffix_max[start]
         return all(amount <= 0 or (amount <= total[i] and amount <= count * peak[i]) for i, amount in enumerate(left))
 
-    def _extend(self, chosen: list[Candidate], left: list[int], room: list[int], start: int, count: int) -> None:
+    def _extend_choice(self, chosen: list[Candidate], left: list[int], room: list[int], start: int, count: int) -> None:
         """Try every candidate from *start* on as the next victim, *count* still to be chosen."""
         pool = self._pool
         passed: set[tuple[int, int]] = set()
@@ -240,15 +241,15 @@ class _ExactSearch:
             chosen.append(candidate)
             if count == 1:
                 if max(after) <= 0 and (self._all_owed or is_justified(self.needs, chosen)):
-                    self._keep(chosen)
+                    self._keep_choice(chosen)
             else:
                 space = room.copy()
                 for r, amount in kind.uses:
                     space[r] -= amount
-                self._extend(chosen, after, space, at + 1, count - 1)
+                self._extend_choice(chosen, after, space, at + 1, count - 1)
             chosen.pop()
 
-    def _keep(self, chosen: list[Candidate]) -> None:
+    def _keep_choice(self, chosen: list[Candidate]) -> None:
         """Remember *chosen* if it beats the best so far; at equal keys the first in B.5 order stays."""
         key = (
             max(victim[0] for victim in chosen),

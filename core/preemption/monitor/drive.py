@@ -133,7 +133,7 @@ def _carry_out(
     looked_at = 0
     law = monitor_laws.RoundLimit(state.types.names, selection.limits)
     for place in selection.places:
-        law.count(place)
+        law.count_place(place)
         looked_at += 1 + len(place.victims)
         if looked_at >= LOOKS_A_PIECE:
             yield 3 * looked_at
@@ -179,7 +179,7 @@ def _enter_victim(
         or entry.deadline_ns > now_ns + wait_ns
     ):
         # Not selected in every round since, or notified of a later time than there is now: notified anew.
-        notices.drop(entry)
+        notices.drop_entry(entry)
         entry = None
     if entry is None:
         entry = noticing.exchange_entry(state, victim)
@@ -378,7 +378,7 @@ def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocatio
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
     texts: dict[Queue, str] = {}
     for victim in leaving:
-        notices.drop(notices.entries[victim.key])
+        notices.drop_entry(notices.entries[victim.key])
         spec, application = victim.spec, victim.application
         leaf = application.queue
         message = texts.get(leaf)
@@ -458,7 +458,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
     there = [entry for entry in entries if _still_there(state, entry.allocation)]
     noticing.withdraw_notices(state, there)
     for entry in entries:
-        notices.drop(entry)
+        notices.drop_entry(entry)
     _record_each(state, (entry.allocation for entry in there), Outcome.WITHDRAWN, notices.rounds)
 
 

@@ -68,9 +68,9 @@ class QueueFigures:
             for t, most in queue.max.items():
                 self.ceilings[t] = min(most, self.ceilings.get(t, most))
         self.net: Final = [used - leaving for used, leaving in zip(queue.used, queue.preempting, strict=True)]
-        """Used once the victims in flight are gone."""
+        """The amounts used once the victims in flight are gone."""
         self.used: Final = [net + claimed for net, claimed in zip(self.net, queue.claimed, strict=True)]
-        """Used once their preemptors have started, too."""
+        """The amounts used once the victims in flight are gone and their preemptors have started."""
         self.demand: Final[Amounts] = {}
         self.reserved: Final[Amounts] = {}
         """The part of ``demand`` for which a node is kept free."""
@@ -115,7 +115,7 @@ class Picture:
         leaves = (figures for figures in self.queues if figures.leaf)
         self._leaves: Final = sorted(leaves, key=lambda figures: figures.queue.path)
 
-    def leaves(self) -> list[QueueFigures]:
+    def leaves_by_path(self) -> list[QueueFigures]:
         """Returns the leaves by path."""
         return self._leaves
 
@@ -158,7 +158,7 @@ def waits_for_room(ask: Allocation) -> bool:
 
 
 def derive_guarantees(found: Picture) -> None:
-    """Guarantees of types that a queue does not declare itself, from the levels around it.
+    """Derives guarantees of types that a queue does not declare itself, from the levels around it.
 
     It counts at least what its children are owed. Of what its parent is owed and no child declares, it has a share: as
     much as it uses and wants, and no more than an equal part while others want more.

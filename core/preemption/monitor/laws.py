@@ -43,7 +43,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
             broken = _find_trespass(place.ask, victim)
             if broken is not None:
                 found.append(broken)
-        found += after.judge(place, gone, names)
+        found += after.judge_place(place, gone, names)
     return tuple(found)
 
 
@@ -56,7 +56,7 @@ class RoundLimit:
         self._selected: dict[int, int] = {}
         self.broken: list[Violation] = []
 
-    def count(self, place: Place) -> None:
+    def count_place(self, place: Place) -> None:
         """Count *place*, which is selected after those counted so far."""
         selected, victims = self._selected, place.victims
         if not victims:
@@ -141,7 +141,8 @@ def _is_waiting(ask: Allocation) -> bool:
 
 
 def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
-    """Law 4: of something it asks for, the lowest queue on its path with a guarantee is under it, or loses as much.
+    """Tells whether law 4 holds: of something the ask asks for, the lowest queue on its path with a guarantee is under
+    it, or loses as much.
 
     A level without a declaration counts what its children declare, so that the lowest queue is the one that counts.
     """
@@ -153,7 +154,7 @@ def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) 
             owed = queue.guaranteed.get(t)
             if owed is None:
                 continue
-            if level.held(t) < owed:
+            if level.held_amount(t) < owed:
                 return True
             freed = sum(dict(victim.shape.pairs).get(t, 0) for victim in victims if queue in victim.queue.lineage())
             if queue is not leaf and freed >= amount:
@@ -163,7 +164,8 @@ def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) 
 
 
 def _find_trespass(ask: Allocation, victim: Allocation) -> Violation | None:
-    """Laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in between."""
+    """Yields breaches of laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in
+    between."""
     ours, theirs = ask.application.queue.lineage(), victim.application.queue.lineage()
     if theirs[0] is ours[0]:
         return Violation(Law.OTHER_APPLICATION, f"{victim.key} is in the queue of {ask.key}")
@@ -195,7 +197,7 @@ class _Level:
         self.gone: Final[Vector] = [0] * len(queue.used)
         self.come: Final[Vector] = [0] * len(queue.used)
 
-    def held(self, t: int) -> int:
+    def held_amount(self, t: int) -> int:
         """Returns what the queue holds of type *t*, with what is claimed for it."""
         queue = self.queue
         return queue.used[t] - queue.preempting[t] + queue.claimed[t] + self.come[t] - self.gone[t]
@@ -227,7 +229,7 @@ class _After:
             found = self._limited[leaf] = tuple(limited)
         return found
 
-    def judge(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
+    def judge_place(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
         """Go on to the state after *place*. Returns what is wrong with it."""
         ask, node, pairs = place.ask, place.node, place.ask.shape.pairs
         found: list[Violation] = []
@@ -235,8 +237,8 @@ class _After:
         before: dict[tuple[_Level, int], int] = {}
         for level in ours:
             if level.queue.max:
-                before.update({(level, t): level.held(t) for t, _ in pairs if t in level.queue.max})
-        free, open_to_it = self._room(node), self._open_to(ask, node)
+                before.update({(level, t): level.held_amount(t) for t, _ in pairs if t in level.queue.max})
+        free, open_to_it = self._room_on(node), self._open_to(ask, node)
         for victim in victims:
             freed, there = victim.shape.pairs, victim.node
             if there is node:
@@ -247,7 +249,7 @@ class _After:
             elif there is not None:
                 if any(open_to_it[t] < amount for t, amount in pairs):
                     found.append(Violation(Law.ON_NODE, f"{victim.key} is not on {node.node_id}"))
-                book_amounts(self._room(there), freed)
+                book_amounts(self._room_on(there), freed)
             for level in self.limited_above(victim.application.queue):
                 gone = level.gone
                 for t, amount in freed:
@@ -266,7 +268,7 @@ class _After:
         if before or ask.application.accounts:
             found += self._beyond_quota(ask, before)
         for victim in victims:
-            if not self._needed(victim, pairs, open_to_it if victim.node is node else None, before):
+            if not self._is_needed(victim, pairs, open_to_it if victim.node is node else None, before):
                 found.append(Violation(Law.MINIMAL, f"{ask.key} runs on {node.node_id} without {victim.key} leaving"))
         for t, amount in pairs:
             free[t] -= amount
@@ -277,7 +279,8 @@ class _After:
     def _keep_guarantees(
         self, ask: Allocation, victims: Sequence[Allocation], names: list[str], found: list[Violation]
     ) -> None:
-        """Law 2: no queue ends below its guarantee, or further below where the ask makes up for less than what goes.
+        """Yields breaches of law 2: no queue ends below its guarantee, or further below where the ask makes up for less
+        than what goes.
 
         The *victims* are gone already, the ask has not come yet.
         """
@@ -305,7 +308,7 @@ class _After:
         """Yields queues on the path that end above their max, or above what they held where that was more, and users
         that do."""
         for (level, t), held in before.items():
-            if level.held(t) > max(level.queue.max[t], held):
+            if level.held_amount(t) > max(level.queue.max[t], held):
                 yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")
         for account in ask.application.accounts:
             for t, amount in ask.shape.pairs:
@@ -317,7 +320,7 @@ class _After:
                         Law.SUFFICIENT, f"{ask.key} would exceed the limit of {account.kind} {account.name}"
                     )
 
-    def _needed(
+    def _is_needed(
         self,
         victim: Allocation,
         wanted: Pairs,
@@ -333,7 +336,7 @@ class _After:
                     return True
         path = victim.queue.lineage()
         return any(
-            level.queue in path and t in leaving and level.held(t) + leaving[t] > max(level.queue.max[t], held)
+            level.queue in path and t in leaving and level.held_amount(t) + leaving[t] > max(level.queue.max[t], held)
             for (level, t), held in before.items()
         )
 
@@ -341,8 +344,8 @@ class _After:
         """Returns what *ask* may count on: what is kept there for others because they waited stays, as far as there is
         so much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
         if node.claims is None:
-            return self._room(node)
-        room = list(self._room(node))
+            return self._room_on(node)
+        room = list(self._room_on(node))
         own = ask.reservation
         for reservation in node.reservations.values():
             if reservation is own and not reservation.by_age:
@@ -355,7 +358,7 @@ class _After:
                     aged[t] += amount
         return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
 
-    def _room(self, node: Node) -> Vector:
+    def _room_on(self, node: Node) -> Vector:
         """Returns what is free on *node* once whoever was asked to leave has left, and whoever that is for runs."""
         room = self._free.get(node)
         if room is None:

@@ -64,7 +64,7 @@ def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom)
         return []
     candidates: list[tuple[tuple[int, int], Candidate]] = []
     for allocation in node.allocations.values():
-        candidate = planner.candidate(allocation) if run.may_go(allocation) else None
+        candidate = planner.candidate_for(allocation) if run.may_go(allocation) else None
         if candidate is None:
             continue
         ours, theirs = 0, 0
@@ -74,13 +74,13 @@ def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom)
                 continue
         candidates.append(((reluctance_of(allocation), theirs), candidate))
     candidates.sort(key=lambda pair: (*pair[0], -pair[1].allocation.created_ns, pair[1].allocation.key))
-    return planner.choice.victims(planner.want(ask, leaf), node, [one for _, one in candidates], whom) or []
+    return planner.choice.choose_victims(planner.want_of(ask, leaf), node, [one for _, one in candidates], whom) or []
 
 
 def _commit(run: Round, planner: Planner, reservation: Reservation, found: list[Candidate]) -> None:
     leaf: QueueFigures | None = run.picture.of.get(reservation.ask.queue)
     if leaf is not None and found:
-        planner.commit(planner.want(reservation.ask, leaf), reservation.node, found)
+        planner.commit(planner.want_of(reservation.ask, leaf), reservation.node, found)
 
 
 def _relative_priorities(ask: Allocation, theirs: Queue) -> tuple[int, int]:

@@ -36,7 +36,7 @@ class Entry:
         self.deadline_ns: Final = notified_ns + wait_ns
         self.first_round: Final = first_round
         self.times = 1
-        """In how many rounds it was selected, the one of its notice included."""
+        """The number of rounds in which it was selected, the one of its notice included."""
 
 
 class Notice:
@@ -56,7 +56,8 @@ class Notice:
 
 
 class Taken(NamedTuple):
-    """Something was taken from a leaf that held ``held`` by type, net of victims on their way out, for ``served``.
+    """The last loss of a leaf, and what has come of it. Something was taken from a leaf that held ``held`` by type, net
+    of victims on their way out, for ``served``.
 
     ``futile``: how often in a row it has had everything back while an ask it was taken for still waited.
     """
@@ -124,7 +125,7 @@ class Notices:
         self.open[notice.number] = notice
         self.of_application.setdefault(notice.application, {})[notice.number] = notice
 
-    def drop(self, entry: Entry) -> None:
+    def drop_entry(self, entry: Entry) -> None:
         """Remove *entry*, which is no longer at risk; its notice goes with its last one."""
         notice = entry.notice
         key = entry.allocation.key
@@ -149,4 +150,4 @@ class Notices:
             for t, amount in allocation.shape.pairs:
                 held[t] = held.get(t, 0) - amount
         if entry is not None:
-            self.drop(entry)
+            self.drop_entry(entry)

@@ -47,7 +47,7 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
         keys.setdefault(entry.notice, []).append(entry.allocation.spec.key)
-        state.notices.drop(entry)
+        state.notices.drop_entry(entry)
     if not state.callbacks.preemption_notices:
         return
     for notice, gone in keys.items():
@@ -57,7 +57,7 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
 
 
 def repeat_notices(state: PartitionState) -> None:
-    """Repeat the notices that still stand: somebody else listens from now on."""
+    """Repeats the notices that still stand, since somebody else listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
 

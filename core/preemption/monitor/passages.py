@@ -49,7 +49,7 @@ def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs
     return True
 
 
-def leave(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
+def count_leaving(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
     """Count *pairs* as leaving *leaf*; with *times* -1 they do not after all."""
     for figures in leaf.counted:
         going = figures.going
@@ -57,7 +57,7 @@ def leave(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
             going[t] = going.get(t, 0) + amount * times
 
 
-def come(leaf: QueueFigures, pairs: Pairs) -> None:
+def count_coming(leaf: QueueFigures, pairs: Pairs) -> None:
     """Count an ask of *pairs* as coming into *leaf*."""
     for figures in leaf.counted:
         coming = figures.coming
@@ -83,23 +83,23 @@ class Passage:
         )
         self._known: dict[tuple[object, QueueFigures], tuple[Adjustment, Adjustment] | None] = {}
 
-    def outlook(self, leaf: QueueFigures) -> object:
+    def outlook_of(self, leaf: QueueFigures) -> object:
         """Returns the same for leaves whose asks see all other leaves alike."""
         if self._plain:
             return None
         properties = leaf.queue.properties
         return (leaf.parent, properties.priority_offset, properties.priority_policy, leaf.fenced)
 
-    def highest(self, asking: QueueFigures, priority: int, leaf: QueueFigures) -> int | None:
+    def highest_priority(self, asking: QueueFigures, priority: int, leaf: QueueFigures) -> int | None:
         """Returns the highest priority of a task of *leaf* that an ask of *asking* with *priority* may take; ``None``:
         none."""
         if leaf is asking:
             return None
         if self._plain:
             return priority
-        key = (self.outlook(asking), leaf)
+        key = (self.outlook_of(asking), leaf)
         if key not in self._known:
-            self._known[key] = self._between(asking.queue, leaf.queue)
+            self._known[key] = self._adjustments_between(asking.queue, leaf.queue)
         known = self._known[key]
         if known is None:
             return None
@@ -110,7 +110,7 @@ class Passage:
         return EVERY if theirs.of(0) <= shown else None
 
     @staticmethod
-    def _between(asking: Queue, leaf: Queue) -> tuple[Adjustment, Adjustment] | None:
+    def _adjustments_between(asking: Queue, leaf: Queue) -> tuple[Adjustment, Adjustment] | None:
         path = leaf.lineage()
         for queue in asking.lineage():
             if queue in path:

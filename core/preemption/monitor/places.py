@@ -69,7 +69,7 @@ class Planner:
         self._crossing = False
         """Somebody leaves one node for an ask on another."""
         self._going: dict[Node, list[Candidate]] = {}
-        """By node, who is to leave."""
+        """The candidates that are to leave, by node."""
         self._changed: list[Node] = []
         self._spare: dict[QueueFigures, Amounts] = {}
         """By leaf, the originators that may still be taken, by type."""
@@ -80,7 +80,7 @@ class Planner:
         self._small: dict[tuple[QueueFigures, Shape], bool] = {}
         """By leaf and size, whether such an ask is no larger than what entitles it."""
 
-    def candidate(self, allocation: Allocation) -> Candidate | None:
+    def candidate_for(self, allocation: Allocation) -> Candidate | None:
         """Returns *allocation* as a candidate; ``None`` if its leaf or its node is not to be touched."""
         known = self._candidates.get(allocation.key)
         if known is None:
@@ -102,7 +102,7 @@ class Planner:
             room[t] += without - beside
         self._changed.append(node)
 
-    def finish(self) -> Generator[int, None, None]:
+    def spare_needless(self) -> Generator[int, None, None]:
         """Leave out victims whose room the others on the same node leave over for all asks that are placed there."""
         selection = self._run.selection
         by_node: dict[Node, list[Place]] = {node: [] for node in self._changed}
@@ -118,7 +118,7 @@ class Planner:
             if sum(bool(place.victims) for place in places) > 1:
                 shared = rearrange_places(places, self._rooms.left_over(node))
                 if shared is not None:
-                    selection.rearrange(places, shared)
+                    selection.replace_places(places, shared)
                 yield LOOKS_PER_TRY * len(places)
 
     def spare_originators(self, leaf: QueueFigures, originators: Iterable[Allocation]) -> None:
@@ -131,7 +131,7 @@ class Planner:
             spare[t] -= floor(self._run.settings.originator_reserve * leaf.guaranteed.get(t, 0))
         self._spare[leaf] = spare
 
-    def resume(self) -> Generator[int, None, None]:
+    def replan_last(self) -> Generator[int, None, None]:
         """Plan again what the last round planned, as far as that still stands: notices keep their victims.
 
         Where less is to be given up than before, whose work is saved and whose application is prepared goes first.
@@ -150,7 +150,7 @@ class Planner:
                 yield 32 * 2 * LOOKS_PER_TRY
             if not place.victims or any(victim.application in exchanging for victim in place.victims):
                 continue
-            want = self._wanted(place.ask)
+            want = self._still_wanted(place.ask)
             if want is None or not self._plan_again(want, place):
                 memory.places.append(place)
         yield len(places)
@@ -160,7 +160,7 @@ class Planner:
         run, node = self._run, place.node
         kept: list[Candidate] = []
         for victim in place.victims:
-            candidate = self.candidate(victim) if victim.key in run.memory.notified and run.may_go(victim) else None
+            candidate = self.candidate_for(victim) if victim.key in run.memory.notified and run.may_go(victim) else None
             if candidate is None:
                 return False
             kept.append(candidate)
@@ -174,7 +174,7 @@ class Planner:
             self.commit(want, node, kept)
             return True
         anywhere = any(candidate.node is not node for candidate in kept)
-        chosen = self.choice.victims(want, node, kept, Whom.GIVING, anywhere=anywhere)
+        chosen = self.choice.choose_victims(want, node, kept, Whom.GIVING, anywhere=anywhere)
         if chosen:
             self.commit(want, node, chosen)
         return bool(chosen)
@@ -182,22 +182,22 @@ class Planner:
     def _is_prepared(self, victim: Allocation) -> bool:
         return victim.key in self._run.memory.accepted or victim.key in self._run.memory.checkpoints
 
-    def _wanted(self, ask: Allocation) -> Want | None:
+    def _still_wanted(self, ask: Allocation) -> Want | None:
         """Returns *ask*, if it still waits and its leaf is still short of what it asks for."""
         leaf = self._run.picture.of.get(ask.queue)
         if leaf is None or ask.key in self._places or not self._may_wait(ask) or not self._is_owed(leaf, ask):
             return None
-        return self.want(ask, leaf)
+        return self.want_of(ask, leaf)
 
-    def fill(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
+    def fill_places(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
         """Find places for asks in turns, by victims from *ranked*, in this order."""
         run = self._run
         searches: dict[_Search, _Progress] = {}
         turns: list[tuple[int, int, str, QueueFigures]] = []
         positions: dict[QueueFigures, int] = {}
         for leaf in run.short:
-            yield from self._gather(leaf)
-            heappush(turns, self._turn(leaf))
+            yield from self._gather_asks(leaf)
+            heappush(turns, self._turn_of(leaf))
         spent = 0
         while turns:
             leaf = heappop(turns)[3]
@@ -209,7 +209,7 @@ class Planner:
                 spent += 1
                 if ask.key in self._places or not self._is_owed(leaf, ask):
                     continue
-                want = self.want(ask, leaf)
+                want = self.want_of(ask, leaf)
                 search = self._search_of(want)
                 progress = searches.get(search)
                 if progress is None:
@@ -218,7 +218,7 @@ class Planner:
                     if run.left:
                         continue
                     break  # Only what is left over on nodes is still given away.
-                placed = yield from self._place(want, ranked, progress)
+                placed = yield from self._place_want(want, ranked, progress)
                 if not placed:
                     progress.over = True
                 spent += 2 * LOOKS_PER_TRY
@@ -227,10 +227,10 @@ class Planner:
                     spent = 0
             positions[leaf] = at
             if placed:
-                heappush(turns, self._turn(leaf))
+                heappush(turns, self._turn_of(leaf))
         yield spent
 
-    def _turn(self, leaf: QueueFigures) -> tuple[int, int, str, QueueFigures]:
+    def _turn_of(self, leaf: QueueFigures) -> tuple[int, int, str, QueueFigures]:
         """Returns who is served first: the highest priority, then the least served for its guarantee, then by path."""
         planned, share = self._run.planned_for(leaf), _SCALE
         for t in self._run.short[leaf]:
@@ -247,7 +247,7 @@ class Planner:
         shape = ask.shape
         small = self._small.get((leaf, shape))
         if small is None:
-            small = all(amount <= self._most(leaf, t) for t, amount in shape.pairs if t in short)
+            small = all(amount <= self._largest_ask(leaf, t) for t, amount in shape.pairs if t in short)
             self._small[leaf, shape] = small
         if not small:
             return False
@@ -263,7 +263,7 @@ class Planner:
         return owed and (not ask.application.accounts or self._within_limits(ask))
 
     @staticmethod
-    def _most(leaf: QueueFigures, t: int) -> int:
+    def _largest_ask(leaf: QueueFigures, t: int) -> int:
         """Returns the largest ask that a guarantee entitles to: as much as the lowest one on the path (law 4)."""
         for figures in leaf.lineage:
             declared = figures.queue.guaranteed.get(t)
@@ -292,7 +292,7 @@ class Planner:
             return group.parked_at is not None and not group.kept_back
         return ask.place is AskPlace.RESERVED or ask.place is AskPlace.REFUSED
 
-    def _gather(self, leaf: QueueFigures) -> Generator[int, None, None]:
+    def _gather_asks(self, leaf: QueueFigures) -> Generator[int, None, None]:
         """Collect the waiting asks of *leaf*, in the order in which they are served."""
         if leaf in self._waiting:
             return
@@ -332,7 +332,7 @@ class Planner:
                     self._elsewhere.setdefault(leaf, []).append(ask)
         return self._elsewhere
 
-    def want(self, ask: Allocation, leaf: QueueFigures) -> Want:
+    def want_of(self, ask: Allocation, leaf: QueueFigures) -> Want:
         """Returns what it takes to place *ask*."""
         needs: Needs = []
         for figures in leaf.capped:
@@ -358,14 +358,14 @@ class Planner:
             refused = frozenset((*(ask.refused or ()), *ask.stuck.values()))
         # A leaf that gives up one type while it is short of another one looks past its own tasks.
         own = leaf if want.needs or leaf in self._run.left else None
-        return (ask.shape, ask.spec.priority, refused, reserved, own, self._run.passage.outlook(leaf))
+        return (ask.shape, ask.spec.priority, refused, reserved, own, self._run.passage.outlook_of(leaf))
 
-    def _place(self, want: Want, ranked: Sequence[Candidate], progress: _Progress) -> Generator[int, None, bool]:
+    def _place_want(self, want: Want, ranked: Sequence[Candidate], progress: _Progress) -> Generator[int, None, bool]:
         """Give *want* the first place that candidates looked at so far, or the next ones, make room for."""
         if want.needs:
             node = self._node_with_room(want)
             if node is not None:
-                chosen = self.choice.victims(want, node, ranked, Whom.GIVING, anywhere=True)
+                chosen = self.choice.choose_victims(want, node, ranked, Whom.GIVING, anywhere=True)
                 yield len(self._run.picture.queues) + len(ranked) // LOOKS_PER_TRY
                 if chosen is not None:
                     self.commit(want, node, chosen)
@@ -374,7 +374,7 @@ class Planner:
         while progress.changed < len(self._changed):
             node = self._changed[progress.changed]
             progress.changed += 1
-            if self._try(want, node, seen.get(node, ())):
+            if self._try_node(want, node, seen.get(node, ())):
                 return True
         looked_at = 0
         while progress.at < len(ranked) and self._run.left:
@@ -391,11 +391,11 @@ class Planner:
             if there is None:
                 there = seen[node] = []
             there.append(candidate)
-            if self._try(want, node, there):
+            if self._try_node(want, node, there):
                 return True
         return False
 
-    def _try(self, want: Want, node: Node, there: Sequence[Candidate]) -> bool:
+    def _try_node(self, want: Want, node: Node, there: Sequence[Candidate]) -> bool:
         """Place *want* on *node* if those who are *there* make room."""
         if not is_usable(node, want.ask):
             return False
@@ -413,7 +413,7 @@ class Planner:
                                 missing -= freed
                 if missing > 0:
                     return False
-        chosen = self.choice.victims(want, node, there, Whom.GIVING)
+        chosen = self.choice.choose_victims(want, node, there, Whom.GIVING)
         if chosen is None:
             return False
         self.commit(want, node, chosen)
@@ -423,7 +423,7 @@ class Planner:
         """Tells whether *candidate*, of the same size as *want*, is all that has to leave: the most frequent case, in
         short.
 
-        Whatever is not so simple is left to :meth:`victims`.
+        Whatever is not so simple is left to :meth:`VictimChoice.choose_victims`.
         """
         pairs, run = want.pairs, self._run
         if candidate.pairs is not pairs or want.needs or candidate.kind >= ORIGINATORS or candidate.taken:
@@ -436,10 +436,10 @@ class Planner:
             if there < 0:
                 return False
             if there < amount and not helps:
-                helps = run.gives(candidate.leaf, t)
+                helps = run.gives_up(candidate.leaf, t)
         if not helps or not run.selection.has_room(pairs):
             return False
-        limit = run.passage.highest(want.leaf, want.ask.spec.priority, candidate.leaf)
+        limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, candidate.leaf)
         if limit is None or candidate.allocation.spec.priority > limit:
             return False
         return admits(candidate.leaf, pairs, want.leaf, pairs, declared=run.declared)

@@ -71,7 +71,7 @@ class Selection:
             for t, amount in victim.shape.pairs:
                 self.selected[t] = self.selected.get(t, 0) + amount
 
-    def rearrange(self, before: Sequence[Place], after: Sequence[Place]) -> None:
+    def replace_places(self, before: Sequence[Place], after: Sequence[Place]) -> None:
         """Replace the places *before*, all of one node, by *after*, which need fewer victims."""
         needed = {victim.key for place in after for victim in place.victims}
         for victim in [victim for place in before for victim in place.victims if victim.key not in needed]:

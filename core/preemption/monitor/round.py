@@ -12,7 +12,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
 from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
-from kornel.core.preemption.monitor.passages import Deficits, Passage, come, leave
+from kornel.core.preemption.monitor.passages import Deficits, Passage, count_coming, count_leaving
 from kornel.core.preemption.monitor.plan import Place, Selection
 from kornel.core.preemption.monitor.settings import MonitorSettings
 
@@ -92,7 +92,7 @@ class Round:
         self._wait_ns = 0
         self._reserved: dict[Application, list[Reservation]] | None = None
 
-    def targets(
+    def find_targets(
         self,
         *,
         natural: bool = True,
@@ -132,8 +132,8 @@ class Round:
             yield len(shares)
         return found
 
-    def owed(self, *, declared: bool = False) -> Generator[int, None, Targets]:
-        """Returns what is still to be found for leaves under their guarantees where :meth:`targets` came to too little.
+    def find_owed(self, *, declared: bool = False) -> Generator[int, None, Targets]:
+        """Returns what leaves under their guarantees still lack where :meth:`find_targets` came to too little.
 
         Shares are worked out from totals. Free room in pieces that no ask fits, tasks on draining nodes, or a part of
         the cluster smaller than one task leave leaves short all the same: whoever is over its guarantee gives as much,
@@ -145,20 +145,20 @@ class Round:
         self.declared = declared
         for t, capacity in self.picture.cluster.items():
             need = 0
-            for leaf in self.picture.leaves():
+            for leaf in self.picture.leaves_by_path():
                 guaranteed = (leaf.queue.guaranteed if declared else leaf.guaranteed).get(t, 0)
                 lacking = min(guaranteed, leaf.used[t] + leaf.demand.get(t, 0)) - leaf.used[t]
                 if lacking > 0:
                     need += lacking
                     found.deficits.setdefault(leaf, {})[t] = lacking
-            yield len(self.picture.leaves()) // 4
+            yield len(self.picture.leaves_by_path()) // 4
             planned = self.selection.selected.get(t, 0)
             within = min(need, floor(settings.per_round * capacity))
             pace = ceil(max(1, within) * settings.natural_factor)
             if not need or pace <= planned:
                 continue
             self.most[t] = pace - planned
-            for leaf in self.picture.leaves():
+            for leaf in self.picture.leaves_by_path():
                 guaranteed = (leaf.queue.guaranteed if declared else leaf.guaranteed).get(t, 0)
                 over = leaf.used[t] - guaranteed
                 if leaf.disabled or leaf.queue in self.spared or leaf.used[t] <= guaranteed * (1 + settings.dead_zone):
@@ -168,14 +168,14 @@ class Round:
                 )
         return found
 
-    def begin(self, targets: Targets, wait_ns: int) -> None:
+    def begin_selection(self, targets: Targets, wait_ns: int) -> None:
         """Select for *targets* from here on; what earlier selectors selected counts."""
         self._wait_ns = wait_ns
         self.left = {}
         for leaf, amounts in targets.obtain.items():
             before = self._selected_from.get(leaf, {})
             left = {t: amount - before.get(t, 0) for t, amount in amounts.items()}
-            if self.wanting(left):
+            if self.is_wanting(left):
                 self.left[leaf] = left
         self.short = {
             leaf: {t: amount - self._planned_for.get(leaf, {}).get(t, 0) for t, amount in amounts.items()}
@@ -193,14 +193,14 @@ class Round:
             allocation.place in _OUT_OF_REACH or allocation.spec.required_node or allocation.key in self.selection.waits
         )
 
-    def wanting(self, left: Amounts) -> bool:
+    def is_wanting(self, left: Amounts) -> bool:
         """Tells whether something is still to be freed. ``conservative``: nothing any more as soon as one type is
         done."""
         if self.settings.conservative:
             return all(amount > 0 for amount in left.values())
         return is_positive(left)
 
-    def gives(self, leaf: QueueFigures, t: int) -> bool:
+    def gives_up(self, leaf: QueueFigures, t: int) -> bool:
         """Tells whether *leaf* is still to give up something of type *t*."""
         left = self.left.get(leaf)
         return left is not None and left.get(t, 0) > 0 and (self.most is None or self.most.get(t, 0) > 0)
@@ -208,7 +208,7 @@ class Round:
     def commit(self, place: Place, asking: QueueFigures, givers: Sequence[QueueFigures]) -> None:
         """Select *place* for an ask of *asking*; *givers*: the leaf of each victim."""
         pairs = place.ask.shape.pairs
-        come(asking, pairs)
+        count_coming(asking, pairs)
         planned = self._planned_for.get(asking)
         if planned is None:
             planned = self._planned_for[asking] = {}
@@ -220,7 +220,7 @@ class Round:
         most = self.most
         for leaf, victim in zip(givers, place.victims, strict=True):
             gone = victim.shape.pairs
-            leave(leaf, gone)
+            count_leaving(leaf, gone)
             selected = self._selected_from.get(leaf)
             if selected is None:
                 selected = self._selected_from[leaf] = {}
@@ -234,7 +234,7 @@ class Round:
                         done = True
                 if most is not None and t in most:
                     most[t] -= amount
-            if done and left is not None and not self.wanting(left):
+            if done and left is not None and not self.is_wanting(left):
                 del self.left[leaf]
         self.selection.add(place, self._wait_ns)
 
@@ -248,7 +248,7 @@ class Round:
         return sorted(waiting, key=lambda r: (r.made_ns, r.ask.order, r.ask.key))
 
     def drop_reservations(self, application: Application, left: Amounts) -> list[Reservation]:
-        """Nodes kept free for a leaf that holds too much are given back (E.5). Returns which."""
+        """Gives back nodes kept free for a leaf that holds too much (E.5). Returns which."""
         if self._reserved is None:
             self._reserved = {}
             for reservation in self.view.reservations.values():

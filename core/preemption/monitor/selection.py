@@ -60,29 +60,29 @@ def select_victims(
     run = Round(view, settings, figures, memory or Memory(), spared)
     planner = Planner(run)
     if settings.reserved_first:
-        targets = yield from run.targets(natural=False, reserved_as_used=True)
-        run.begin(targets, settings.max_wait_ns)
+        targets = yield from run.find_targets(natural=False, reserved_as_used=True)
+        run.begin_selection(targets, settings.max_wait_ns)
         if settings.queue_priority:
             yield from serve_important(run, planner, now_ns)
         yield from serve_reserved(run, planner)
-        targets = yield from run.targets(without_reserved=True)
-        run.begin(targets, settings.max_wait_ns)
+        targets = yield from run.find_targets(without_reserved=True)
+        run.begin_selection(targets, settings.max_wait_ns)
     else:
-        targets = yield from run.targets()
-        run.begin(targets, settings.max_wait_ns)
+        targets = yield from run.find_targets()
+        run.begin_selection(targets, settings.max_wait_ns)
         if settings.queue_priority:
             yield from serve_important(run, planner, now_ns)
     yield from _serve(run, planner)
     for declared in (False, True):
-        targets = yield from run.owed(declared=declared)
-        run.begin(targets, settings.max_wait_ns)
+        targets = yield from run.find_owed(declared=declared)
+        run.begin_selection(targets, settings.max_wait_ns)
         yield from _serve(run, planner)
     if settings.balance:
-        targets = yield from run.targets(balance=True, without_reserved=settings.reserved_first)
+        targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
         run.most, run.declared = None, False
-        run.begin(targets, max(BALANCE_WAIT_NS, settings.max_wait_ns))
+        run.begin_selection(targets, max(BALANCE_WAIT_NS, settings.max_wait_ns))
         yield from _serve(run, planner)
-    yield from planner.finish()
+    yield from planner.spare_needless()
     return run.selection
 
 
@@ -90,17 +90,17 @@ def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
     """Find places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
     if not run.left or not run.short:
         return
-    yield from planner.resume()
+    yield from planner.replan_last()
     for everybody in (False, True):
         if not run.left or not any(is_positive(short) for short in run.short.values()):
             return
         rows: _Rows = {}
-        for leaf in run.picture.leaves():
+        for leaf in run.picture.leaves_by_path():
             left = run.left.get(leaf)
             if left is not None:
                 yield from _collect_tasks(run, planner, leaf, dict(left), rows, everybody=everybody)
         ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
-        yield from planner.fill(ranked)
+        yield from planner.fill_places(ranked)
 
 
 def _collect_tasks(
@@ -131,7 +131,7 @@ def _collect_tasks(
                 looks = 0
             if not everybody and (row > _LAST_PLAIN or not is_positive(enough)):
                 break
-            candidate = planner.candidate(allocation)
+            candidate = planner.candidate_for(allocation)
             if candidate is None or candidate.taken:
                 continue
             rows.setdefault(row, []).append(candidate)

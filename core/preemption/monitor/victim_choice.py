@@ -22,7 +22,7 @@ from kornel.core.preemption.monitor.candidates import (
 )
 from kornel.core.preemption.monitor.figures import Amounts, QueueFigures
 from kornel.core.preemption.monitor.node_rooms import NodeRooms
-from kornel.core.preemption.monitor.passages import admits, leave
+from kornel.core.preemption.monitor.passages import admits, count_leaving
 from kornel.core.preemption.monitor.round import Round
 
 MOST_COMBINED: Final = 40
@@ -60,7 +60,7 @@ class VictimChoice:
         self._sets = SETS_A_ROUND
         """The number of sets of victims that may still be tried in this round where the first to go do not do."""
 
-    def victims(
+    def choose_victims(
         self, want: Want, node: Node, candidates: Iterable[Candidate], whom: Whom, *, anywhere: bool = False
     ) -> list[Candidate] | None:
         """Returns who of *candidates*, the first first, has to leave so that *want* runs on *node*; ``None``: they do
@@ -85,10 +85,10 @@ class VictimChoice:
         for candidate in candidates:
             if candidate.taken or (candidate.node is not node and not anywhere):
                 continue
-            if not self._helps(candidate, lack, needs, whom, anywhere=anywhere):
+            if not self._is_helpful(candidate, lack, needs, whom, anywhere=anywhere):
                 continue
             leaf, pairs = candidate.leaf, candidate.pairs
-            limit = run.passage.highest(want.leaf, want.ask.spec.priority, leaf)
+            limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, leaf)
             if limit is None or candidate.allocation.spec.priority > limit:
                 continue
             if candidate.kind >= ORIGINATORS:
@@ -98,12 +98,12 @@ class VictimChoice:
                     spare[leaf] = dict(self._spare.get(leaf, {}))
                 if not all(spare[leaf].get(t, 0) > 0 for t, _ in pairs):
                     continue
-            if whom is Whom.WITHIN and not self._whole(leaf, pairs, chosen):
+            if whom is Whom.WITHIN and not self._is_whole(leaf, pairs, chosen):
                 continue
             if not admits(leaf, pairs, want.leaf, want.pairs, declared=run.declared):
                 refused = True
                 continue
-            leave(leaf, pairs)
+            count_leaving(leaf, pairs)
             chosen.append(candidate)
             count_freed(candidate, lack, needs, 1)
             if candidate.kind >= ORIGINATORS:
@@ -113,12 +113,12 @@ class VictimChoice:
                 covered = True
                 break
         for candidate in chosen:
-            leave(candidate.leaf, candidate.pairs, -1)
+            count_leaving(candidate.leaf, candidate.pairs, -1)
             if not covered:
                 count_freed(candidate, lack, needs, -1)
         if not covered and refused and whom is not Whom.WITHIN and not anywhere:
             # Somebody who went first stood in the way of who is needed: their guarantees bear only so much.
-            chosen = self._combine(want, node, candidates, lack, needs, whom)
+            chosen = self._combine_victims(want, node, candidates, lack, needs, whom)
             covered = bool(chosen)
         if not covered:
             return None
@@ -132,14 +132,14 @@ class VictimChoice:
 
     def may_share(self, want: Want, node: Node) -> bool:
         """Tells whether *want* may use what is left over there: it has to outrank all who are to leave (law 6)."""
-        highest = self._run.passage.highest
+        highest = self._run.passage.highest_priority
         for candidate in self._going.get(node, ()):
             limit = highest(want.leaf, want.ask.spec.priority, candidate.leaf)
             if limit is None or candidate.allocation.spec.priority > limit:
                 return False
         return True
 
-    def _combine(
+    def _combine_victims(
         self,
         want: Want,
         node: Node,
@@ -158,7 +158,7 @@ class VictimChoice:
         for candidate in candidates:
             if candidate.taken or candidate.node is not node or candidate.kind >= ORIGINATORS:
                 continue
-            limit = run.passage.highest(want.leaf, want.ask.spec.priority, candidate.leaf)
+            limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, candidate.leaf)
             if limit is not None and candidate.allocation.spec.priority <= limit:
                 usable.append(candidate)
         del usable[MOST_COMBINED:]
@@ -175,14 +175,14 @@ class VictimChoice:
             sets -= 1
             candidate = usable[at]
             leaf, pairs = candidate.leaf, candidate.pairs
-            if self._helps(candidate, lack, needs, whom, anywhere=False) and admits(
+            if self._is_helpful(candidate, lack, needs, whom, anywhere=False) and admits(
                 leaf, pairs, want.leaf, want.pairs, declared=run.declared
             ):
-                leave(leaf, pairs)
+                count_leaving(leaf, pairs)
                 chosen.append(candidate)
                 count_freed(candidate, lack, needs, 1)
                 found = cover(at + 1)
-                leave(leaf, pairs, -1)
+                count_leaving(leaf, pairs, -1)
                 if found:
                     return True
                 chosen.pop()
@@ -193,7 +193,7 @@ class VictimChoice:
         self._sets += max(0, sets)
         return chosen if found else []
 
-    def _helps(
+    def _is_helpful(
         self,
         candidate: Candidate,
         lack: Lack,
@@ -202,7 +202,7 @@ class VictimChoice:
         *,
         anywhere: bool,
     ) -> bool:
-        leaf, gives = candidate.leaf, self._run.gives
+        leaf, gives = candidate.leaf, self._run.gives_up
         for t, _ in candidate.pairs:
             lacking = not anywhere and lack.get(t, 0) > 0
             if not (lacking or needs) or (whom is not Whom.ANYBODY and not gives(leaf, t)):
@@ -214,7 +214,7 @@ class VictimChoice:
                     return True
         return False
 
-    def _whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
+    def _is_whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
         """Tells whether *leaf* is to give up all of *pairs* on top of what is *chosen*."""
         left = dict(self._run.left.get(leaf, {}))
         for candidate in chosen:

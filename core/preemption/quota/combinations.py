@@ -49,11 +49,11 @@ class Group:
     def __len__(self) -> int:
         return len(self.going) + len(self.others)
 
-    def first(self, count: int) -> list[Allocation]:
+    def first_tasks(self, count: int) -> list[Allocation]:
         """Returns *count* of its tasks: those chosen before, then others."""
         return [*self.going[:count], *self.others[: max(0, count - len(self.going))]]
 
-    def most(self) -> int:
+    def most_lawful(self) -> int:
         """Returns how many may go as things stand, by guarantees."""
         count = len(self)
         for guard, takes in self.guards:
@@ -61,7 +61,7 @@ class Group:
                 count = min(count, max(0, guard[t]) // amount)
         return count
 
-    def take(self, count: int, freed: dict[int, int]) -> None:
+    def take_tasks(self, count: int, freed: dict[int, int]) -> None:
         """Have *count* of its tasks go; below 0: they stay after all."""
         for guard, takes in self.guards:
             for t, amount in takes:
@@ -80,7 +80,7 @@ def improve_choice(
     """
     reachable: Amounts = {}
     yield from _fill_reachable(choice, queue, ranked, reachable)
-    if all(choice.freed[t] >= reachable[t] for t in choice.lacking()):
+    if all(choice.freed[t] >= reachable[t] for t in choice.lacking_amounts()):
         return
     groups: list[Group] = []
     yield from _fill_groups(choice, ranked, groups)
@@ -90,9 +90,9 @@ def improve_choice(
     yield len(groups)
     yield from search.run()
     if search.best < search.first:
-        chosen = [task for group, count in zip(groups, search.counts, strict=True) for task in group.first(count)]
+        chosen = [task for group, count in zip(groups, search.counts, strict=True) for task in group.first_tasks(count)]
         yield len(chosen)
-        yield from choice.replace(chosen)
+        yield from choice.replace_victims(chosen)
 
 
 def _fill_reachable(
@@ -175,16 +175,16 @@ class _Search:
         least = lcm(*choice.wanted.values())
         self._weights = {t: least // amount for t, amount in choice.wanted.items()}
         self._reachable = reachable
-        self._rest = self._suffixes()
+        self._rest = self._sum_suffixes()
         self.first: Final[Score] = (
-            self._left(choice.freed),
+            self._count_left(choice.freed),
             max((group.rank for group in groups if group.going), default=-1),
         )
         self.best = self.first
         self.counts: list[int] = []
         """The number of tasks of each group that go in the best choice."""
 
-    def _suffixes(self) -> list[Amounts]:
+    def _sum_suffixes(self) -> list[Amounts]:
         """Returns the most that the groups from each on can free, by type."""
         rest = dict.fromkeys(self._wanted, 0)
         found = [rest]
@@ -197,7 +197,7 @@ class _Search:
         found.reverse()
         return found
 
-    def _left(self, freed: Mapping[int, int]) -> int:
+    def _count_left(self, freed: Mapping[int, int]) -> int:
         """Returns what *freed* leaves beyond what may be missed, all types on one scale."""
         left = 0
         for t, amount in self._wanted.items():
@@ -217,7 +217,7 @@ class _Search:
             at = len(waiting) - 1
             group = groups[at]
             if len(counts) > at:
-                group.take(-counts.pop(), freed)
+                group.take_tasks(-counts.pop(), freed)
                 worst.pop()
             count = next(waiting[-1], None)
             if count is None:
@@ -226,13 +226,13 @@ class _Search:
             steps += 1
             if steps % STEPS_PER_YIELD == 0:
                 yield RUN_LENGTH
-            group.take(count, freed)
+            group.take_tasks(count, freed)
             counts.append(count)
             worst.append(max(worst[-1], group.rank) if count else worst[-1])
             hoped = {t: min(amount + rest[at + 1][t], self._reachable[t]) for t, amount in freed.items()}
-            if (self._left(hoped), worst[-1]) >= self.best:
+            if (self._count_left(hoped), worst[-1]) >= self.best:
                 continue
-            done: Score = (self._left(freed), worst[-1])
+            done: Score = (self._count_left(freed), worst[-1])
             if done < self.best:
                 self.best = done
                 self.counts = [*counts, *([0] * (len(groups) - len(counts)))]
@@ -242,7 +242,7 @@ class _Search:
 
 def _possible_counts(group: Group) -> Iterator[int]:
     """Yields all numbers of *group* that may go, those nearest to what was chosen first."""
-    most = group.most()
+    most = group.most_lawful()
     start = min(len(group.going), most)
     yield start
     for distance in range(1, most + 1):

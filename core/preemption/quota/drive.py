@@ -64,6 +64,7 @@ def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
 
 def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """Take one step of *run*. Returns its cost in decisions, at least 1."""
+    # Before every step, because a configuration may have taken the queue away since the last one.
     if not quota_standing.is_enforceable(state, run.queue):
         _abandon_run(state, run, now_ns)
         return 1
@@ -78,6 +79,7 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
         now = quota_standing.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]
+    # Moved on before the batch is judged: whoever turns out to be needless, or protected by now, is not tried again.
     run.at += BATCH
     left = _left_of_target(run, run.plan)
     refused = ""
@@ -178,6 +180,7 @@ def _unmet_by(run: QuotaRun, plan: QuotaPlan) -> Amounts:
         return {}
     over = find_excess(run.queue, plan.ceilings, run.staying)
     if run.stopped is not None and run.stopped.outcome is Outcome.SHADOW:
+        # Those that were only watched have not left: what they would have freed is subtracted here.
         over = {t: amount - run.freed.get(t, 0) for t, amount in over.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
 
@@ -187,10 +190,10 @@ def _record_run(
 ) -> None:
     freed = {t: run.freed.get(t, 0) for t in plan.target}
     named, stopped = state.types.to_resources, run.stopped
-    told = "would be told to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "told to leave"
+    asked = "would be asked to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "asked to leave"
     target, got, left = (format_quantities(named(amounts)) for amounts in (plan.target, freed, unmet))
     amounts = f"target {target}, freed {got}, unmet {left}"
-    parts = [f"{amounts}, chosen {len(plan.victims)}, {told} {len(run.records)}"]
+    parts = [f"{amounts}, chosen {len(plan.victims)}, {asked} {len(run.records)}"]
     if stopped is not None and stopped.detail:
         parts.append(stopped.detail)
     if unmet and stopped is None:

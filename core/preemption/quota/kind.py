@@ -10,6 +10,7 @@ from kornel.core.domain.settings import VictimBound
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
 from kornel.core.preemption.quota import drive, laws, rounds, timers
 from kornel.core.preemption.quota import planner as quota
+from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.quota.plan import KIND
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
@@ -51,4 +52,5 @@ QUOTA: Final = Kind(
     ),
     colour=Colour.AMBER,
     keys=ConfigurationKeys(switch="quotapreemptionenabled", bound=VictimBound(interval=1_000), serves=False),
+    records=(Enforcement,),
 )

@@ -33,7 +33,7 @@ MOST_PROTECTIONS: Final = 32
 ending are always named, for their going is waited for."""
 
 Steps = Generator[int, None, QuotaPlan]
-"""A run in the making: yields after every step the number of allocations looked at, returns the plan."""
+"""Makes the plan of a run: yields after every step the number of allocations looked at, and returns the plan."""
 
 
 def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
@@ -69,22 +69,24 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
             yield min(RUN_LENGTH, len(allocations) - at)
     choice = Choice(wanted, miss, shares)
     for leaf, share in shares.items():
-        yield from choice.fill(order.merged(ranked[leaf]), share)
-    if choice.lacking():
+        yield from choice.fill_share(order.merge_runs(ranked[leaf]), share)
+    if choice.lacking_amounts():
         yield from choice.complete_in_turns(ranked, order)
-    if choice.lacking():
+    if choice.lacking_amounts():
         yield from improve_choice(choice, queue, ranked)
     yield from _prune_victims(choice, order)
     protected: tuple[Protection, ...] = ()
-    if choice.lacking():
+    if choice.lacking_amounts():
         protected = yield from _find_protections(choice, queue)
     victims = tuple(choice.victims)
-    return QuotaPlan(queue, ceilings, wanted, victims, choice.unmet(), _name_outcome(choice), staying, protected)
+    return QuotaPlan(
+        queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected
+    )
 
 
 def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
     """Hand back the most important of those chosen first, so that nobody goes without need."""
-    spare = choice.spare()
+    spare = choice.spare_amounts()
     if not any(spare.values()):
         return
     victims = list(choice.victims)
@@ -93,13 +95,13 @@ def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
         droppable = [victim for victim in victims[at : at + RUN_LENGTH] if is_within(victim, spare)]
         runs.append(order.run(droppable))
         yield min(RUN_LENGTH, len(victims) - at)
-    yield from choice.prune(merge(*map(reversed, runs), key=order.key, reverse=True))
+    yield from choice.prune_victims(merge(*map(reversed, runs), key=order.key_of, reverse=True))
 
 
 def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
     """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
     thing."""
-    unmet = choice.unmet()
+    unmet = choice.unmet_amounts()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0
     for leaf in _leaves_below(queue):
@@ -117,7 +119,7 @@ def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tupl
         for (reason, shape), count in kinds.items():
             level, of = queue, -1
             if reason is ProtectedBy.GUARANTEE:
-                guard = choice.hindrance(leaf, shape)
+                guard = choice.find_hindrance(leaf, shape)
                 if guard is None:
                     continue
                 level, of = guard
@@ -165,9 +167,9 @@ def confirm_batch(
     """
     over = find_excess(queue, ceilings, staying)
     choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
-    for _ in choice.complete(victims):
+    for _ in choice.complete_target(victims):
         pass
-    for _ in choice.prune(list(reversed(choice.victims))):
+    for _ in choice.prune_victims(list(reversed(choice.victims))):
         pass
     left = {t: amount - choice.freed.get(t, 0) for t, amount in over.items()}
     unmet = {t: amount for t, amount in left.items() if amount > 0}
@@ -188,4 +190,4 @@ def outcome_of(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *
 
 
 def _name_outcome(choice: Choice) -> Outcome:
-    return outcome_of(choice.wanted, choice.unmet(), choice.miss, any_victims=bool(choice.victims))
+    return outcome_of(choice.wanted, choice.unmet_amounts(), choice.miss, any_victims=bool(choice.victims))

@@ -32,12 +32,6 @@ def is_enforceable(state: PartitionState, queue: Queue) -> bool:
     return listed and state.queues.get(queue.path) is queue
 
 
-def above_max(queue: Queue) -> Amounts:
-    """Returns what *queue* holds above its max, victims that have not left yet included."""
-    used = queue.used
-    return {t: used[t] - most for t, most in queue.max.items() if used[t] > most}
-
-
 def holds_more(queue: Queue) -> bool:
     """Tells whether *queue* holds more than its max, victims that have not left yet included."""
     used = queue.used
@@ -51,7 +45,7 @@ def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) ->
     """Begin or end the sign of each of *queues* that came above its max, or is within it again."""
     known = state.enforcement.above
     for queue in queues:
-        over = above_max(queue) if queue.max and is_enforceable(state, queue) else None
+        over = queue.above_max() if queue.max and is_enforceable(state, queue) else None
         if over and queue not in known:
             known[queue] = Standing(now_ns)
             if state.recording:

@@ -55,28 +55,28 @@ class VictimOrder:
             for a in allocations
             if not (a.spec.required_node or is_out_of_reach(a)) and kind_of(a.shape) is not UNWANTED
         ]
-        able.sort(key=self.key)
+        able.sort(key=self.key_of)
         return able
 
-    def key(self, allocation: Allocation) -> Key:
-        """Returns the sort key of *task*: who has the smaller one goes first."""
+    def key_of(self, allocation: Allocation) -> Key:
+        """Returns the sort key of *allocation*: the one with the smaller key goes first."""
         spec = allocation.spec
         kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
         return (
             spec.originator, spec.priority, not spec.allow_preempt_self, -allocation.created_ns, kind, spec.key
         )  # fmt: skip
 
-    def merged(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
+    def merge_runs(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
         """Yields all of *runs*, the first to go first; sorted as far as somebody looks."""
-        return runs[0] if len(runs) == 1 else merge(*runs, key=self.key)
+        return runs[0] if len(runs) == 1 else merge(*runs, key=self.key_of)
 
     def _kind_of(self, shape: Shape) -> Kind:
         kind = self._kinds.get(shape)
         if kind is None:
-            kind = self._kinds[shape] = self._kind(shape)
+            kind = self._kinds[shape] = self._reckon_kind(shape)
         return kind
 
-    def _kind(self, shape: Shape) -> Kind:
+    def _reckon_kind(self, shape: Shape) -> Kind:
         """Returns the part of the key that depends on the size: most of its types wanted first, then the smallest part
         of the max."""
         shares: list[float] = []
@@ -116,20 +116,20 @@ class Choice:
         self._spare: dict[Queue, dict[int, int]] = {}
         self._guards: dict[Queue, tuple[dict[int, int], ...]] = {}
 
-    def unmet(self) -> Amounts:
+    def unmet_amounts(self) -> Amounts:
         """Returns what of the target is still missing."""
         return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
 
-    def lacking(self) -> Amounts:
-        """Returns what :meth:`unmet` does, without what may be missed."""
-        return {t: amount for t, amount in self.unmet().items() if self._is_lacking(t)}
+    def lacking_amounts(self) -> Amounts:
+        """Returns what :meth:`unmet_amounts` does, without what may be missed."""
+        return {t: amount for t, amount in self.unmet_amounts().items() if self._is_lacking(t)}
 
     def _is_lacking(self, t: int) -> bool:
         missing = self.wanted[t] - self.freed[t]
         return missing > 0 and missing * 100 > self.wanted[t] * self.miss
 
-    def fill(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
-        """Phase 1: take *victims* of one leaf in order as long as they stay within *share*.
+    def fill_share(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
+        """Takes, in phase 1, *victims* of one leaf in order as long as they stay within *share*.
 
         Nobody is passed over to take one that is more of an originator, of higher priority or less willing, unless
         all of the target may be missed. Yields after every few victims how many looks they cost.
@@ -147,8 +147,8 @@ class Choice:
             pairs = victim.shape.pairs
             if is_out_of_reach(victim) or not any(t in share for t, _ in pairs):
                 continue
-            if all(amount <= left.get(t, 0) for t, amount in pairs if t in share) and self._lawful(victim):
-                self._take(victim)
+            if all(amount <= left.get(t, 0) for t, amount in pairs if t in share) and self._is_lawful(victim):
+                self._take_victim(victim)
                 for t, amount in pairs:
                     if t in left:
                         left[t] -= amount
@@ -158,10 +158,10 @@ class Choice:
                 passed = rank_of(victim)
         yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
 
-    def complete(self, victims: Iterable[Allocation]) -> Iterator[int]:
+    def complete_target(self, victims: Iterable[Allocation]) -> Iterator[int]:
         """Take *victims* in order that bring what is lacking closer, until nothing is. Yields after every piece of
         work."""
-        lacking = self.lacking()
+        lacking = self.lacking_amounts()
         looked = 0
         for victim in victims:
             if not lacking:
@@ -175,20 +175,21 @@ class Choice:
     def complete_in_turns(
         self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder
     ) -> Iterator[int]:
-        """Phase 2: take the least important tasks of all leaves that bring what is lacking closer, until nothing is.
+        """Takes, in phase 2, the least important tasks of all leaves that bring what is lacking closer, until nothing
+        is.
 
         Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
         age and key would let one of several equal leaves lose everything. Yields after every piece of work.
         """
-        lacking = self.lacking()
+        lacking = self.lacking_amounts()
         turns = self._turns
         heads: list[tuple[Rank, int, Key, int, Allocation]] = []
-        rest = [iter(order.merged(runs)) for runs in ranked.values()]
+        rest = [iter(order.merge_runs(runs)) for runs in ranked.values()]
 
         def line_up(at: int) -> None:
             victim = next(rest[at], None)
             if victim is not None:
-                heappush(heads, (rank_of(victim), turns.beyond(victim.queue), order.key(victim), at, victim))
+                heappush(heads, (rank_of(victim), turns.part_exceeded(victim.queue), order.key_of(victim), at, victim))
 
         for at in range(len(rest)):
             line_up(at)
@@ -207,36 +208,36 @@ class Choice:
         """Take *victim* if that is lawful and brings something *lacking* closer; strike out what is not any more."""
         if victim in self.victims or is_out_of_reach(victim):
             return
-        if any(t in lacking for t, _ in victim.shape.pairs) and self._lawful(victim):
-            self._take(victim)
+        if any(t in lacking for t, _ in victim.shape.pairs) and self._is_lawful(victim):
+            self._take_victim(victim)
             for t, _ in victim.shape.pairs:
                 if t in lacking and not self._is_lacking(t):
                     del lacking[t]
 
-    def replace(self, victims: Sequence[Allocation]) -> Iterator[int]:
+    def replace_victims(self, victims: Sequence[Allocation]) -> Iterator[int]:
         """Choose *victims*, who may all go, and nobody else. Yields after every piece of work."""
         self.victims = {}
         self.freed = dict.fromkeys(self.wanted, 0)
         self._turns = Turns(self.wanted, self._shares)
         self._spare, self._guards = {}, {}
         for at, victim in enumerate(victims, 1):
-            self._take(victim)
+            self._take_victim(victim)
             if at % RUN_LENGTH == 0:
                 yield RUN_LENGTH
         yield len(victims) % RUN_LENGTH
 
-    def spare(self) -> Amounts:
+    def spare_amounts(self) -> Amounts:
         """Returns what is freed of each type beyond the target. A type of which too little is freed has nothing to
         spare."""
         return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
 
-    def prune(self, victims: Iterable[Allocation]) -> Iterator[int]:
+    def prune_victims(self, victims: Iterable[Allocation]) -> Iterator[int]:
         """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields after every
         piece of work.
 
         Of equally important ones that of the leaf which has given most beyond its share is handed back.
         """
-        spare = self.spare()
+        spare = self.spare_amounts()
         turns = self._turns
         looked = 0
         for _, equals in groupby(victims, key=rank_of):
@@ -250,7 +251,7 @@ class Choice:
                     yield RUN_LENGTH
                 if is_within(victim, spare):
                     waiting.setdefault(victim.queue, deque()).append((at, victim))
-            heads = [(-turns.beyond(leaf), first[0][0], leaf) for leaf, first in waiting.items()]
+            heads = [(-turns.part_exceeded(leaf), first[0][0], leaf) for leaf, first in waiting.items()]
             heapify(heads)
             while heads:
                 looked += 1
@@ -262,12 +263,12 @@ class Choice:
                 if is_within(victim, spare):
                     self._hand_back(victim, spare)
                 if waiting[leaf]:
-                    heappush(heads, (-turns.beyond(leaf), waiting[leaf][0][0], leaf))
+                    heappush(heads, (-turns.part_exceeded(leaf), waiting[leaf][0][0], leaf))
         yield looked
 
     def _hand_back(self, victim: Allocation, spare: Amounts) -> None:
         del self.victims[victim]
-        self._turns.gave(victim, -1)
+        self._turns.note_given(victim, -1)
         for t, amount in victim.shape.pairs:
             if t in spare:
                 spare[t] -= amount
@@ -277,7 +278,7 @@ class Choice:
                 if t in guard:
                     guard[t] += amount
 
-    def _lawful(self, victim: Allocation) -> bool:
+    def _is_lawful(self, victim: Allocation) -> bool:
         """Tells whether no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses
         (law 2)."""
         for guard in self._guards_of(victim.queue):
@@ -287,9 +288,9 @@ class Choice:
                     return False
         return True
 
-    def _take(self, victim: Allocation) -> None:
+    def _take_victim(self, victim: Allocation) -> None:
         self.victims[victim] = None
-        self._turns.gave(victim, 1)
+        self._turns.note_given(victim, 1)
         for t, amount in victim.shape.pairs:
             if t in self.freed:
                 self.freed[t] += amount
@@ -311,7 +312,7 @@ class Choice:
             spare = self._spare[queue] = spare_of(queue)
         return spare
 
-    def hindrance(self, leaf: Queue, shape: Shape) -> tuple[Queue, int] | None:
+    def find_hindrance(self, leaf: Queue, shape: Shape) -> tuple[Queue, int] | None:
         """Returns the lowest queue from *leaf* up whose guarantee keeps a task of *shape* there now, and for which
         type."""
         for queue in leaf.lineage():
@@ -334,11 +335,11 @@ class Turns:
             leaf: -sum(self._weights[t] * amount for t, amount in share.items()) for leaf, share in shares.items()
         }
 
-    def beyond(self, leaf: Queue) -> int:
+    def part_exceeded(self, leaf: Queue) -> int:
         """Returns how far *leaf* is beyond its part."""
         return self._beyond.get(leaf, 0)
 
-    def gave(self, victim: Allocation, times: int) -> None:
+    def note_given(self, victim: Allocation, times: int) -> None:
         """Count *victim* as gone; *times* -1: it stays after all."""
         shape = victim.shape
         worth = self._worth.get(shape)

@@ -39,9 +39,10 @@ def _refuse_unlisted() -> Refusal:
 def _look_again(state: PartitionState, now_ns: int) -> None:
     """Look at as many of those held back as there is room for, the longest held back first; the others go on
     waiting."""
-    pace, window = state.pace.kind(KIND), pacing.current_window(state, KIND, now_ns)
+    pace, window = state.pace.of_kind(KIND), pacing.current_window(state, KIND, now_ns)
     most = state.preemption.governor.bound_of(KIND).interval
     room = most - window.totals.victims if most else len(pace.waiting)
+    # No more than may have a victim each: the others would only be held back again.
     while room > 0 and pace.waiting:
         reservation = next(iter(pace.waiting))
         del pace.waiting[reservation]

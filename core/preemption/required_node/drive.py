@@ -57,6 +57,7 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     if required_node.room_is_coming(node, ask):
         _rank_claim(state, reservation, now_ns, last=False)
         return None
+    # No room is coming, so whoever preempts on this node comes first until victims leave for this ask.
     _rank_claim(state, reservation, now_ns, last=True)
     held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
@@ -70,11 +71,13 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         refusal = eviction.check_lawful(state, result, laws.check) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.is_shadowed(state, required_node.KIND):
             return result
+        # A plan that is only watched is recorded with those who would have left.
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
     failing.note_preemption(ask, result.outcome, now_ns)
     if state.recording and result.outcome is Outcome.NO_VICTIM_REQUIRED_NODE:
         state.events.no_victim_on_required_node(ask)
+    # Said once: every change on the node is another chance (scheduling.md 8.4), and most end the same way.
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
         eviction.record_decision(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
@@ -88,7 +91,7 @@ def apply_plan(state: PartitionState, reservation: Reservation, plan: Preemption
 
 
 def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
-    """Room is leaving for *reservation*, so that it comes before all who preempt there; *last*: it is not, any more."""
+    """Ranks the claim of *reservation*: before all who preempt on its node while room is leaving for it, or *last*."""
     node = reservation.node
     if reservation.comes_last is not last:
         node.rank_claim(reservation, last=last)

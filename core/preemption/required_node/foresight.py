@@ -44,11 +44,6 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         return PreemptionOutlook(
             verdict.FORBIDDEN, blocked_by, held.outcome, held.detail, held.retry_ns, node.node_id, victims
         )
-    if governing.is_shadowed(state, required_node.KIND):
-        detail = "preemption.governor.shadow: preemption on required nodes only watches"
-        return PreemptionOutlook(
-            verdict.FORBIDDEN, "governor: shadow", Outcome.SHADOW, detail, None, node.node_id, victims
-        )
     return PreemptionOutlook(
         verdict.WOULD_HELP, "", Outcome.TRIGGERED, f"needs {result.needs}", None, node.node_id, victims
     )

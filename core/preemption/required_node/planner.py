@@ -34,6 +34,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
     for *_, candidate in _list_candidates(ask, node, dropped):
         if not unmet:
             break
+        # Chosen by rank alone, so some may prove needless once later ones are chosen: they are handed back below.
         if any(t in unmet for t, _ in candidate.shape.pairs):
             victims.append(candidate)
             _take_victim(unmet, candidate)
@@ -99,6 +100,7 @@ def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list
             found.append(
                 (reluctance_of(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
             )  # fmt: skip
+    # Without the allocation itself, which cannot be compared.
     found.sort(key=lambda candidate: candidate[:5])
     return found
 

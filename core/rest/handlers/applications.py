@@ -15,9 +15,9 @@ from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
 from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
 from kornel.core.rest.paths import decode_again
-from kornel.core.rest.queries import checked_queue, unsigned
+from kornel.core.rest.queries import checked_queue, read_unsigned
 from kornel.core.rest.sorting import APPLICATIONS, Order, Value
-from kornel.core.rest.turns import gather
+from kornel.core.rest.turns import gather_items
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
 from kornel.core.telling.encoding.yunikorn.applications import (
     encode_head,
@@ -56,7 +56,7 @@ class ApplicationHandlers:
         return await self._find_live(request, views, known_queue(views, path), None)
 
     async def of_queue_by_state(self, request: Request) -> ASGIApp:
-        """R17."""
+        """Serves route R17."""
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         if request.path_params["state"].lower() != "active":
@@ -64,7 +64,7 @@ class ApplicationHandlers:
         return await self._find_live(request, views, path, _status(request))
 
     async def by_state(self, request: Request) -> ASGIApp:
-        """R16."""
+        """Serves route R16."""
         views = partition_of(self._reader, request)
         state = request.path_params["state"].lower()
         if state == "active":
@@ -87,7 +87,8 @@ class ApplicationHandlers:
         return json_answer(write_application(found))
 
     async def application(self, request: Request) -> ASGIApp:
-        """R15. Ours: with ``state=any`` also those that have ended or were rejected, the latest of that ID."""
+        """Serves route R15. With ``state=any``, which is ours, also those that have ended or were rejected, the latest
+        of that ID."""
         views = partition_of(self._reader, request)
         wanted = request.path_params["application"]
         found = views.application(wanted)
@@ -105,9 +106,9 @@ class ApplicationHandlers:
         return json_answer(write_application(found))
 
     async def _find_live(self, request: Request, views: PartitionReader, path: str, status: AppState | None) -> ASGIApp:
-        """Live applications, of the queue at *path* or of all, in the state *status* or in any."""
+        """Returns the live applications of the queue at *path* or of all, in the state *status* or in any."""
         wishes = wishes_of(request)
-        test, order = _make_test(wishes, status), APPLICATIONS.wanted(wishes.query)
+        test, order = _make_test(wishes, status), APPLICATIONS.find_order(wishes.query)
         if wishes.plain and test is None and order is None:
             if not wishes.fields:
                 return await whole_list_answer(request, map(encode_parts, views.application_parts(path, encode_head)))
@@ -115,14 +116,14 @@ class ApplicationHandlers:
             return await list_answer(request, map(write_application, found), wishes)
         summaries = [
             (summary.application_id, summary)
-            for summary in await gather(views.application_summaries())
+            for summary in await gather_items(views.application_summaries())
             if (not path or summary.queue == path) and (test is None or test(summary))
         ]
         if order is None:
             page, more = page_of(summaries, wishes)
         else:
             page, more = await page_in_order(
-                await gather(_rank_applications(views, path, dict(summaries), order)), wishes, order
+                await gather_items(_rank_applications(views, path, dict(summaries), order)), wishes, order
             )
         documents = _make_documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
@@ -130,7 +131,7 @@ class ApplicationHandlers:
 
 async def _list_past(request: Request, found: Iterable[ApplicationView]) -> Answer:
     wishes = wishes_of(request)
-    test, order = _make_test(wishes, None), APPLICATIONS.wanted(wishes.query)
+    test, order = _make_test(wishes, None), APPLICATIONS.find_order(wishes.query)
     if wishes.plain and test is None and order is None:
         return await list_answer(request, map(write_application, found), wishes)
     # One ID may have ended several times: the end makes the key unique, and keeps pages in order.
@@ -143,7 +144,7 @@ async def _list_past(request: Request, found: Iterable[ApplicationView]) -> Answ
     if order is None:
         page, more = page_of(keyed, wishes)
     else:
-        ranked = await gather((order.value(write_application_summary(view)), key, view) for key, view in keyed)
+        ranked = await gather_items((order.value_of(write_application_summary(view)), key, view) for key, view in keyed)
         page, more = await page_in_order(ranked, wishes, order)
     documents = map(_writer_for(summary=wishes.summary), page)
     return await list_answer(request, documents, wishes, more=more, total=len(keyed))
@@ -156,7 +157,7 @@ def _rank_applications(
     for parts in views.application_parts(path, encode_head):
         document = orjson.loads(parts.head)
         summary = chosen.get(document["applicationID"])
-        yield (order.value(document), summary.application_id, summary) if summary is not None else None
+        yield (order.value_of(document), summary.application_id, summary) if summary is not None else None
 
 
 def _make_documents(
@@ -198,7 +199,7 @@ def _make_test(wishes: Wishes, status: AppState | None) -> Test | None:
     part = wishes.query.get("contains", "").lower()
     if part:
         tests.append(lambda summary: any(part in name.lower() for name in summary[:3]))
-    since_ns = unsigned(wishes.query, "since", 0)
+    since_ns = read_unsigned(wishes.query, "since", 0)
     if since_ns:
         tests.append(lambda summary: summary.submitted_ns >= since_ns)
     if not tests:

@@ -27,7 +27,7 @@ from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.configuration import limited_body
 from kornel.core.rest.long_answers import LongAnswers
-from kornel.core.rest.message_documents import check_structure, message_document, read_message
+from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
 from kornel.core.security.methods import METHODS
 from kornel.core.service.callers import CALLER, PEER, Permission, principal
@@ -129,7 +129,8 @@ class _HttpContext:
 
 
 class CallHandlers:
-    """``handlers``: of gRPC, by service and method. ``local``: HTTP is served to this machine alone."""
+    """Handlers of calls in JSON. ``handlers``: of gRPC, by service and method. ``local``: HTTP is served to this
+    machine alone."""
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class CallHandlers:
         """Puts the text of the body into force for the registered manager; its other settings stay as they are."""
         self._check_change(request)
         try:
-            with self._configurator.changes.room() as room:
+            with self._configurator.changes.take_room() as room:
                 body = await limited_body(request, MOST_BODY, room.add)
                 outcome = await self._apply(request, body)
         except TooMany as error:
@@ -207,13 +208,13 @@ class CallHandlers:
     async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
         raw = await self._read_request(request, call)
         # Who sends a request slowly keeps nobody from a long answer.
-        async with self._long_answers.making() if call.long else nullcontext():
+        async with self._long_answers.count_making() if call.long else nullcontext():
             return await self._answer(request, call, raw)
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
         try:
-            with self._configurator.bodies.room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
+            with self._configurator.bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
                 body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
                 check_structure(body)
                 if len(body) < PARSED_ALONE:
@@ -231,13 +232,13 @@ class CallHandlers:
         with _Calling(request):
             if admitted is not None:
                 try:
-                    METHODS[f"/kornel.v1.{call.name}"].met(admitted, raw)
+                    METHODS[f"/kornel.v1.{call.name}"].check_caller(admitted, raw)
                 except ServiceError as error:
                     status = status_of(error)
                     raise _refusal_of(status.code, status.details) from error
             answer: bytes = await handler.unary_unary(raw, _HttpContext(_host_of(request)))  # type: ignore[arg-type]  # all of it that handlers use
         message: Message = self._types[call.name][1].FromString(answer)
-        return json_answer(message_document(message))
+        return json_answer(await long_document(message) if call.long else message_document(message))
 
     def _check_change(self, request: Request) -> None:
         """Raises 403 or 415 for a change that a page of another origin might have sent, or that comes from afar."""

@@ -19,7 +19,7 @@ from kornel.core.telling.reader import Reader
 
 
 class ClusterHandlers:
-    """R1, R7, R8 and R25. Ours: pages. ``started_ns``: when the core began to serve."""
+    """Serves routes R1, R7, R8 and R25; its pages are ours. ``started_ns``: when the core began to serve."""
 
     def __init__(self, reader: Reader, started_ns: int) -> None:
         self._reader = reader
@@ -34,7 +34,7 @@ class ClusterHandlers:
         return await page_answer(request, _keyed_documents(self.partition_documents(), "name"), dict)
 
     async def rules(self, request: Request) -> ASGIApp:
-        """R8."""
+        """Serves route R8."""
         found = enumerate(partition_of(self._reader, request).rules())
         return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), RULE.write)
 
@@ -46,8 +46,8 @@ class ClusterHandlers:
             counted = Utilization(partition.rm_id, partition.name)
             for node in views.node_summaries():
                 counted.add(node)
-                if turns.over():
-                    await turns.pause()
+                if turns.is_over():
+                    await turns.let_others()
             documents.append(counted.to_document())
         return await page_answer(request, _keyed_documents(documents, "partition"), dict)
 

@@ -13,7 +13,7 @@ from kornel.core.config.loader import checksum_of
 from kornel.core.config.problems import ConfigError
 from kornel.core.config.yaml_reader import MOST_BYTES
 from kornel.core.rest.answers import YAML, json_answer, text_answer
-from kornel.core.rest.configuration_document import Document, as_yaml, completed, configuration_document
+from kornel.core.rest.configuration_document import Document, as_yaml, complete_document, configuration_document
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.holds import HOLDS, Holds, OutOfScheduling
 from kornel.core.rest.reports import VALIDATION, Verdict
@@ -34,20 +34,20 @@ class ConfigurationHandlers:
         self._as_yaml: tuple[Document, str] = {}, ""
         self._one_at_a_time = asyncio.Lock()
 
-    async def document(self) -> Document:
+    async def make_document(self) -> Document:
         """Returns the configuration with the settings in force; without partitions while nobody is registered."""
         number = self._configurator.in_force
         if not number:
-            return completed({"Partitions": []}, {})
+            return complete_document({"Partitions": []}, {})
         async with self._one_at_a_time:
             if number != self._known[0]:
                 version = self._configurator.version(number)
                 self._known = number, await asyncio.to_thread(configuration_document, version.text, version.checksum)
-        return completed(self._known[1], self._runner.extra_config())
+        return complete_document(self._known[1], self._runner.extra_config())
 
     async def show(self, request: Request) -> ASGIApp:
         """Serves route R3. JSON for whoever accepts nothing else, YAML for the rest."""
-        document = await self.document()
+        document = await self.make_document()
         if request.headers.get("accept") == "application/json":
             return json_answer(document)
         async with self._one_at_a_time:
@@ -70,13 +70,13 @@ class ConfigurationHandlers:
         """Serves route R4. Never changes anything; 200 whatever the text."""
         try:
             # From its first byte on: bodies that are still coming in take memory as well.
-            with self._configurator.judge.room() as room:
+            with self._configurator.judge.take_room() as room:
                 body = await limited_body(request, MOST_BYTES, room.add)
                 try:
                     text = body.decode()
                 except UnicodeDecodeError as error:
                     return _answer_verdict(Verdict(allowed=False, reason=f"the text is not UTF-8: {error}"))
-                judgement = await self._configurator.judged(text)
+                judgement = await self._configurator.judge_text(text)
         except ConfigError as error:
             return _answer_verdict(Verdict(allowed=False, reason=str(error)))
         except TooMany as error:

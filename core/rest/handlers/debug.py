@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.rest.answers import HTML, JSON, Answer, json_headers, text_answer
-from kornel.core.rest.routing import redirect
+from kornel.core.rest.routing import redirect_to
 
 GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "symbol", "threadcreate", "trace")
 
@@ -26,12 +26,12 @@ async def stack(_request: Request) -> ASGIApp:
 
 async def stack_moved(_request: Request) -> ASGIApp:
     """Serves route R26."""
-    return redirect("/debug/stack")
+    return redirect_to("/debug/stack")
 
 
 async def dump_moved(_request: Request) -> ASGIApp:
     """Serves route R26."""
-    return redirect("/debug/fullstatedump")
+    return redirect_to("/debug/fullstatedump")
 
 
 async def profiles(_request: Request) -> ASGIApp:

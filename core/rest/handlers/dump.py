@@ -86,11 +86,11 @@ class DumpHandlers:
     async def _make_dump(self, names: set[str], *, compress: bool) -> Body:
         # The shim may take seconds to answer. A place for long answers is taken afterwards, because lists wait for one.
         diagnostics = await self._read_diagnostics() if DIAGNOSTICS in names else {}
-        async with self._long_answers.making():
+        async with self._long_answers.count_making():
             body = Body(compress=compress)
             async for piece in self._dump_pieces(names, diagnostics):
                 body.add(piece)
-            body.finish()
+            body.end_body()
         return body
 
     async def _dump_pieces(self, names: set[str], diagnostics: dict[str, Any]) -> AsyncIterator[bytes]:
@@ -123,8 +123,8 @@ class DumpHandlers:
                 yield b"["
                 for number, item in enumerate(value):
                     yield (b",\n    " if number else b"\n    ") + _indent_json(item, 4)
-                    if turns.over():
-                        await turns.pause()
+                    if turns.is_over():
+                        await turns.let_others()
                 yield b"\n  ]"
             else:
                 yield _indent_json(value, 2)
@@ -149,7 +149,7 @@ class DumpHandlers:
         return [await queue_tree(views) for views in self._reader.partitions()]
 
     async def _config(self) -> dict[str, Any]:
-        return dict(await self._configuration.document())
+        return dict(await self._configuration.make_document())
 
     async def _read_diagnostics(self) -> dict[str, Any]:
         """Returns what the shim says of itself, or why there is nothing."""
@@ -170,7 +170,7 @@ class DumpHandlers:
     def _stream_documents(self) -> list[dict[str, str]]:
         return [
             OPEN_STREAM.write(OpenStream(stream.host, _write_time(stream.opened_ns)))
-            for stream in self._places.streams()
+            for stream in self._places.open_streams()
         ]
 
 
@@ -186,8 +186,8 @@ async def _gather_documents(documents: Iterable[dict[str, Any]]) -> list[Any]:
     found = []
     for document in documents:
         found.append(document)
-        if turns.over():
-            await turns.pause()
+        if turns.is_over():
+            await turns.let_others()
     return found
 
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from kornel.core.rest.answers import JSON, Answer, json_headers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.event_streams import EventStream, EventStreams
-from kornel.core.rest.queries import positive, read_query, unsigned
+from kornel.core.rest.queries import read_positive, read_query, read_unsigned
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
@@ -28,8 +28,8 @@ class EventHandlers:
         journal = self._journal
         query = read_query(request.scope["query_string"])
         most = journal.settings.response_size
-        count = min(positive(query, "count", most), most)
-        start = unsigned(query, "start", 0)
+        count = min(read_positive(query, "count", most), most)
+        start = read_unsigned(query, "start", 0)
         ring = journal.events
         head = EVENT_BATCH.write(EventBatch(journal.instance, ring.lowest_id, ring.highest_id))
         events = ring.get(start, count)
@@ -42,11 +42,13 @@ class EventHandlers:
         """Serves route R23. ``start``, which is ours, resumes at an ID."""
         self._require_tracking()
         client = request.scope.get("client")
-        place = self._streams.place(client[0] if client else "")
+        place = self._streams.take_place(client[0] if client else "")
         try:
             query = read_query(request.scope["query_string"])
-            newest = unsigned(query, "count", 0)
-            start = unsigned(query, "start", 0) if query.get("start") else self._journal.events.newest(newest)
+            newest = read_unsigned(query, "count", 0)
+            start = (
+                read_unsigned(query, "start", 0) if query.get("start") else self._journal.events.newest_start(newest)
+            )
         except RestError:
             place.close()
             raise

@@ -14,7 +14,7 @@ from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.rest.answers import JSON, Answer, json_answer, json_headers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of, partition_or_none
-from kornel.core.rest.queries import positive, read_query, unsigned
+from kornel.core.rest.queries import read_positive, read_query, read_unsigned
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.runner import PartitionRunner
@@ -36,7 +36,7 @@ MOST_DECISIONS: Final = 1_000
 
 
 class ExplanationHandlers:
-    """``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
+    """Handlers of ``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
 
     def __init__(self, runner: PartitionRunner, journal: EventJournal) -> None:
         self._runner = runner
@@ -72,12 +72,14 @@ class ExplanationHandlers:
         return json_answer(write_preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:
-        """Attempts to preempt that came to something. Their numbers leave out those of other decisions."""
+        """Returns attempts to preempt that came to something. Their numbers leave out those of other decisions."""
         partition_of(self._runner.reader, request)
         query = read_query(request.scope["query_string"])
-        count = min(positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
+        count = min(read_positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
         ring = self._journal.decisions
-        start = max(unsigned(query, "start", 0), ring.lowest_id) if query.get("start") else ring.newest(count)
+        start = (
+            max(read_unsigned(query, "start", 0), ring.lowest_id) if query.get("start") else ring.newest_start(count)
+        )
         found = ring.get(start, count) or ()
         next_id = start + len(found) if found else ring.next_id
         head = DECISION_BATCH.write(DecisionBatch(self._journal.instance, ring.lowest_id, next_id))

@@ -12,8 +12,8 @@ from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.page_documents import PLACEMENT, SEARCH, SearchAnswer
-from kornel.core.rest.queries import checked_user, positive, read_query
-from kornel.core.rest.turns import gather
+from kornel.core.rest.queries import checked_user, read_positive, read_query
+from kornel.core.rest.turns import gather_items
 from kornel.core.telling.name_search import FoundName
 from kornel.core.telling.reader import Reader
 
@@ -25,7 +25,7 @@ MOST_TAGS: Final = 64
 
 
 class FindingHandlers:
-    """``/search`` and ``/placement`` of a partition."""
+    """Handlers of ``/search`` and ``/placement`` of a partition."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -37,10 +37,10 @@ class FindingHandlers:
         text = query.get("text", "").strip()
         if not text or len(text) > LONGEST_TEXT:
             raise RestError(400, f"text is what names are to contain, 1 to {LONGEST_TEXT} characters")
-        most = min(positive(query, "limit", 20), MOST_FOUND)
+        most = min(read_positive(query, "limit", 20), MOST_FOUND)
         counts: Counter[str] = Counter()
         found: list[FoundName] = []
-        for each in await gather(views.search_names(text)):
+        for each in await gather_items(views.search_names(text)):
             counts[each.kind] += 1
             if counts[each.kind] <= most:
                 found.append(each)

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from kornel.core.rest.answers import json_answer, text_answer
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import flag, read_query
+from kornel.core.rest.queries import read_flag, read_query
 from kornel.core.rest.reports import HEALTH
 from kornel.core.service.health import HealthKeeper
 
@@ -26,16 +26,16 @@ class HealthHandlers:
         report = self._keeper.report
         if report is None:
             raise RestError(404, "Health check is not available")
-        strict = flag(read_query(request.scope["query_string"]), "strict")
+        strict = read_flag(read_query(request.scope["query_string"]), "strict")
         return json_answer(HEALTH.write(report), status=503 if strict and not report.healthy else 200)
 
     async def ready(self, _request: Request) -> ASGIApp:
-        """Serves a route of ours: whether the core takes requests. Not whether all is well: a core that is ill still
-        schedules."""
+        """Serves a route of ours that tells whether the core takes requests; not that all is well, because a core that
+        is ill still schedules."""
         ready = self._ready()
         return text_answer("ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
 
 async def live(_request: Request) -> ASGIApp:
-    """Returns the event loop answers: that is what this probe asks."""
+    """Answers always: whether the event loop does is what this probe asks."""
     return text_answer("ok\n", headers=[("Cache-Control", "no-store")])

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.history import UsageHistory, UsageSample
 from kornel.core.rest.listing import page_answer
-from kornel.core.rest.queries import read_query, unsigned
+from kornel.core.rest.queries import read_query, read_unsigned
 from kornel.core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
 
 
@@ -22,23 +22,23 @@ class HistoryHandlers:
         self._history = history
 
     async def applications(self, request: Request) -> ASGIApp:
-        """R5."""
+        """Serves route R5."""
         return await page_answer(request, self._samples_since(request), APPLICATION_SAMPLE.write)
 
     async def containers(self, request: Request) -> ASGIApp:
-        """R6."""
+        """Serves route R6."""
         return await page_answer(request, self._samples_since(request), CONTAINER_SAMPLE.write)
 
     def application_documents(self) -> list[dict[str, Any]]:
         """Returns all samples of the number of applications, the oldest first; numbers are text, as upstream has it."""
-        return [APPLICATION_SAMPLE.write(sample) for sample in self._history.samples()]
+        return [APPLICATION_SAMPLE.write(sample) for sample in self._history.kept_samples()]
 
     def container_documents(self) -> list[dict[str, Any]]:
         """Returns all samples of the number of containers, as those of applications."""
-        return [CONTAINER_SAMPLE.write(sample) for sample in self._history.samples()]
+        return [CONTAINER_SAMPLE.write(sample) for sample in self._history.kept_samples()]
 
     def _samples_since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:
         if not self._history.enabled:
             raise RestError(500, "Internal metrics collection is not enabled.")
-        since_ns = unsigned(read_query(request.scope["query_string"]), "since", 0)
-        return ((f"{s.at_ns:020}", s) for s in self._history.samples() if s.at_ns >= since_ns)
+        since_ns = read_unsigned(read_query(request.scope["query_string"]), "since", 0)
+        return ((f"{s.at_ns:020}", s) for s in self._history.kept_samples() if s.at_ns >= since_ns)

@@ -40,9 +40,9 @@ class MetricsHandlers:
                 for piece in self._exposition():
                     if piece:
                         body.add(piece)
-                    if turns.over():
-                        await turns.pause()
-                body.finish()
+                    if turns.is_over():
+                        await turns.let_others()
+                body.end_body()
         finally:
             self._waiting -= 1
         return Answer(body.chunks, CONTENT_TYPE, compress=False, encoded=body.encoded)

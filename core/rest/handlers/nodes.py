@@ -13,7 +13,7 @@ from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
 from kornel.core.rest.sorting import NODES, Order, Value
-from kornel.core.rest.turns import gather
+from kornel.core.rest.turns import gather_items
 from kornel.core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
 from kornel.core.telling.nodes.node_views import NodeSummary
 from kornel.core.telling.reader import PartitionReader, Reader
@@ -26,25 +26,25 @@ class NodeHandlers:
         self._reader = reader
 
     async def nodes(self, request: Request) -> ASGIApp:
-        """R11."""
+        """Serves route R11."""
         views, wishes = partition_of(self._reader, request), wishes_of(request)
-        wanted, order = _is_schedulable(wishes), NODES.wanted(wishes.query)
+        wanted, order = _is_schedulable(wishes), NODES.find_order(wishes.query)
         if wishes.plain and wanted is None and order is None:
             return await list_answer(request, map(write_node, views.nodes()), wishes)
         summaries = [
             (node.node_id, node)
-            for node in await gather(views.node_summaries())
+            for node in await gather_items(views.node_summaries())
             if wanted is None or node.schedulable is wanted
         ]
         if order is None:
             page, more = page_of(summaries, wishes)
         else:
-            page, more = await page_in_order(await gather(_rank_nodes(views, summaries, order)), wishes, order)
+            page, more = await page_in_order(await gather_items(_rank_nodes(views, summaries, order)), wishes, order)
         documents = _make_documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
     async def node(self, request: Request) -> ASGIApp:
-        """R12."""
+        """Serves route R12."""
         found = partition_of(self._reader, request).node(request.path_params["node"])
         if found is None:
             raise not_found("Node")
@@ -57,7 +57,7 @@ def _rank_nodes(
     """Yields each with what it is sorted by. ``None``: a node that is gone."""
     for node_id, summary in summaries:
         node = views.node(node_id)
-        yield (order.value(write_node_summary(node)), node_id, summary) if node is not None else None
+        yield (order.value_of(write_node_summary(node)), node_id, summary) if node is not None else None
 
 
 def _make_documents(views: PartitionReader, page: list[NodeSummary], *, summary: bool) -> Iterator[dict[str, Any]]:

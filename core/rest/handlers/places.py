@@ -1,4 +1,4 @@
-"""From names in a path to partitions and queues, with the refusals that clients know (rest.md 2, 3)."""
+"""Partitions and queues that the names in a path mean, with the refusals that clients know (rest.md 2, 3)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kornel.core.rest.handlers.places import known_queue, partition_of, queue_pa
 from kornel.core.rest.listing import page_answer
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.sorting import QUEUES
-from kornel.core.rest.turns import Turns, gather
+from kornel.core.rest.turns import Turns, gather_items
 from kornel.core.telling.encoding.yunikorn.queues import QueueTree, write_queue
 from kornel.core.telling.reader import PartitionReader, Reader
 
@@ -26,19 +26,21 @@ class QueueHandlers:
         self._reader = reader
 
     async def tree(self, request: Request) -> ASGIApp:
-        """R9."""
+        """Serves route R9."""
         return json_answer(await queue_tree(partition_of(self._reader, request)))
 
     async def flat(self, request: Request) -> ASGIApp:
         """Returns all queues by their paths, none within another."""
         views = partition_of(self._reader, request)
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
-        found = [view for view in await gather(views.queues("root", subtree=True)) if view.path.startswith(prefix)]
+        found = [
+            view for view in await gather_items(views.queues("root", subtree=True)) if view.path.startswith(prefix)
+        ]
         show = partial(write_queue, partition=views.partition().name)
         return await page_answer(request, ((view.path, view) for view in found), show, QUEUES)
 
     async def queue(self, request: Request) -> ASGIApp:
-        """R10."""
+        """Serves route R10."""
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         subtree = "subtree" in read_query(request.scope["query_string"])
@@ -54,8 +56,8 @@ async def _make_tree(views: PartitionReader, path: str, tree: QueueTree, *, subt
     turns = Turns()
     for view in views.queues(path, subtree=subtree):
         tree.add(view)
-        if turns.over():
-            await turns.pause()
+        if turns.is_over():
+            await turns.let_others()
     document = tree.to_document()
     if document is None:
         raise not_found("Queue")

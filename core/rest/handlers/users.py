@@ -12,7 +12,7 @@ from kornel.core.rest.listing import page_answer
 from kornel.core.rest.paths import decode_again
 from kornel.core.rest.queries import checked_group, checked_user
 from kornel.core.rest.sorting import GROUPS, USERS
-from kornel.core.rest.turns import gather
+from kornel.core.rest.turns import gather_items
 from kornel.core.telling.encoding.yunikorn.usage import GROUP, USER
 from kornel.core.telling.reader import Reader
 
@@ -24,31 +24,31 @@ class UserHandlers:
         self._reader = reader
 
     async def users(self, request: Request) -> ASGIApp:
-        """R18."""
+        """Serves route R18."""
         views = partition_or_none(self._reader, request)
-        found = await gather(views.users()) if views is not None else []
+        found = await gather_items(views.users()) if views is not None else []
         return await page_answer(request, ((user.user, user) for user in found), USER.write, USERS)
 
     async def user(self, request: Request) -> ASGIApp:
         """Serves route R19."""
         name = checked_user(decode_again(request.path_params["user"]))
         views = partition_or_none(self._reader, request)
-        found = await gather(views.user(name)) if views is not None else []
+        found = await gather_items(views.user(name)) if views is not None else []
         if not found:
             raise not_found("User")
         return json_answer(USER.write(found[0]))
 
     async def groups(self, request: Request) -> ASGIApp:
-        """R20."""
+        """Serves route R20."""
         views = partition_or_none(self._reader, request)
-        found = await gather(views.groups()) if views is not None else []
+        found = await gather_items(views.groups()) if views is not None else []
         return await page_answer(request, ((group.group, group) for group in found), GROUP.write, GROUPS)
 
     async def group(self, request: Request) -> ASGIApp:
         """Serves route R21."""
         name = checked_group(decode_again(request.path_params["group"]))
         views = partition_or_none(self._reader, request)
-        found = await gather(views.group(name)) if views is not None else []
+        found = await gather_items(views.group(name)) if views is not None else []
         if not found:
             raise not_found("Group")
         return json_answer(GROUP.write(found[0]))

@@ -30,7 +30,8 @@ passes here, whatever the clock of the service shows."""
 
 
 class GroupLookups:
-    """*sources* by resolver type; *resolver_of* tells the type in force in a partition, by its full name."""
+    """Looks up the groups of users who came without any. *sources* by resolver type; *resolver_of* tells the type in
+    force in a partition, by its full name."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class GroupLookups:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="groups")
         self._under_way: dict[Person, asyncio.Task[Answer]] = {}
 
-    async def complete(self, command: UpdateApplications) -> UpdateApplications:
+    async def add_groups(self, command: UpdateApplications) -> UpdateApplications:
         """Returns *command* with the known groups of every user that came without any."""
         persons = [self._person_of(spec) for spec in command.add]
         wanted = dict.fromkeys(person for person in persons if person is not None)

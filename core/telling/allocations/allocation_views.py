@@ -165,7 +165,7 @@ class KeptViews:
         """The views by version of the allocation."""
         self._on_nodes: dict[str, _Shown] = {}
         self._of_applications: dict[str, _Shown] = {}
-        """By ID, what was last shown of what one holds."""
+        """The last views of what one node or application holds, by ID."""
         self._looking: list[int] = []
         """Versions that are still to be looked at."""
 

@@ -68,7 +68,7 @@ def ask_standing(ask: Allocation) -> AskReport:
 
 
 def _describe_standing(ask: Allocation) -> tuple[str, str]:
-    """Name of the state, and the node that goes with it."""
+    """Returns the name of the state of *ask*, and the node that goes with it."""
     if ask.node is not None:
         return "Allocated", ask.node.node_id
     held_on = ask.held_on

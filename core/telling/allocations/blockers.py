@@ -77,7 +77,7 @@ def _application_blockers(ask: Allocation) -> Iterator[Blocker]:
 
 
 def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
-    """Limits of how many applications may run (scheduling.md 12)."""
+    """Yields the limits on running applications that keep *ask* waiting (scheduling.md 12)."""
     application = ask.application
     if not application.allocating:
         for queue in ask.queue.lineage():
@@ -152,7 +152,7 @@ def _cluster_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocke
 
 
 def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[Shortage, ...]:
-    """Types of which *queue*'s own max leaves less than *pairs*."""
+    """Returns the types of which *queue*'s own max leaves less than *pairs*."""
     names = state.types.names
     return tuple(
         Shortage(names[t], queue.max[t], queue.used[t], amount, queue.used[t] + amount - queue.max[t])

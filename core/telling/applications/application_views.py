@@ -61,7 +61,7 @@ class ApplicationView(NamedTuple):
     user: str
     groups: tuple[str, ...]
     used: Resources
-    """By real allocations, not by placeholders."""
+    """The amounts that its real allocations use, not its placeholders."""
     placeholder: Resources
     max_used: Resources
     """Of each type the most that its real allocations or its placeholders held, whichever held more."""
@@ -131,7 +131,7 @@ class ApplicationViews:
         self._queues = state.queues
         self._allocations = allocations
         self._heads: dict[str, tuple[object, bytes]] = {}
-        """By ID, what was last made of a live application, and of what it was made."""
+        """The last rendering of each live application by ID, and of what it was made."""
         self._ended: dict[EndedApplication, ApplicationView] = {}
 
     def all_views(self) -> Iterator[ApplicationView]:
@@ -330,7 +330,8 @@ def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:
 
 
 def _stamp_of(application: Application, render: Render) -> object:
-    """Equal as long as the view of *application* is; ``None`` for one with more to look at than to show.
+    """Returns a value that stays equal as long as the view of *application* does; ``None`` for one with more to look at
+    than to show.
 
     One that asks for nothing has neither pending amounts nor a priority.
     """
@@ -354,7 +355,7 @@ def _stamp_of(application: Application, render: Render) -> object:
 
 
 def _asks(application: Application) -> Iterator[list[AskView]]:
-    """Shows those that wait now, in pieces, each as of when its turn comes."""
+    """Shows the asks that wait now, in pieces, each ask as it is when its piece is made."""
     waiting = application.asks
     found = [waiting[key] for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
     for start in range(0, len(found), _PIECE):

@@ -13,9 +13,10 @@ class QueueChangeKind(StrEnum):
 
     ADDED = "added"
     REMOVED = "removed"
-    """Not listed any more and empty: gone with the next look of the cleaner."""
+    """The queue is not listed any more and empty: gone with the next look of the cleaner."""
     DRAINED = "drained"
-    """Not listed any more, but applications live there: takes no new ones and goes with the last one."""
+    """The queue is not listed any more, but applications live there: it takes no new ones and goes with the last
+    one."""
     REACTIVATED = "reactivated"
     """Was draining and is listed again."""
     ADOPTED = "adopted"

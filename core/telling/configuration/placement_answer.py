@@ -11,7 +11,8 @@ from kornel.core.policies.placement.decide import Unplaced, place_applicant
 
 
 class PlacementAnswer(NamedTuple):
-    """``queue``: the leaf; empty: no rule finds one. ``exists``: it is there, else it would be made below ``above``.
+    """The queue that placement rules give an application. ``queue``: the leaf; empty: no rule finds one. ``exists``: it
+    is there, else it would be made below ``above``.
 
     ``outcomes``: what came of each rule, and of the default queue, where there is no queue.
     """

@@ -82,7 +82,7 @@ def fits_on(node: Node, ask: Allocation) -> bool:
 
 
 def shortages_on(state: PartitionState, node: Node, pairs: Pairs, *, empty: bool = False) -> tuple[Shortage, ...]:
-    """Types of which *node* has too little free, or with *empty* too little at all."""
+    """Returns the types of which *node* has too little free, or with *empty* too little at all."""
     names = state.types.names
     return tuple(
         Shortage(names[t], node.capacity[t], node.capacity[t] - left, amount, amount - left)

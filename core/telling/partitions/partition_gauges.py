@@ -15,7 +15,6 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.governor.books import AsOf
 from kornel.core.preemption.governor.bounds import Scope
 from kornel.core.preemption.governor.governing import limits_for_reading
-from kornel.core.preemption.quota.standing import above_max
 
 Amounts = Sequence[int]
 """Amounts by the index of the resource type."""
@@ -130,7 +129,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
     for number, queue in enumerate(list(state.enforcement.above)):
         if not number % LOOKED_AT_ONCE:
             yield None
-        if over := above_max(queue):
+        if over := queue.above_max():
             above[queue.path] = over
     yield None
     governor = _governor_gauges(state, now_ns)
@@ -209,10 +208,10 @@ def _governor_gauges(state: PartitionState, now_ns: int) -> GovernorGauges:
 def _budget_uses(
     state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]
 ) -> Iterator[BudgetUse]:
-    """Of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
+    """Yields, of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
     if budget.victims:
-        yield BudgetUse(kind, "victims", max(map(past.victims, scopes), default=0) / budget.victims)
+        yield BudgetUse(kind, "victims", max(map(past.count_victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):
         t = state.types.known_index(name)
-        lost = max((past.lost(scope, t) for scope in scopes), default=0) if t is not None else 0
+        lost = max((past.lost_seconds(scope, t) for scope in scopes), default=0) if t is not None else 0
         yield BudgetUse(kind, name, lost / limit if limit else float(lost > 0))

@@ -17,6 +17,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
+from kornel.core.preemption.governor import governing
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.registry import KINDS
@@ -41,14 +42,14 @@ class ReadingIndex(VictimIndex):
         self._checked.clear()
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
-    def of(self, leaf: Queue) -> RankedLeaf:
+    def rank_leaf(self, leaf: Queue) -> RankedLeaf:
         """Returns the ranking of *leaf*, compared with what is there once in each answer."""
         checked = self._checked.get(leaf)
         if checked is None:
-            checked = self._checked[leaf] = super().of(leaf)
+            checked = self._checked[leaf] = super().rank_leaf(leaf)
         return checked
 
-    def forget(self, leaf: Queue) -> None:
+    def forget_leaf(self, leaf: Queue) -> None:
         """Drops the ranking of *leaf*, where something is supposed to be different."""
         self._leaves.pop(leaf, None)
         self._checked.pop(leaf, None)
@@ -81,7 +82,7 @@ def _ask_kinds(state: PartitionState, ask: Allocation, asked: Circumstances) -> 
         found = kind.foresee(state, ask, asked)
         if found is None:
             continue
-        found = _in_words(kind, found)
+        found = _only_watched(state, kind, _in_words(kind, found))
         if found.verdict not in _NO_HELP:
             return found
         refused = refused or found
@@ -93,7 +94,20 @@ def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
     it."""
     if found.blocked_by or not found.outcome:
         return found
-    return found._replace(blocked_by=kind.ending(Outcome(found.outcome)).words)
+    return found._replace(blocked_by=kind.ending_of(Outcome(found.outcome)).words)
+
+
+def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
+    """Returns *found*, unless nothing but its being watched only keeps *kind* from helping: then it says so."""
+    if found.verdict is not PreemptionVerdict.WOULD_HELP or not governing.is_shadowed(state, kind.name):
+        return found
+    return found._replace(
+        verdict=PreemptionVerdict.FORBIDDEN,
+        blocked_by="governor: shadow",
+        outcome=Outcome.SHADOW,
+        detail=f"preemption.governor.shadow lists {kind.name}, which only watches",
+        not_before_ns=None,
+    )
 
 
 def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:

@@ -12,7 +12,6 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota.enforcement import Standing
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection
 from kornel.core.preemption.quota.shares import Amounts, net_usage
-from kornel.core.preemption.quota.standing import above_max as held_above_max
 from kornel.core.preemption.quota.standing import say_protection
 
 
@@ -39,7 +38,7 @@ def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
     """Returns everything about *queue* that holds more than its max; ``None``: it does not."""
     enforcement = state.enforcement
     standing = enforcement.above.get(queue)
-    over = held_above_max(queue)
+    over = queue.above_max()
     if standing is None or not over:
         return None
     resources = state.types.to_resources
@@ -65,9 +64,9 @@ def _describe_course(state: PartitionState, queue: Queue, standing: Standing, re
         stuck = sum(victim.preempted and queue in victim.queue.lineage() for victim in state.stuck)
         return f"{stuck} victims do not leave" if stuck else "victims are leaving"
     if not state.preemption.quota_enabled:
-        return "nobody is told to leave: quotapreemptionenabled is off"
+        return "nobody is asked to leave: quotapreemptionenabled is off"
     if not queue.properties.quota_preemption_delay_ns:
-        return "nobody is told to leave: it has no quota.preemption.delay"
+        return "nobody is asked to leave: it has no quota.preemption.delay"
     if queue in enforcement.armed:
         return "it is to be enforced"
     if standing.rest is not None:

@@ -138,7 +138,7 @@ def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
         return _have_victims_leave(sandbox, [], _find_unplaced(sandbox, waiting), [])
     finally:
         # Its leaf is ranked by what it is not after this answer.
-        sandbox.index.forget(request.queue)
+        sandbox.index.forget_leaf(request.queue)
 
 
 def _changed_amounts(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:

@@ -56,7 +56,7 @@ from kornel.core.telling.what_if.undo_journal import Journal
 MOST_SEARCHES: Final = 4
 """Searches for victims in one answer: each takes milliseconds in a large cluster."""
 MOST_PAUSES: Final = 8
-"""Pauses of the limit of one interval that one ask is followed through."""
+"""The most pauses of the limit of one interval through which one ask is followed."""
 
 ENOUGH_LEAVES: Final = Refusal(Outcome.REQUIRED_NODE, "room on its node is leaving already")
 """The refusal of an ask for which the exits that asks before it caused are enough. The next of its equals may still
@@ -262,7 +262,7 @@ class Sandbox:
     def attempt_preemption(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
         """Has victims leave for *ask*, which found no room, from *due_ns* on; if not, returns why. And when."""
         state = self.state
-        known = state.guarantee.refusals.answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
+        known = state.guarantee.refusals.known_answer(ask, state.changes) if attempts.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # As the drive would find, which would put it down for each ask besides.
         self.journal.keep_record(ask)
@@ -404,5 +404,5 @@ class Sandbox:
         request.spec = spec
         request.standing = standing_of(spec)
         state.rules_changed()
-        self.index.forget(request.queue)
+        self.index.forget_leaf(request.queue)
         return request

@@ -13,7 +13,8 @@ from kornel.core.domain.resources import Resources
 
 
 class SupposeAsk(NamedTuple):
-    """``asks`` equal asks came for the leaf ``queue``, or for an application there is.
+    """The question after asks that came: ``asks`` equal asks came for the leaf ``queue``, or for an application there
+    is.
 
     application_id  of a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
     """
@@ -75,7 +76,7 @@ class Preempts(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """``asks`` equal asks, ``key`` the first, would wait.
+    """Asks that would wait: ``asks`` equal asks, ``key`` the first, would wait.
 
     reason      why no room was found (:class:`kornel.core.domain.reasons.Unschedulable`)
     preemption  why nobody would leave for them

@@ -26,16 +26,14 @@ from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.gangs.gang_record import GangRecord
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.preemption.governor.books import GovernorBooks
-from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
-from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
-from kornel.core.preemption.quota.enforcement import Enforcement
+from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, Claims, Enforcement, FailureLog, GangRecord, GovernorBooks, GroupOrder,
-        GuaranteeRecord, KeyedHeap, NodeGroup, NodeOrder, Pace, PaceOfKind,
-        Refusals, RefusedQuestion, ReservingRecord, TaskGroup, Totals, Window,
+        Callbacks, Claims, FailureLog, GangRecord, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup, NodeOrder, Pace,
+        PaceOfKind, ReservingRecord, TaskGroup, Totals, Window,
+        *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip
 """The classes of parts that belong to one record, and change with it."""

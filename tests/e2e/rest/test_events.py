@@ -272,7 +272,7 @@ async def test_of_a_client_that_is_slow_no_more_than_a_write_is_kept(quiet: Clus
         await asyncio.Event().wait()
         raise AssertionError("it never goes away")
 
-    answer = EventStream(streams, 0, streams.place("127.0.0.1"))
+    answer = EventStream(streams, 0, streams.take_place("127.0.0.1"))
     running = asyncio.create_task(answer({"type": "http"}, receive, send))
     await asyncio.wait_for(waiting.wait(), PATIENCE_S)
     running.cancel()

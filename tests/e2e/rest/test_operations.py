@@ -250,5 +250,5 @@ def test_level_of_logs_follows_the_settings() -> None:
     """Any case, numbers of zap too; what is no level means the one at the start."""
     switch = LevelSwitch(LogLevel.INFO)
     for said, level in (("WARN", "warn"), ("debug", "debug"), ("2", "error"), ("loud", "info"), ("", "info")):
-        switch.configure({"log.level": said})
+        switch.follow_settings({"log.level": said})
         assert switch.name == level

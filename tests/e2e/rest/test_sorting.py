@@ -145,7 +145,7 @@ async def test_users_by_what_they_use(cluster: Cluster) -> None:
 @pytest.mark.parametrize("sort", ["-user", "user"])
 async def test_long_list_is_sorted_as_a_short_one_is(sort: str) -> None:
     """Page by page there is what sorting all at once gives: it is put in order in many runs."""
-    order = APPLICATIONS.wanted({"sort": sort})
+    order = APPLICATIONS.find_order({"sort": sort})
     assert order is not None
     ranked = [(f"user-{number * 7 % 11}", f"app-{number:05}", number) for number in range(3_000)]
     expected = sorted(ranked, key=lambda each: each[0], reverse=sort.startswith("-"))
@@ -207,8 +207,8 @@ def test_what_can_be_sorted_by() -> None:
 
 
 def test_absent_values_and_fractions_of_a_second() -> None:
-    order = APPLICATIONS.wanted({"sort": "backoffDeadline"})
+    order = APPLICATIONS.find_order({"sort": "backoffDeadline"})
     assert order is not None
     told = ["2026-01-01T00:00:00.5Z", "", "2026-01-01T00:00:01Z", "2026-01-01T00:00:00Z"]
-    found = sorted(told, key=lambda text: order.value({"backoffDeadline": text} if text else {}))
+    found = sorted(told, key=lambda text: order.value_of({"backoffDeadline": text} if text else {}))
     assert found == ["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z", "2026-01-01T00:00:01Z"]

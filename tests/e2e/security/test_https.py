@@ -27,7 +27,7 @@ async def echoing(tls: Tls) -> AsyncIterator[int]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await writer.start_tls(tls.context())
+            await writer.start_tls(tls.make_context())
         except OSError:
             writer.close()
             return
@@ -122,7 +122,7 @@ async def test_new_files_count_for_new_connections(ca: Authority, server_pair: P
 
 
 async def test_old_versions_of_tls_are_refused(ca: Authority, server_pair: Pair) -> None:
-    assert tls_of(server_pair).context().minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert tls_of(server_pair).make_context().minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
 async def test_files_that_cannot_be_used_are_refused_with_a_reason(
@@ -143,7 +143,7 @@ async def test_files_that_cannot_be_used_are_refused_with_a_reason(
 
 
 def test_suites_with_cbc_are_not_offered(ca: Authority, server_pair: Pair) -> None:
-    names = [suite["name"] for suite in tls_of(server_pair).context().get_ciphers()]
+    names = [suite["name"] for suite in tls_of(server_pair).make_context().get_ciphers()]
     assert names
     assert all("GCM" in name or "CHACHA20" in name or "CCM" in name for name in names), names
 

@@ -84,7 +84,7 @@ def everything(settings: HistorySettings, table: str) -> list[Any]:
         found: list[Any] = []
         page = Page(size=1_000)
         while True:
-            rows, more = reader.rows(table, page)
+            rows, more = reader.read_rows(table, page)
             found += rows
             if not more:
                 return found[::-1]
@@ -124,8 +124,8 @@ def test_what_an_older_version_spooled_is_taken(database: str, tmp_path: Path) -
     assert list(row) == [*rows[0][:-2], "", ""]
     settings = settings_for(database, tmp_path)
     writer = Database(settings.url, settings.patience_s)
-    writer.prepare()
-    writer.store([Frame(1, 1, 1, older, Place(0, 0))])
+    writer.prepare_tables()
+    writer.store_frames([Frame(1, 1, 1, older, Place(0, 0))])
     writer.forget_connections()
     (stored,) = everything(settings, "configurations")
     assert (stored.principal, stored.note, stored.config) == ("", "", "partitions: []\n")
@@ -364,7 +364,7 @@ def test_pruning_goes_in_small_steps(database: str, tmp_path: Path) -> None:
     with writing(settings) as archive:
         archive.observe(events(2_500))
     writer = Database(settings.url, settings.patience_s)
-    step = writer.prune({"events": Retention(rows=100)}, NOW_NS)
+    step = writer.prune_step({"events": Retention(rows=100)}, NOW_NS)
     left = []
     while True:
         more = step()
@@ -380,7 +380,7 @@ def test_migrations_make_the_tables_that_queries_expect(database: str, tmp_path:
     """Alembic finds no difference between the database and the metadata, indexes aside."""
     settings = settings_for(database, tmp_path)
     writer = Database(settings.url, settings.patience_s)
-    writer.prepare()
+    writer.prepare_tables()
     with writer._engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "history_version"})
         found = [change for change in compare_metadata(context, METADATA) if change[0] != "remove_index"]
@@ -413,7 +413,7 @@ def test_two_writers_make_the_tables_once(database: str, tmp_path: Path) -> None
 
     def prepare(writer: Database) -> None:
         try:
-            writer.prepare()
+            writer.prepare_tables()
         except Exception as error:  # noqa: BLE001 - the test tells which
             failures.append(error)
 
@@ -440,7 +440,7 @@ def test_another_one_writes_a_new_sqlite_file(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr("kornel.core.archive.database.time.sleep", waited)
     database = Database(settings.url, settings.patience_s)
-    database.prepare()
+    database.prepare_tables()
     assert len(waits) == 1
     assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     database.forget_connections()
@@ -455,7 +455,7 @@ def test_queues_below_a_queue(database: str, tmp_path: Path) -> None:
     with writing(settings) as archive:
         archive.observe([ApplicationAccepted(f"app {queue}", PARTITION, queue, "ann") for queue in inside + outside])
     reader = HistoryReader(settings)
-    rows, _ = reader.rows("applications", Page(), match_queue("applications", "root.a", "queue"))
+    rows, _ = reader.read_rows("applications", Page(), match_queue("applications", "root.a", "queue"))
     reader.close()
     assert sorted(row.queue for row in rows) == sorted(inside)
 
@@ -464,7 +464,7 @@ def test_filters_have_an_index(tmp_path: Path) -> None:
     """Nothing that is asked for by application, queue or object is looked for row by row."""
     settings = settings_for(str(tmp_path / "history.db"), tmp_path)
     writer = Database(settings.url, settings.patience_s)
-    writer.prepare()
+    writer.prepare_tables()
     asked = [
         ("applications", match_queue("applications", "root.a", "queue")),
         ("applications", match_column("applications", application_id="app")),
@@ -671,7 +671,7 @@ def test_a_pass_removes_an_hour_of_records(database: str, tmp_path: Path) -> Non
     writer = Database(settings.url, settings.patience_s)
     left = []
     for _ in range(4):
-        step = writer.prune({"events": Retention(age_s=DAY_S)}, NOW_NS)
+        step = writer.prune_step({"events": Retention(age_s=DAY_S)}, NOW_NS)
         while step():
             pass
         left.append(len(everything(settings, "events")))
@@ -729,7 +729,7 @@ def test_committing_process_that_says_nonsense_is_started_again(
 ) -> None:
     """What cannot be understood ends that process, and not the thread that looks after it."""
     settings = settings_for(str(tmp_path / "history.db"), tmp_path)
-    real, said = Report.of, iter([True])
+    real, said = Report.from_line, iter([True])
     told: list[str] = []
 
     def misunderstood(line: bytes) -> Report:
@@ -737,7 +737,7 @@ def test_committing_process_that_says_nonsense_is_started_again(
             raise ValueError("nonsense")
         return real(line)
 
-    monkeypatch.setattr(Report, "of", misunderstood)
+    monkeypatch.setattr(Report, "from_line", misunderstood)
     archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger(), on_problem=told.append)  # type: ignore[arg-type]
     archive.start()
     archive.observe(events(3))

@@ -87,7 +87,7 @@ RECORD = (
 def opened(database: str, tmp_path: Path) -> Iterator[Database]:
     settings = settings_for(database, tmp_path)
     found = Database(settings.url, settings.patience_s)
-    found.prepare()
+    found.prepare_tables()
     try:
         yield found
     finally:
@@ -128,15 +128,15 @@ def test_every_record_is_stored_or_set_aside(tried: tuple[Database, Archive], to
     before, refused_before, run = count(database), archive.status().refused, next(RUNS)
     put = refused = 0
     batch: list[tuple[int, Sequence[Kept]]] = [(NOW_NS, told)]
-    for records, payload in archive._encoded(batch):
-        committed, left = database.store([frame(payload, records, run)])
+    for records, payload in archive._encode_batch(batch):
+        committed, left = database.store_frames([frame(payload, records, run)])
         assert committed == records
         put += records
         refused += sum(each.records for each in left)
         SetAside(archive._spool._directory).put_records(left)
     assert put + archive.status().refused - refused_before == len(told)
     assert count(database) - before == put - refused
-    committed, left = database.store([frame(*encode_batch([(NOW_NS, [event(1)])], 1)[::-1], next(RUNS))])
+    committed, left = database.store_frames([frame(*encode_batch([(NOW_NS, [event(1)])], 1)[::-1], next(RUNS))])
     assert (committed, left) == (1, [])
 
 
@@ -173,7 +173,7 @@ def test_names_of_any_length_are_kept_and_found(database: str, tmp_path: Path) -
             }
             for table, each in asked.items():
                 for conditions in each:
-                    rows, _ = reader.rows(table, Page(), conditions)
+                    rows, _ = reader.read_rows(table, Page(), conditions)
                     assert len(rows) == 1, (table, len(name))
     finally:
         reader.close()
@@ -235,13 +235,13 @@ def test_frame_that_cannot_be_read_keeps_no_other_out(database: str, tmp_path: P
     with opened(database, tmp_path) as found:
         good = [encode_batch([(NOW_NS, [event(number)])], 1)[1] for number in range(2)]
         frames = [frame(good[0], 1, 1), frame(payload, 1, 2), frame(good[1], 1, 3)]
-        committed, refused = found.store(frames)
+        committed, refused = found.store_frames(frames)
         assert committed >= 3
         assert [each.run for each in refused] == [2]
         assert count(found) == 2
         aside = SetAside(tmp_path)
         aside.put_records(refused)
-        assert aside.count() == 1
+        assert aside.count_files() == 1
 
 
 def test_few_bad_ones_of_many_cost_few_tries(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_few_bad_ones_of_many_cost_few_tries(tmp_path: Path) -> None:
             return wrapper
 
         found._inserts = tuple(map(counted, real))
-        committed, refused = found.store([frame(encode_batch([(NOW_NS, told)], 1)[1], 5_000)])
+        committed, refused = found.store_frames([frame(encode_batch([(NOW_NS, told)], 1)[1], 5_000)])
         assert (committed, [each.seq for each in refused]) == (5_000, [8, 3_001])
         assert tries < 100
 
@@ -293,7 +293,7 @@ def test_records_set_aside_fill_no_disk(tmp_path: Path) -> None:
         )
     size = (tmp_path / DIRECTORY / RECORDS).stat().st_size
     assert MOST_BYTES <= size < MOST_BYTES + 200_000
-    assert 200 < aside.count() < 300
+    assert 200 < aside.count_files() < 300
 
 
 def test_old_database_gets_bounded_indexes(database: str, tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_old_database_gets_bounded_indexes(database: str, tmp_path: Path) -> Non
     reader = HistoryReader(settings)
     try:
         for name in ("old-app", LONG[:6_000]):
-            rows, _ = reader.rows("applications", Page(), match_column("applications", application_id=name))
+            rows, _ = reader.read_rows("applications", Page(), match_column("applications", application_id=name))
             assert [row.application_id for row in rows] == [name]
     finally:
         reader.close()
@@ -342,7 +342,7 @@ def test_a_batch_of_large_records_goes_to_the_disk_in_parts(tmp_path: Path, monk
             real(run, first, records, payload)
 
         monkeypatch.setattr(archive, "_spool", SimpleNamespace(**{
-            name: getattr(archive._spool, name) for name in ("done", "end", "close", "first_segment")
+            name: getattr(archive._spool, name) for name in ("mark_stored", "end_writing", "close", "first_segment")
         }, append=noted, full=False, waiting_bytes=0))  # fmt: skip
         archive.observe([event(number, LONG[: 30_000 if number % 5 else 200_000]) for number in range(50)])
         until(lambda: archive.status().committed == 50, "all to be committed")

@@ -62,18 +62,18 @@ def test_first_in_first_out_over_segments(tmp_path: Path) -> None:
         assert len(segments(tmp_path)) > 3
         frames = reader.read(7)
         assert [(frame.run, frame.first, frame.records) for frame in frames] == [(7, 1 + n, 1) for n in range(7)]
-        reader.done(frames[-1])
+        reader.mark_stored(frames[-1])
         assert numbers(reader.read(EVERYTHING)) == list(range(7, 20))
-        reader.done(reader.read(EVERYTHING)[-1])
+        reader.mark_stored(reader.read(EVERYTHING)[-1])
         assert reader.read(EVERYTHING) == []
         assert len(segments(tmp_path)) == 1
         fill(writer, 2, first=20)
         assert numbers(reader.read(EVERYTHING)) == [20, 21]
-        writer.end()
-        reader.done(reader.read(EVERYTHING, ended=True)[-1])
+        writer.end_writing()
+        reader.mark_stored(reader.read(EVERYTHING, ended=True)[-1])
         assert reader.read(EVERYTHING, ended=True) == []
         assert not segments(tmp_path)
-        writer.done(reader.place)
+        writer.mark_stored(reader.place)
         assert writer.waiting_bytes == 0
 
 
@@ -86,8 +86,8 @@ def test_reader_follows_a_writer_that_is_at_work(tmp_path: Path) -> None:
             frames = reader.read(EVERYTHING)
             seen += numbers(frames)
             if frames:
-                reader.done(frames[-1])
-                writer.done(reader.place)
+                reader.mark_stored(frames[-1])
+                writer.mark_stored(reader.place)
             assert writer.waiting_bytes == 0
         assert seen == [10 * number + n for number in range(30) for n in range(number % 3)]
         assert not reader.damaged
@@ -97,15 +97,15 @@ def test_what_was_not_done_is_there_after_a_restart(tmp_path: Path) -> None:
     """Only whole segments go, so a few frames may be seen twice; none is missing, and new ones come after them."""
     with writing(tmp_path, segment_bytes=200) as writer, reading(tmp_path) as reader:
         fill(writer, 20)
-        reader.done(reader.read(11)[-1])
+        reader.mark_stored(reader.read(11)[-1])
     with writing(tmp_path) as again, reading(tmp_path, again.first_segment) as reader:
         fill(again, 1)
         found = numbers(reader.read(EVERYTHING))
         assert found[-1] == 0
         assert found[-10:-1] == list(range(11, 20))
         assert not reader.damaged
-        reader.done(reader.read(EVERYTHING)[-1])
-        again.done(reader.place)
+        reader.mark_stored(reader.read(EVERYTHING)[-1])
+        again.mark_stored(reader.place)
         assert again.waiting_bytes == 0
 
 
@@ -119,10 +119,10 @@ def test_what_an_earlier_writer_left_is_removed_once_it_is_done_with(tmp_path: P
         assert again.waiting_bytes > 0
         frames = reader.read(EVERYTHING)
         assert numbers(frames) == [0, 1]
-        reader.done(frames[-1])
+        reader.mark_stored(frames[-1])
         assert reader.read(EVERYTHING) == []
         assert reader.place == Place(again.first_segment, 0)
-        again.done(reader.place)
+        again.mark_stored(reader.place)
         assert again.waiting_bytes == 0
         assert not segments(tmp_path)
 
@@ -146,7 +146,7 @@ def test_a_frame_that_is_not_whole_yet_is_waited_for(tmp_path: Path) -> None:
         (segment,) = segments(tmp_path)
         whole = segment.read_bytes()
         segment.write_bytes(whole[:-5])
-        reader.done(reader.read(EVERYTHING)[-1])
+        reader.mark_stored(reader.read(EVERYTHING)[-1])
         assert reader.read(EVERYTHING) == []
         segment.write_bytes(whole)
         assert numbers(reader.read(EVERYTHING)) == [2]
@@ -173,8 +173,8 @@ def test_full_spool_says_so(tmp_path: Path) -> None:
         assert not writer.full
         fill(writer, 12)
         assert writer.full
-        reader.done(reader.read(11)[-1])
-        writer.done(reader.place)
+        reader.mark_stored(reader.read(11)[-1])
+        writer.mark_stored(reader.place)
         assert not writer.full
 
 
@@ -223,13 +223,13 @@ def test_a_reader_that_outlives_its_core_leaves_the_next_cores_records_alone(tmp
     with writing(tmp_path) as writer:
         fill(writer, 3)
     with reading(tmp_path, sealed_before=2) as old:
-        old.done(old.read(EVERYTHING)[-1])
+        old.mark_stored(old.read(EVERYTHING)[-1])
         assert old.read(EVERYTHING) == []
         assert not segments(tmp_path)
         with writing(tmp_path) as writer:
             fill(writer, 2, first=3)
             assert old.read(EVERYTHING) == []
-            old.done(Frame(7, 3, 1, b"", old.place))
+            old.mark_stored(Frame(7, 3, 1, b"", old.place))
     assert left_in(tmp_path) == ([3, 4], 0)
 
 
@@ -241,13 +241,13 @@ def test_a_reader_that_dies_before_it_tells_what_it_removed_leaves_nothing_waiti
         file.write(b"KSP1 cut short")
     with writing(tmp_path) as writer:
         with reading(tmp_path, writer.first_segment) as reader:
-            reader.done(reader.read(EVERYTHING)[-1])
-            writer.done(reader.place)
+            reader.mark_stored(reader.read(EVERYTHING)[-1])
+            writer.mark_stored(reader.place)
             assert writer.waiting_bytes > 0
             assert reader.read(EVERYTHING) == []
         with reading(tmp_path, writer.first_segment) as reader:
             assert reader.read(EVERYTHING) == []
-            writer.done(reader.place)
+            writer.mark_stored(reader.place)
         assert writer.waiting_bytes == 0
 
 
@@ -255,7 +255,7 @@ def test_a_length_that_the_disk_has_damaged_asks_for_no_memory(tmp_path: Path) -
     """Four gigabytes that the segment does not have are not made room for."""
     with writing(tmp_path) as writer:
         fill(writer, 2)
-        writer.end()
+        writer.end_writing()
         with segments(tmp_path)[0].open("r+b") as file:
             file.seek(4)
             file.write(b"\xff\xff\xff\xf0")
@@ -332,7 +332,7 @@ def test_file_with_an_odd_name_is_set_aside(tmp_path: Path, name: str) -> None:
         with reading(tmp_path, writer.first_segment) as reader:
             assert numbers(reader.read(EVERYTHING)) == [0, 1, 2]
     assert (tmp_path / "set-aside" / name).exists()
-    assert SetAside(tmp_path).count() == 1
+    assert SetAside(tmp_path).count_files() == 1
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link"])

@@ -32,9 +32,9 @@ def test_time_is_known_after_clocks_went_evenly() -> None:
     time = clocks.time()
     for _ in range(19):
         clocks.wait(30)
-        assert time.look() is None
+        assert time.read_time() is None
     clocks.wait(30)
-    assert time.look() == clocks.wall
+    assert time.read_time() == clocks.wall
 
 
 @pytest.mark.parametrize("by_s", [6.0, 3_600.0, -3_600.0, 400 * 86_400.0])
@@ -43,18 +43,18 @@ def test_a_jump_is_not_believed_for_a_while(by_s: float) -> None:
     clocks = Clocks()
     time = clocks.time()
     clocks.wait(700)
-    assert time.look() == clocks.wall
+    assert time.read_time() == clocks.wall
     clocks.wall += int(by_s * S)
     for _ in range(10):
         clocks.wait(2)
-        assert time.look() is None
+        assert time.read_time() is None
     clocks.wall -= int(by_s * S)
     clocks.wait(2)
-    assert time.look() is None
+    assert time.read_time() is None
     clocks.wait(599)
-    assert time.look() is None
+    assert time.read_time() is None
     clocks.wait(1)
-    assert time.look() == clocks.wall
+    assert time.read_time() == clocks.wall
 
 
 def test_a_clock_that_is_set_right_little_by_little_is_believed() -> None:
@@ -66,7 +66,7 @@ def test_a_clock_that_is_set_right_little_by_little_is_believed() -> None:
     for _ in range(2_880):
         clocks.wait(30)
         clocks.wall += int((0.015 + dice.uniform(-1, 1)) * S)
-        assert time.look() == clocks.wall
+        assert time.read_time() == clocks.wall
 
 
 def test_the_clock_that_is_behind_counts() -> None:
@@ -75,7 +75,7 @@ def test_the_clock_that_is_behind_counts() -> None:
         [lambda: clocks.wall, lambda: clocks.wall - 86_400 * S], 10, monotonic_ns=lambda: clocks.monotonic
     )
     clocks.wait(11)
-    assert time.look() == clocks.wall - 86_400 * S
+    assert time.read_time() == clocks.wall - 86_400 * S
 
 
 def test_a_clock_that_stands_still_is_not_believed() -> None:
@@ -83,8 +83,8 @@ def test_a_clock_that_stands_still_is_not_believed() -> None:
     clocks = Clocks()
     time = clocks.time()
     clocks.wait(700)
-    time.look()
+    time.read_time()
     for _ in range(100):
         clocks.wait(30)
         clocks.wall -= 30 * S
-        assert time.look() is None
+        assert time.read_time() is None

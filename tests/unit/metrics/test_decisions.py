@@ -83,7 +83,7 @@ def test_refusals_count() -> None:
             NodeRejected("n", "node-exists: n"),
         ]
     )
-    assert desk.decisions.refused() == 1
+    assert desk.decisions.count_refused() == 1
     assert desk.decisions.failed_nodes == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from kornel.core.domain.application_states import AppState
 from kornel.core.metrics import queue_series
 from kornel.core.metrics.decisions import QueueCounts
-from kornel.core.metrics.queue_series import QueueSeries, sanitised
+from kornel.core.metrics.queue_series import QueueSeries, sanitise_name
 from kornel.core.telling.partitions.partition_gauges import GovernorGauges, PartitionGauges, QueueGauges
 from tests.exposition import by_key
 
@@ -49,7 +49,7 @@ def samples(
     series: QueueSeries, *trees: Tree, counts: Mapping[str, QueueCounts] | None = None
 ) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels, by label."""
-    return by_key("".join(series.lines([tree.gauges for tree in trees], counts or {})))
+    return by_key("".join(series.write_lines([tree.gauges for tree in trees], counts or {})))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def samples(
     [("root.a-b", "root_a_b"), ("9lives", "_9lives"), ("root.a:b", "root_a:b"), ("root.münchen", "root_m_nchen")],
 )
 def test_names_of_metrics_have_nothing_foreign_in_them(name: str, expected: str) -> None:
-    assert sanitised(name) == expected
+    assert sanitise_name(name) == expected
 
 
 def test_a_series_appears_with_its_first_use_and_stays_at_0() -> None:

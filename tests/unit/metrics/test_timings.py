@@ -24,13 +24,13 @@ def test_durations_are_counted_up_to_each_bound() -> None:
     for seconds in (0.05, 0.1, 0.5):
         durations.add(seconds)
     durations.add(2.0, 3)
-    assert list(durations.cumulated()) == [("0.1", 2), ("1", 3), ("+Inf", 6)]
+    assert list(durations.cumulated_counts()) == [("0.1", 2), ("1", 3), ("+Inf", 6)]
     assert durations.total == pytest.approx(6.65)
 
 
 def test_bounds_of_upstream_read_as_upstream_writes_them() -> None:
     """Case 58: the eight listed, and +Inf."""
-    bounds = [bound for bound, _ in Durations(UPSTREAM_BOUNDS_S).cumulated()]
+    bounds = [bound for bound, _ in Durations(UPSTREAM_BOUNDS_S).cumulated_counts()]
     assert bounds == ["0.0001", "0.001", "0.01", "0.1", "1", "10", "100", "1000", "+Inf"]
 
 
@@ -57,8 +57,8 @@ def test_placements_share_their_slice() -> None:
 
 def test_answers_are_timed_from_the_sending_of_their_question() -> None:
     times = CallbackTimes()
-    times.asked([1, 2], 0)
-    times.answered([2, 77], SECOND_NS // 2)
+    times.note_asked([1, 2], 0)
+    times.note_answered([2, 77], SECOND_NS // 2)
     assert sum(times.latency.counts) == 1
     assert times.latency.total == 0.5
 
@@ -66,23 +66,23 @@ def test_answers_are_timed_from_the_sending_of_their_question() -> None:
 def test_silence_lasts_while_questions_go_unanswered() -> None:
     """One question that nobody answers is no silence: it takes further ones to tell."""
     times = CallbackTimes()
-    times.asked([1], 0)
+    times.note_asked([1], 0)
     assert times.silence_ns() == 0
-    times.asked([2], 7 * SECOND_NS)
+    times.note_asked([2], 7 * SECOND_NS)
     assert times.silence_ns() == 7 * SECOND_NS
-    times.answered([2], 8 * SECOND_NS)
+    times.note_answered([2], 8 * SECOND_NS)
     assert times.silence_ns() == 0
-    times.asked([3], 9 * SECOND_NS)
-    times.asked([4], 12 * SECOND_NS)
+    times.note_asked([3], 9 * SECOND_NS)
+    times.note_asked([4], 12 * SECOND_NS)
     assert times.silence_ns() == 3 * SECOND_NS
-    times.forget()
+    times.forget_questions()
     assert times.silence_ns() == 0
 
 
 def test_questions_that_are_never_answered_are_forgotten() -> None:
     times = CallbackTimes()
-    times.asked(range(REMEMBERED + 5), 0)
-    times.answered(range(5), SECOND_NS)
+    times.note_asked(range(REMEMBERED + 5), 0)
+    times.note_answered(range(5), SECOND_NS)
     assert sum(times.latency.counts) == 0
 
 

@@ -84,7 +84,7 @@ def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
 
     def look(state: PartitionState, now_ns: int) -> None:
         round_ = PartitionRound(state, now_ns)
-        while batch := round_.candidates():
+        while batch := round_.next_batch():
             seen.append([ask.key for ask in batch])
             for ask in batch:
                 round_.try_allocate(ask)

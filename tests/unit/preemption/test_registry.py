@@ -35,8 +35,8 @@ def test_numbers_are_those_of_laws_in_order(kind: Kind) -> None:
 def test_somebody_leaves_by_every_kind(kind: Kind) -> None:
     """A kind of which no outcome makes victims leave takes nobody's room."""
     assert any(ending.leaves for ending in kind.outcomes.values())
-    assert not kind.ending(Outcome.SHADOW).leaves
-    assert not kind.ending(Outcome.NOTIFIED).leaves
+    assert not kind.ending_of(Outcome.SHADOW).leaves
+    assert not kind.ending_of(Outcome.NOTIFIED).leaves
 
 
 def test_a_name_that_nobody_has_is_no_kind() -> None:
@@ -47,4 +47,4 @@ def test_a_name_that_nobody_has_is_no_kind() -> None:
 
 def test_the_governor_is_told_of_but_is_no_kind() -> None:
     assert kind_called("governor") is None
-    assert SOURCES["governor"].ending(Outcome.LOOP).words == ""
+    assert SOURCES["governor"].ending_of(Outcome.LOOP).words == ""

@@ -15,7 +15,7 @@ async def test_few_are_made_at_once_and_few_wait() -> None:
     answers, go, made = LongAnswers(), asyncio.Event(), []
 
     async def make() -> None:
-        async with answers.making():
+        async with answers.count_making():
             made.append(None)
             await go.wait()
 
@@ -38,7 +38,7 @@ async def test_who_had_its_time_makes_room(monkeypatch: pytest.MonkeyPatch) -> N
         answers.on_its_way(MOST_BYTES, lambda: aborted.append("first")),
         answers.on_its_way(COUNTED_FROM, lambda: aborted.append("second")),
     ):
-        async with answers.making():
+        async with answers.count_making():
             assert aborted == ["first"]
             assert answers.held == COUNTED_FROM
     assert answers.held == 0
@@ -48,7 +48,7 @@ async def test_room_that_is_given_back_is_enough() -> None:
     answers = LongAnswers()
     held = answers.on_its_way(MOST_BYTES, None)
     held.__enter__()
-    waiting = asyncio.create_task(answers.making().__aenter__())
+    waiting = asyncio.create_task(answers.count_making().__aenter__())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     held.__exit__(None, None, None)

@@ -11,7 +11,7 @@ import pytest
 
 from kornel.core.rest import warming
 from kornel.core.rest.compression import PACKED_AT_ONCE
-from kornel.core.rest.turns import encode_list, gather, gzipped, write_list
+from kornel.core.rest.turns import encode_list, gather_items, gzip_chunks, write_list
 from kornel.core.rest.warming import Warmer
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.runner import PartitionRunner
@@ -45,13 +45,13 @@ async def test_pieces_of_an_item_are_joined() -> None:
 
 @pytest.mark.parametrize("chunks", [[b"x" * 100_000, b"y"], [b"xyz" * PACKED_AT_ONCE], [b"x" * 1_399, b"y"]])
 async def test_a_body_that_is_complete_is_compressed(chunks: list[bytes]) -> None:
-    body = await gzipped(chunks)
+    body = await gzip_chunks(chunks)
     assert body.encoded
     assert gzip.decompress(b"".join(body.chunks)) == b"".join(chunks)
 
 
 async def test_a_small_body_is_left_as_it_is() -> None:
-    body = await gzipped([b"x" * 1_398, b"y"])
+    body = await gzip_chunks([b"x" * 1_398, b"y"])
     assert (b"".join(body.chunks), body.encoded) == (b"x" * 1_398 + b"y", False)
 
 
@@ -60,7 +60,7 @@ async def test_places_to_pause_are_no_items() -> None:
         yield None
         yield from (1, None, 2)
 
-    assert await gather(items()) == [1, 2]
+    assert await gather_items(items()) == [1, 2]
 
 
 def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None:
@@ -120,11 +120,11 @@ async def test_encoding_is_interrupted_when_the_engine_works_and_goes_on_later(m
     runner = _Runner(["node n1", "node n2", *LINES[1:]])
     warmer = Warmer(runner)
     sharing = Sharing.of_loop()
-    work = asyncio.create_task(sharing.rest(0.0))
+    work = asyncio.create_task(sharing.rest_after(0.0))
     assert await warmer.encode() == len(["n1", "k1"])
     assert [bool(view.rendered) for view in runner.allocations()] == [True, False]
     await work
-    sharing.idle()
+    sharing.note_idle()
     assert await warmer.encode() == len(["n2", "k2", "app1", "app2"])
     assert all(view.rendered for view in runner.allocations())
 
@@ -147,7 +147,7 @@ async def test_encoding_rests_while_the_engine_has_little_to_do(monkeypatch: pyt
 
 async def test_nothing_is_encoded_while_the_engine_works() -> None:
     runner = _Runner(list(LINES))
-    await Sharing.of_loop().rest(0.0)
+    await Sharing.of_loop().rest_after(0.0)
     assert await Warmer(runner).encode() == 0
     assert not any(view.rendered for view in runner.allocations())
 

@@ -46,10 +46,10 @@ class Site:
     async def enter(self, token: str, host: str = "10.0.0.1", connection: str = "ipv4:10.0.0.1:1") -> str:
         """Who was let in, or the name of the refusal."""
         try:
-            admitted = await self.guard.enter(f"Bearer {token}", None, host, connection)
+            admitted = await self.guard.admit_call(f"Bearer {token}", None, host, connection)
         except ServiceError as error:
             return type(error).__name__
-        self.guard.leave(admitted)
+        self.guard.end_call(admitted)
         return admitted.name
 
 
@@ -77,7 +77,7 @@ async def test_good_proofs_are_let_in_beside_bad_ones(site: Site, host: str) -> 
     assert await site.enter(ANN, host, "") == "token:ann"
     assert await site.enter(known, host, "") == "oidc:ann"
     assert await site.enter(good(1), host, "") == "oidc:ann", "one that was not seen before, too"
-    site.guard.leave(await site.guard.enter(None, None, host))
+    site.guard.end_call(await site.guard.admit_call(None, None, host))
 
 
 async def test_slowed_for_seconds_and_not_for_good(site: Site) -> None:
@@ -183,8 +183,8 @@ async def test_reading_the_security_file_again_forgets_no_proof(site: Site, monk
     path.write_text(POLICY.replace("audiences: [kornel]", "audiences: [other]"))
     site.guard.reload()
     with pytest.raises(NotAuthenticated):
-        await site.guard.enter(f"Bearer {known}", None, "10.0.0.1")
+        await site.guard.admit_call(f"Bearer {known}", None, "10.0.0.1")
     path.write_text(POLICY.replace("oidc: {", "#"))
     site.guard.reload()
     with pytest.raises((NotAuthenticated, TooMany)):
-        await site.guard.enter(f"Bearer {known}", None, "10.0.0.1")
+        await site.guard.admit_call(f"Bearer {known}", None, "10.0.0.1")

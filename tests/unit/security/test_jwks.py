@@ -90,10 +90,10 @@ async def test_keys_are_kept_and_read_again_when_they_are_old(issuer: tuple[Issu
     keys = keys_of(address, clock)
     said.publish("a")
     for _ in range(10):
-        assert await keys.find("a", "ES256") is not None
+        assert await keys.find_key("a", "ES256") is not None
     assert said.asked == 1
     clock.advance(300 * SECOND_NS)
-    assert await keys.find("a", "ES256") is not None
+    assert await keys.find_key("a", "ES256") is not None
     await settled(keys)
     assert said.asked == 2
 
@@ -104,11 +104,11 @@ async def test_made_up_key_ids_cost_the_issuer_little(issuer: tuple[Issuer, str]
     keys = keys_of(address, clock)
     said.publish("a")
     for number in range(50):
-        assert await keys.find(f"made-up-{number}", "ES256") is None
+        assert await keys.find_key(f"made-up-{number}", "ES256") is None
     assert said.asked == 1
     said.publish("a", "b")
     clock.advance(10 * SECOND_NS)
-    assert await keys.find("b", "ES256") is not None
+    assert await keys.find_key("b", "ES256") is not None
     assert said.asked == 2
 
 
@@ -124,7 +124,7 @@ async def test_an_issuer_that_answers_nonsense_leaves_the_former_keys(issuer: tu
     clock = ManualClock()
     keys = keys_of(address, clock)
     said.publish("a")
-    assert await keys.find("a", "ES256") is not None
+    assert await keys.find_key("a", "ES256") is not None
     if broken == "status":
         said.status = 500
     elif broken == "redirect":
@@ -132,21 +132,21 @@ async def test_an_issuer_that_answers_nonsense_leaves_the_former_keys(issuer: tu
     else:
         said.body = b"{" if broken == "no JSON" else b" " * (MOST_BYTES + 1)
     clock.advance(300 * SECOND_NS)
-    assert await keys.find("a", "ES256") is not None
+    assert await keys.find_key("a", "ES256") is not None
     await settled(keys)
     assert said.asked == 2
     clock.advance(24 * 3600 * SECOND_NS)
-    assert await keys.find("a", "ES256") is None, "for a day at most"
+    assert await keys.find_key("a", "ES256") is None, "for a day at most"
 
 
 async def test_a_key_serves_its_own_algorithm_only(issuer: tuple[Issuer, str]) -> None:
     said, address = issuer
     keys = keys_of(address, ManualClock())
     said.body = json.dumps({"keys": [{**public_key("a"), "use": "enc"}, public_key("b")]}).encode()
-    assert await keys.find("a", "ES256") is None, "for encryption"
-    assert await keys.find("b", "RS256") is None
-    assert await keys.find("b", "ES384") is None, "another curve"
-    assert await keys.find(None, "ES256") is not None, "the only one that fits"
+    assert await keys.find_key("a", "ES256") is None, "for encryption"
+    assert await keys.find_key("b", "RS256") is None
+    assert await keys.find_key("b", "ES384") is None, "another curve"
+    assert await keys.find_key(None, "ES256") is not None, "the only one that fits"
 
 
 def test_shared_secrets_and_private_keys_are_no_keys() -> None:
@@ -184,10 +184,10 @@ ODD_KEYS: list[Any] = [
 async def test_malformed_key_spoils_no_other(odd: Any) -> None:
     document = json.dumps({"keys": [odd, public_key("a")]}).encode()
     keys = KeySet("keys", clock=ManualClock(), logger=quiet(), fetch=lambda _: document)
-    assert await keys.find("a", "ES256") is not None
+    assert await keys.find_key("a", "ES256") is not None
     for algorithm in KEY_TYPES:
-        assert await keys.find("b", algorithm) is None
-        await keys.find(None, algorithm)
+        assert await keys.find_key("b", algorithm) is None
+        await keys.find_key(None, algorithm)
 
 
 class Dripping:
@@ -286,38 +286,38 @@ async def test_known_key_waits_for_no_issuer_and_unknown_one_a_moment(monkeypatc
 
     clock = ManualClock()
     keys = KeySet("keys", clock=clock, logger=quiet(), fetch=fetch)
-    known = await keys.find("a", "ES256")
+    known = await keys.find_key("a", "ES256")
     assert known is not None
     hangs.set()
     clock.advance(301 * SECOND_NS)
     began = time.monotonic()
     for _ in range(100):
-        assert await keys.find("a", "ES256") is known
-        assert keys.holds(known)
+        assert await keys.find_key("a", "ES256") is known
+        assert keys.holds_key(known)
     assert time.monotonic() - began < 0.2
     began = time.monotonic()
-    found = await asyncio.gather(*(keys.find(f"made-up-{n}", "ES256") for n in range(500)))
+    found = await asyncio.gather(*(keys.find_key(f"made-up-{n}", "ES256") for n in range(500)))
     assert not any(found)
     assert time.monotonic() - began < 2
     clock.advance(60 * SECOND_NS)
-    assert await keys.find("a", "ES256") is known
+    assert await keys.find_key("a", "ES256") is known
     assert fetched == 2, "one at a time"
     answers.set()
     await settled(keys)
-    assert await keys.find("a", "ES256") is known, "the same key is the same object"
+    assert await keys.find_key("a", "ES256") is known, "the same key is the same object"
 
 
 async def test_key_that_is_gone_holds_no_more() -> None:
     documents = [json.dumps({"keys": [public_key(name)]}).encode() for name in ("a", "b")]
     clock = ManualClock()
     keys = KeySet("keys", clock=clock, logger=quiet(), fetch=lambda _: documents.pop(0))
-    former = await keys.find("a", "ES256")
+    former = await keys.find_key("a", "ES256")
     assert former is not None
     clock.advance(301 * SECOND_NS)
-    assert keys.holds(former), "as far as anybody knows"
+    assert keys.holds_key(former), "as far as anybody knows"
     await settled(keys)
-    assert not keys.holds(former)
-    assert await keys.find("b", "ES256") is not None
+    assert not keys.holds_key(former)
+    assert await keys.find_key("b", "ES256") is not None
 
 
 @pytest.mark.parametrize("drips", [False, True])

@@ -31,19 +31,19 @@ def test_rules_add_up_over_all_principals_of_a_caller() -> None:
           - who: [anonymous]
             permissions: [read]
     """)
-    ann = found.grants(Identity(("cn:ann", "o:ops"), "ann"))
+    ann = found.grants_for(Identity(("cn:ann", "o:ops"), "ann"))
     assert ann.permissions == set(Permission) - {Permission.TEST_CLOCK}
-    assert ann.manages("rm-1")
-    assert not ann.manages("rm-11")
-    assert not found.grants(Identity(("token:ann",), "ann")).manages("rm-1")
-    assert found.grants(Identity(("token:ann",), "ann")).permissions == {Permission.READ, Permission.CONFIGURE}
-    assert found.grants(None).permissions == {Permission.READ}
-    assert not found.grants(None).managers
+    assert ann.may_manage("rm-1")
+    assert not ann.may_manage("rm-11")
+    assert not found.grants_for(Identity(("token:ann",), "ann")).may_manage("rm-1")
+    assert found.grants_for(Identity(("token:ann",), "ann")).permissions == {Permission.READ, Permission.CONFIGURE}
+    assert found.grants_for(None).permissions == {Permission.READ}
+    assert not found.grants_for(None).managers
 
 
 def test_a_star_is_every_resource_manager() -> None:
     found = policy('rules: [{who: ["cn:a"], managers: ["*"]}]')
-    assert found.grants(Identity(("cn:a",), "a")).manages("whatever")
+    assert found.grants_for(Identity(("cn:a",), "a")).may_manage("whatever")
 
 
 def test_paths_are_relative_to_the_file() -> None:

@@ -13,20 +13,20 @@ def test_the_file_holds_no_token() -> None:
     token = new_token()
     text = f"tokens: [{{name: ci, sha256: {digest_of(token)}, groups: [robots]}}]"
     found = read_tokens(text)
-    who = found.find(token, 0)
+    who = found.find_identity(token, 0)
     assert who is not None
     assert who.principals == ("token:ci", "token-group:robots")
     assert token not in text
-    assert found.find(digest_of(token), 0) is None
-    assert found.find(token + "x", 0) is None
-    assert found.find("", 0) is None
+    assert found.find_identity(digest_of(token), 0) is None
+    assert found.find_identity(token + "x", 0) is None
+    assert found.find_identity("", 0) is None
 
 
 def test_a_token_ends_at_its_time() -> None:
     token = new_token()
     found = read_tokens(f"tokens: [{{name: ci, sha256: {digest_of(token)}, expires: '1970-01-01T00:01:00Z'}}]")
-    assert found.find(token, 59 * SECOND_NS) is not None
-    assert found.find(token, 60 * SECOND_NS) is None
+    assert found.find_identity(token, 59 * SECOND_NS) is not None
+    assert found.find_identity(token, 60 * SECOND_NS) is None
 
 
 def test_new_tokens_differ() -> None:

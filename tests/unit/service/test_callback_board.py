@@ -38,13 +38,13 @@ class Desk:
 
     def attach(self, wanted: AttachCallbacks) -> CallbackStream:
         stream = self.board.open()
-        self.board.attach(stream, Subscription(wanted))
-        attached = self.board.take(stream)
+        self.board.attach_stream(stream, Subscription(wanted))
+        attached = self.board.take_message(stream)
         assert attached == Outgoing(attached=True)
         return stream
 
     def take(self) -> Outgoing:
-        outgoing = self.board.take(self.stream)
+        outgoing = self.board.take_message(self.stream)
         assert outgoing is not None
         return outgoing
 
@@ -61,7 +61,7 @@ def test_too_many_questions_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch)
     """The oldest expire first, so they go first."""
     monkeypatch.setattr(callback_board, "QUESTIONS_WAITING", 3)
     desk = Desk()
-    desk.board.deliver([ask(n) for n in range(5)])
+    desk.board.deliver_effects([ask(n) for n in range(5)])
     assert numbers(desk.take().predicates) == [2, 3, 4]
     assert (desk.metrics.questions_sent, desk.metrics.questions_dropped) == (3, 2)
 
@@ -70,7 +70,7 @@ def test_too_many_scheduling_states_push_out_the_oldest(monkeypatch: pytest.Monk
     """An ask that still waits may be told of again; the newest say most."""
     monkeypatch.setattr(callback_board, "NOTICES_WAITING", 2)
     desk = Desk()
-    desk.board.deliver([SchedulingFailed("app", f"k{n}", "no room") for n in range(3)])
+    desk.board.deliver_effects([SchedulingFailed("app", f"k{n}", "no room") for n in range(3)])
     assert [state.key for state in desk.take().scheduling_states] == ["k1", "k2"]
     assert (desk.metrics.scheduling_states_sent, desk.metrics.scheduling_states_dropped) == (2, 1)
 
@@ -78,12 +78,12 @@ def test_too_many_scheduling_states_push_out_the_oldest(monkeypatch: pytest.Monk
 def test_expired_questions_are_not_asked_even_if_nothing_new_comes() -> None:
     """A question counts from the slice that asked it; the one that is just in time is sent."""
     desk = Desk()
-    desk.board.deliver([ask(1)])
+    desk.board.deliver_effects([ask(1)])
     desk.clock.advance(SECOND_NS // 2)
-    desk.board.deliver([ask(2)])
+    desk.board.deliver_effects([ask(2)])
     desk.clock.advance(SECOND_NS // 2)
     assert numbers(desk.take().predicates) == [2]
-    assert desk.board.take(desk.stream) is None
+    assert desk.board.take_message(desk.stream) is None
     assert desk.metrics.questions_dropped == 1
 
 
@@ -99,9 +99,9 @@ def test_a_message_is_bounded_by_the_names_in_it_too(monkeypatch: pytest.MonkeyP
         ask(4, *large),
         ask(5),
     ]
-    desk.board.deliver(asked)
+    desk.board.deliver_effects(asked)
     messages = []
-    while (outgoing := desk.board.take(desk.stream)) is not None:
+    while (outgoing := desk.board.take_message(desk.stream)) is not None:
         messages.append((numbers(outgoing.predicates), numbers(outgoing.preemption_predicates)))
     assert messages == [([1], [2]), ([3], []), ([4], []), ([5], [])]
 
@@ -110,7 +110,7 @@ async def test_events_that_were_not_read_lose_the_next_interval() -> None:
     """Never more than one interval waits on a stream."""
     desk = Desk()
     for name in ("a", "b"):
-        desk.board.deliver([EventRecorded(1, name, "", 0, 0, 0, None, "")])
+        desk.board.deliver_effects([EventRecorded(1, name, "", 0, 0, 0, None, "")])
         desk.clock.advance(2 * SECOND_NS)
     assert [event.object_id for event in desk.take().events] == ["a"]
     assert (desk.metrics.events_sent, desk.metrics.events_dropped) == (1, 1)
@@ -119,8 +119,8 @@ async def test_events_that_were_not_read_lose_the_next_interval() -> None:
 def test_decisions_are_not_the_boards_business() -> None:
     """What another stream carries leaves no trace here."""
     desk = Desk()
-    desk.board.deliver([NodeAccepted("n1")])
-    assert desk.board.take(desk.stream) is None
+    desk.board.deliver_effects([NodeAccepted("n1")])
+    assert desk.board.take_message(desk.stream) is None
 
 
 def test_each_attachment_is_told_from_the_one_before_even_if_equal() -> None:
@@ -139,13 +139,13 @@ def test_what_a_stream_did_not_send_before_it_ended_is_counted() -> None:
     desk = Desk()
     changes: list[str] = []
     desk.board.on_change = lambda: changes.append("changed")
-    desk.board.deliver([ask(1), SchedulingFailed("app", "k", "no room")])
+    desk.board.deliver_effects([ask(1), SchedulingFailed("app", "k", "no room")])
     desk.board.close(desk.stream)
     assert (desk.metrics.questions_dropped, desk.metrics.scheduling_states_dropped) == (1, 1)
     assert desk.metrics.live_streams == 0
     assert desk.board.attachment is None
     assert changes == ["changed"]
-    desk.board.deliver([ask(2)])
+    desk.board.deliver_effects([ask(2)])
     desk.board.close(desk.stream)
     assert changes == ["changed"]
 
@@ -153,9 +153,11 @@ def test_what_a_stream_did_not_send_before_it_ended_is_counted() -> None:
 async def test_a_new_life_of_the_manager_hears_nothing_of_the_asks_of_the_old_one() -> None:
     """DB-4: questions and scheduling states that were not read are dropped; events are history and stay."""
     desk = Desk()
-    desk.board.deliver([ask(1), SchedulingFailed("app", "k", "no room"), EventRecorded(1, "e", "", 0, 0, 0, None, "")])
+    desk.board.deliver_effects(
+        [ask(1), SchedulingFailed("app", "k", "no room"), EventRecorded(1, "e", "", 0, 0, 0, None, "")]
+    )
     desk.board.start_afresh()
-    assert desk.board.take(desk.stream) is None
+    assert desk.board.take_message(desk.stream) is None
     desk.clock.advance(2 * SECOND_NS)
     outgoing = desk.take()
     assert [event.object_id for event in outgoing.events] == ["e"]

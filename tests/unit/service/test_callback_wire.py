@@ -14,7 +14,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import EventRecorded, PredicatesAsked, PreemptionPredicatesAsked, SchedulingFailed
 from kornel.core.domain.resources import Resources
 from kornel.core.service import callback_wire
-from kornel.core.service.callback_wire import Outgoing, answer_commands, encode, subscription
+from kornel.core.service.callback_wire import Outgoing, answer_commands, decode_subscription, encode
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 
@@ -30,17 +30,17 @@ def decoded(outgoing: Outgoing) -> pb.AttachResponse:
 )
 def test_a_timeout_is_kept_within_reason(wanted_ms: int, granted_ms: int) -> None:
     """0 means the core's default; what makes no sense is replaced by the nearest value that does."""
-    found = subscription(pb.Subscription(rm_id="rm-1", timeout_ms=wanted_ms), 1_000)
+    found = decode_subscription(pb.Subscription(rm_id="rm-1", timeout_ms=wanted_ms), 1_000)
     assert found.attachment.timeout_ns == granted_ms * 1_000_000
 
 
 def test_a_subscription() -> None:
     """Each kind is subscribed to on its own."""
     for kind in ("predicates", "preemption_predicates", "scheduling_states", "events", "preemption_notices"):
-        found = subscription(pb.Subscription(rm_id="rm-1", **{kind: True}), 1_000)
+        found = decode_subscription(pb.Subscription(rm_id="rm-1", **{kind: True}), 1_000)
         assert found.attachment == AttachCallbacks("rm-1", **{kind: True})
         assert not found.state_dump
-    assert subscription(pb.Subscription(state_dump=True), 1_000).state_dump
+    assert decode_subscription(pb.Subscription(state_dump=True), 1_000).state_dump
 
 
 def test_questions_of_both_kinds() -> None:

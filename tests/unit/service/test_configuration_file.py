@@ -61,7 +61,7 @@ class Desk:
     async def looks(self, times: int = 2) -> None:
         """What the watcher does within so many seconds."""
         for _ in range(times):
-            await self.file.look()
+            await self.file.follow_changes()
 
     async def register(self, config: str = "") -> None:
         await self.configurator.register(RegisterManager("rm", config))
@@ -75,7 +75,7 @@ class Desk:
         return [queue.path.removeprefix("root.") for queue in found[1:] if not queue.draining]
 
     def origins(self) -> list[tuple[Origin, bool]]:
-        return [(version.origin, version.applied) for version in self.configurator.history.versions()]
+        return [(version.origin, version.applied) for version in self.configurator.history.kept_versions()]
 
     async def close(self) -> None:
         self.runner.stop()
@@ -245,7 +245,7 @@ async def test_reading_again_does_not_undo_a_rollback(desk: Desk) -> None:
     await desk.looks(2)
     assert desk.queues() == ["c"]
     assert desk.configurator.rollback_held is None
-    last = desk.configurator.history.versions()[-1]
+    last = desk.configurator.history.kept_versions()[-1]
     assert (last.origin, last.principal) == (Origin.FILE, "file")
     assert "ended: the text that came is another one" in last.note
 
@@ -268,6 +268,6 @@ async def test_nobody_is_registered(desk: Desk) -> None:
     """The file is checked and kept for the first shim."""
     write(desk.path, text("b"))
     await desk.file.reload()
-    assert desk.configurator.history.versions() == ()
+    assert desk.configurator.history.kept_versions() == ()
     await desk.register()
     assert desk.queues() == ["b"]

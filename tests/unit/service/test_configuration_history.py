@@ -10,7 +10,7 @@ def add(history: ConfigurationHistory, text: str, reason: str = "") -> Version:
 
 
 def numbers(history: ConfigurationHistory) -> list[int]:
-    return [version.number for version in history.versions()]
+    return [version.number for version in history.kept_versions()]
 
 
 def test_numbers_and_what_is_in_force() -> None:

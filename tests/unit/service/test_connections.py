@@ -69,7 +69,7 @@ def test_who_is_idle_for_longest_gives_way(times: Times) -> None:
         sockets.connect(name)
         times.tick()
         keeper._check_connections()
-    manager, _, used = (keeper.enter(f"10.0.0.{number}:1") for number in (1, 2, 3))
+    manager, _, used = (keeper.begin_call(f"10.0.0.{number}:1") for number in (1, 2, 3))
     manager.manager = True
     manager.calls = used.calls = 0
     left = ["10.0.0.4:1", "10.0.0.5:1", "10.0.0.3:1"]
@@ -77,7 +77,7 @@ def test_who_is_idle_for_longest_gives_way(times: Times) -> None:
         times.tick()
         name = f"10.0.0.{number}:1"
         sockets.connect(name)
-        keeper.enter(name)
+        keeper.begin_call(name)
         keeper._check_connections()
         assert sockets.cut == left[: number - 5]
         keeper._check_connections()
@@ -85,7 +85,7 @@ def test_who_is_idle_for_longest_gives_way(times: Times) -> None:
         sockets.close_cut()
     times.tick()
     sockets.connect("10.0.0.9:1")
-    keeper.enter("10.0.0.9:1")
+    keeper.begin_call("10.0.0.9:1")
     keeper._check_connections()
     assert sockets.cut == [*left, "10.0.0.9:1"], "all others are in use"
     assert keeper.cuts == {Cause.MANY: 4}
@@ -120,8 +120,8 @@ def test_a_condemned_connection_is_forgotten_once_it_is_closed(times: Times) -> 
     sockets.connect("10.0.0.1:1")
     keeper._check_connections()
     for _ in range(2):
-        keeper.condemn("10.0.0.1:1")
-        keeper.condemn("10.0.0.2:1")
+        keeper.cut_connection("10.0.0.1:1")
+        keeper.cut_connection("10.0.0.2:1")
     assert sockets.cut == ["10.0.0.1:1"]
     for _ in range(3):
         times.tick()

@@ -37,7 +37,7 @@ class Gathering:
 
     def record(self, *names: str) -> None:
         for name in names:
-            self.feed.record(EventRecorded(1, name, "app", 0, 0, self.clock.now_ns(), None, "text"))
+            self.feed.record_event(EventRecorded(1, name, "app", 0, 0, self.clock.now_ns(), None, "text"))
 
     def warnings(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.log.getvalue().splitlines()]
@@ -73,11 +73,11 @@ async def test_case_147_what_an_interval_has_no_room_for_is_lost_and_counted() -
 async def test_settings_hold_from_the_next_event_on() -> None:
     """Capacity and tracking are hot, and tracking survives being switched off and on."""
     gathering = Gathering()
-    gathering.feed.configure({"event.requestCapacity": "2"})
+    gathering.feed.follow_settings({"event.requestCapacity": "2"})
     gathering.record("a", "b", "c")
-    gathering.feed.configure({"event.trackingEnabled": "false"})
+    gathering.feed.follow_settings({"event.trackingEnabled": "false"})
     gathering.record("unheard")
-    gathering.feed.configure({})
+    gathering.feed.follow_settings({})
     gathering.record("d")
     gathering.clock.advance(2 * SECOND_NS)
     assert gathering.batches == [(2.0, ["a", "b", "d"])]
@@ -89,12 +89,12 @@ async def test_bad_settings_are_said_once() -> None:
     gathering = Gathering()
     bad = {"event.requestCapacity": "many", "event.trackingEnabled": "perhaps"}
     for _ in range(3):
-        gathering.feed.configure(bad)
+        gathering.feed.follow_settings(bad)
     (warning,) = gathering.warnings()
     assert "'many'" in str(warning["problems"])
     assert "'perhaps'" in str(warning["problems"])
-    gathering.feed.configure({})
-    gathering.feed.configure(bad)
+    gathering.feed.follow_settings({})
+    gathering.feed.follow_settings(bad)
     assert len(gathering.warnings()) == 2
 
 

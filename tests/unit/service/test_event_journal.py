@@ -49,10 +49,10 @@ def test_events_among_other_effects_are_kept_in_order(journal: EventJournal) -> 
 def test_tracking_off_keeps_the_content_and_adds_nothing(journal: EventJournal) -> None:
     """Case 46: back on, numbers go on."""
     journal.observe([event("a")])
-    journal.configure({"event.trackingEnabled": "false"})
+    journal.follow_settings({"event.trackingEnabled": "false"})
     journal.observe([event("b")])
     assert (journal.events.lowest_id, journal.events.next_id) == (0, 1)
-    journal.configure({})
+    journal.follow_settings({})
     journal.observe([event("c")])
     assert [kept.object_id for kept in journal.events.get(0, 10) or []] == ["a", "c"]
 
@@ -72,7 +72,7 @@ def test_tracking_off_keeps_the_content_and_adds_nothing(journal: EventJournal) 
 def test_the_ring_follows_its_setting_at_once(journal: EventJournal, settings: dict[str, str], capacity: int) -> None:
     """T85; both spellings."""
     journal.observe([event(str(number)) for number in range(20)])
-    journal.configure(settings)
+    journal.follow_settings(settings)
     assert journal.events.capacity == capacity
     assert journal.events.highest_id == 19
     assert journal.events.lowest_id == max(0, 20 - capacity)
@@ -99,27 +99,48 @@ def test_where_an_application_is_or_was(journal: EventJournal) -> None:
 
 def test_places_for_streams_are_limited_in_total_and_for_each_host(journal: EventJournal) -> None:
     """Case 48: new limits hold for new streams; 0 allows none."""
-    journal.configure({"event.maxStreams": "3", "event.maxStreamsPerHost": "2"})
+    journal.follow_settings({"event.maxStreams": "3", "event.maxStreamsPerHost": "2"})
     places = journal.places
-    with places.place("a", 1), places.place("a", 2):
+    with places.take_place("a", 1), places.take_place("a", 2):
         with pytest.raises(EventStreamsFull, match="2 event streams of a are open, the limit for one host is 2"):
-            places.place("a", 3).__enter__()
-        with places.place("b", 3):
+            places.take_place("a", 3).__enter__()
+        with places.take_place("b", 3):
             with pytest.raises(EventStreamsFull, match="3 event streams are open, the limit is 3"):
-                places.place("c", 4).__enter__()
-            assert [(stream.host, stream.opened_ns) for stream in places.streams()] == [("a", 1), ("a", 2), ("b", 3)]
-            journal.configure({"event.maxStreams": "0"})
+                places.take_place("c", 4).__enter__()
+            assert [(stream.host, stream.opened_ns) for stream in places.open_streams()] == [
+                ("a", 1),
+                ("a", 2),
+                ("b", 3),
+            ]
+            journal.follow_settings({"event.maxStreams": "0"})
             assert len(places) == 3
     assert len(places) == 0
     with pytest.raises(EventStreamsFull, match="the limit is 0"):
-        places.place("a", 5).__enter__()
+        places.take_place("a", 5).__enter__()
+
+
+def test_a_block_of_ipv6_has_the_streams_of_one_host(journal: EventJournal) -> None:
+    """Whoever has one of its addresses has all of them. An IPv4 address within IPv6 is that one."""
+    journal.follow_settings({"event.maxStreamsPerHost": "2"})
+    places = journal.places
+    with places.take_place("2001:db8::1", 1), places.take_place("2001:db8::2", 2):
+        with pytest.raises(EventStreamsFull, match="of 2001:db8::/64 are open"):
+            places.take_place("2001:db8::ffff:1", 3).__enter__()
+        with (
+            places.take_place("10.0.0.1", 3),
+            places.take_place("2001:db8:0:1::1", 3),
+            places.take_place("::ffff:10.0.0.1", 3),
+        ):
+            with pytest.raises(EventStreamsFull, match=r"of 10\.0\.0\.1 are open"):
+                places.take_place("10.0.0.1", 4).__enter__()
+            assert places.open_streams()[1].host == "2001:db8::2"
 
 
 def test_what_is_wrong_with_settings_is_logged_once() -> None:
     with structlog.testing.capture_logs() as logged:
         journal = EventJournal("this life", logger=structlog.get_logger())
         for _ in range(2):
-            journal.configure({"event.maxStreams": "many"})
+            journal.follow_settings({"event.maxStreams": "many"})
     assert [entry["problems"] for entry in logged] == [
         ("event.maxStreams: 'many' is not a number from 0 on, taking 100",)
     ]
@@ -134,13 +155,13 @@ def test_an_entry_is_encoded_once_for_all() -> None:
         return f"{number}{entry}".encode()
 
     encodings: Encodings[str] = Encodings(encode)
-    assert encodings.of(10, ["a", "b"]) == [b"10a", b"11b"]
-    assert encodings.of(11, ["b", "c", "d"]) == [b"11b", b"12c", b"13d"]
-    assert encodings.of(10, ["a", "b"]) == [b"10a", b"11b"]
+    assert encodings.encode_each(10, ["a", "b"]) == [b"10a", b"11b"]
+    assert encodings.encode_each(11, ["b", "c", "d"]) == [b"11b", b"12c", b"13d"]
+    assert encodings.encode_each(10, ["a", "b"]) == [b"10a", b"11b"]
     assert calls == [10, 11, 12, 13]
-    assert encodings.of(3, ["x"]) == [b"3x"]
-    assert encodings.of(20, ["y"]) == [b"20y"]
-    assert encodings.of(12, ["c"]) == [b"12c"]
+    assert encodings.encode_each(3, ["x"]) == [b"3x"]
+    assert encodings.encode_each(20, ["y"]) == [b"20y"]
+    assert encodings.encode_each(12, ["c"]) == [b"12c"]
     assert calls == [10, 11, 12, 13, 3, 20]
 
 
@@ -150,15 +171,15 @@ def test_one_piece_is_what_its_parts_are(start: int, count: int) -> None:
     encodings: Encodings[int] = Encodings(lambda number, entry: b"%d," % entry)
     for _ in range(2):
         expected = b"".join([b"%d," % number for number in range(start, start + count)])
-        assert encodings.joined(start, range(start, start + count)) == expected
+        assert encodings.encode_joined(start, range(start, start + count)) == expected
 
 
 def test_encoded_entries_are_not_kept_for_ever() -> None:
     encodings: Encodings[int] = Encodings(lambda number, entry: b"%d" % entry)
     for start in range(0, 3 * ENCODED_KEPT, 1_000):
-        found = encodings.of(start, range(start, start + 1_000))
+        found = encodings.encode_each(start, range(start, start + 1_000))
         assert found == [b"%d" % number for number in range(start, start + 1_000)]
-        assert encodings.joined(start, range(start, start + 1_000)) == b"".join(found)
+        assert encodings.encode_joined(start, range(start, start + 1_000)) == b"".join(found)
     assert len(encodings._encoded) <= ENCODED_KEPT
     assert len(encodings._runs) <= ENCODED_KEPT // RUN
 
@@ -167,24 +188,24 @@ def test_the_budget_is_larger_while_the_process_has_little_to_do() -> None:
     """It looks twice a second; before it has looked twice it takes the core for busy."""
     used_s = 0.0
     budget = Budget(lambda: used_s)
-    assert budget.factor(10.0) == 1
+    assert budget.speed_factor(10.0) == 1
     used_s = 0.1
-    assert budget.factor(10.4) == 1, "too early to look again"
-    assert budget.factor(10.5) == QUIET_FACTOR
+    assert budget.speed_factor(10.4) == 1, "too early to look again"
+    assert budget.speed_factor(10.5) == QUIET_FACTOR
     used_s = 0.5
-    assert budget.factor(11.0) == 1
-    assert budget.factor(20.0) == QUIET_FACTOR
+    assert budget.speed_factor(11.0) == 1
+    assert budget.speed_factor(20.0) == QUIET_FACTOR
 
 
 async def test_all_streams_together_get_no_more_than_the_budget(journal: EventJournal) -> None:
     """Per second: what one turn brings, over its pause, times the streams."""
-    journal.configure({"event.maxStreamsPerHost": "100"})
+    journal.follow_settings({"event.maxStreamsPerHost": "100"})
     journal.places.budget = Budget(lambda: 0.0)
-    assert await Pace(journal.places).turn() == int(EVENTS_PER_S_OF_ONE * LEAST_PAUSE_S)
+    assert await Pace(journal.places).wait_for_turn() == int(EVENTS_PER_S_OF_ONE * LEAST_PAUSE_S)
     with ExitStack() as streams:
         for _ in range(50):
-            streams.enter_context(journal.places.place("a", 1))
-        assert await Pace(journal.places).turn() == int(EVENTS_PER_S / 50 * 50 * PAUSE_PER_STREAM_S)
+            streams.enter_context(journal.places.take_place("a", 1))
+        assert await Pace(journal.places).wait_for_turn() == int(EVENTS_PER_S / 50 * 50 * PAUSE_PER_STREAM_S)
 
 
 async def test_a_second_turn_comes_after_a_pause(journal: EventJournal) -> None:
@@ -192,7 +213,7 @@ async def test_a_second_turn_comes_after_a_pause(journal: EventJournal) -> None:
     loop = asyncio.get_running_loop()
     pace = Pace(journal.places)
     began_s = loop.time()
-    await pace.turn()
+    await pace.wait_for_turn()
     assert loop.time() - began_s < LEAST_PAUSE_S
-    await pace.turn()
+    await pace.wait_for_turn()
     assert loop.time() - began_s >= LEAST_PAUSE_S

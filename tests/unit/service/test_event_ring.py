@@ -14,7 +14,7 @@ from kornel.core.service.event_ring import Missed, Ring
 def ring_of(capacity: int, count: int) -> Ring[int]:
     """A ring in which *count* entries were stored, each its own number."""
     ring: Ring[int] = Ring(capacity)
-    ring.extend(range(count))
+    ring.append_entries(range(count))
     return ring
 
 
@@ -51,7 +51,7 @@ def test_shrinking_keeps_the_newest_and_growing_all() -> None:
     assert (ring.lowest_id, ring.highest_id) == (40, 49)
     ring.resize(20)
     assert ring.get(40, 100) == list(range(40, 50))
-    ring.extend([50])
+    ring.append_entries([50])
     assert ring.highest_id == 50
     assert ring.get(40, 100) == list(range(40, 51))
 
@@ -85,7 +85,7 @@ def test_it_is_the_end_of_a_plain_list(capacity: int, steps: list[tuple[str, int
         if step == "extend":
             fresh = list(range(len(stored), len(stored) + number))
             stored += fresh
-            ring.extend(fresh)
+            ring.append_entries(fresh)
         else:
             capacity = number
             ring.resize(capacity)
@@ -94,7 +94,7 @@ def test_it_is_the_end_of_a_plain_list(capacity: int, steps: list[tuple[str, int
         start, count = data.draw(st.integers(-2, len(stored) + 2)), data.draw(st.integers(0, 50))
         kept = lowest <= start < len(stored)
         assert ring.get(start, count) == (stored[start : start + count] if kept else None)
-        assert stored[ring.newest(count) :] == stored[lowest:][max(0, len(stored) - lowest - count) :]
+        assert stored[ring.newest_start(count) :] == stored[lowest:][max(0, len(stored) - lowest - count) :]
 
 
 @given(st.integers(1, 20), st.integers(0, 30), st.lists(st.tuples(st.integers(0, 15), st.integers(1, 20)), max_size=30))
@@ -107,17 +107,17 @@ def test_a_reader_sees_everything_once_or_is_told_what_it_missed(
     seen: list[int] = []
     overwritten: list[tuple[int, int]] = []
     for stored, limit in steps:
-        ring.extend(range(ring.next_id, ring.next_id + stored))
+        ring.append_entries(range(ring.next_id, ring.next_id + stored))
         position = reader.position
         try:
-            taken = reader.take(limit)
+            taken = reader.take_entries(limit)
             assert taken == list(range(position, position + len(taken)))
             assert len(taken) <= limit
             assert taken or position == ring.next_id
             seen += taken
         except Missed as missed:
             overwritten.append((missed.next_id, position))
-            seen += range(position, position + reader.skip())
+            seen += range(position, position + reader.skip_missed())
     assert all(told == position for told, position in overwritten)
     assert seen == list(range(reader.position))
 
@@ -126,39 +126,39 @@ def test_a_reader_further_behind_than_its_bound_is_told_so() -> None:
     """The reason names both numbers; entries are still kept, so it may go on from where it was."""
     ring = ring_of(100, 0)
     reader = ring.subscribe(bound=5)
-    ring.extend(range(5))
-    assert reader.take(1) == [0]
-    ring.extend(range(5, 7))
+    ring.append_entries(range(5))
+    assert reader.take_entries(1) == [0]
+    ring.append_entries(range(5, 7))
     with pytest.raises(Missed, match="6 events behind, and 5 are allowed") as caught:
-        reader.take(1)
+        reader.take_entries(1)
     assert caught.value.next_id == 1
-    assert reader.skip() == 0
+    assert reader.skip_missed() == 0
 
 
 async def test_news_comes_with_the_next_entry_and_not_before() -> None:
     ring = ring_of(10, 3)
     readers = [ring.subscribe() for _ in range(3)]
-    waiting = [asyncio.ensure_future(reader.news()) for reader in readers]
+    waiting = [asyncio.ensure_future(reader.wait_for_news()) for reader in readers]
     await asyncio.sleep(0)
     waiting[1].cancel()
     await asyncio.gather(waiting[1], return_exceptions=True)
-    ring.extend([])
+    ring.append_entries([])
     await asyncio.sleep(0)
     assert [task.done() for task in waiting] == [False, True, False]
-    ring.extend([3])
+    ring.append_entries([3])
     await asyncio.wait_for(asyncio.gather(waiting[0], waiting[2]), 5)
-    assert [reader.take(9) for reader in readers] == [[3], [3], [3]]
+    assert [reader.take_entries(9) for reader in readers] == [[3], [3], [3]]
     assert readers[0].behind == 0
 
 
 async def test_one_that_starts_after_the_end_waits_for_its_entry() -> None:
     ring = ring_of(10, 3)
     reader = ring.subscribe(5)
-    waiting = asyncio.ensure_future(reader.news())
-    ring.extend([3])
+    waiting = asyncio.ensure_future(reader.wait_for_news())
+    ring.append_entries([3])
     await asyncio.sleep(0)
     assert not waiting.done()
-    assert reader.take(9) == []
-    ring.extend([4, 5])
+    assert reader.take_entries(9) == []
+    ring.append_entries([4, 5])
     await asyncio.wait_for(waiting, 5)
-    assert reader.take(9) == [5]
+    assert reader.take_entries(9) == [5]

@@ -98,7 +98,7 @@ def test_filters(wanted: pb.EventFilter, matching: str) -> None:
     found = decode_filter(wanted)
     assert isinstance(found, EventFilter)
     queue_of = QUEUES.get
-    assert [name for name, event in HISTORY.items() if found.matches(event, lambda app: queue_of(app, ""))] == (
+    assert [name for name, event in HISTORY.items() if found.matches_event(event, lambda app: queue_of(app, ""))] == (
         matching.split()
     )
 

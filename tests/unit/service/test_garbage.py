@@ -52,17 +52,17 @@ def _settled_garbage(circles: int = CIRCLES) -> weakref.ref[Circle]:
 def test_what_was_set_aside_and_died_is_freed_when_idle(keeper: GarbageKeeper) -> None:
     last = _settled_garbage()
     assert last() is not None
-    assert keeper.look(0, idle=True) >= CIRCLES
+    assert keeper.collect_unseen(0, idle=True) >= CIRCLES
     assert last() is None
     assert keeper.full_collections == 1
 
 
 def test_a_busy_core_is_only_stopped_at_the_ceiling(keeper: GarbageKeeper) -> None:
     last = _settled_garbage()
-    keeper.look(0, idle=False)
+    keeper.collect_unseen(0, idle=False)
     assert last() is not None
     _settled_garbage(4 * CIRCLES)
-    keeper.look(0, idle=False)
+    keeper.collect_unseen(0, idle=False)
     assert last() is None
 
 
@@ -71,35 +71,35 @@ def test_what_the_engine_holds_is_accounted_for(keeper: GarbageKeeper) -> None:
     kept = [Circle() for _ in range(CIRCLES)]
     gc.freeze()
     records = 8 * CIRCLES // BLOCKS_PER_RECORD + CIRCLES
-    assert not keeper.look(records, idle=True)
+    assert not keeper.collect_unseen(records, idle=True)
     assert keeper.full_collections == 0
     assert len(kept) == CIRCLES
 
 
 def test_after_most_has_gone_the_rest_is_looked_through(keeper: GarbageKeeper) -> None:
     """Garbage that what went has hidden is found, too."""
-    keeper.look(CIRCLES, idle=True)
+    keeper.collect_unseen(CIRCLES, idle=True)
     keeper._records = CIRCLES
     last = _settled_garbage(100)
-    keeper.look(CIRCLES // 4, idle=True)
+    keeper.collect_unseen(CIRCLES // 4, idle=True)
     assert last() is None
 
 
 def test_growth_that_stays_is_looked_through_once(keeper: GarbageKeeper) -> None:
     """A cache that nobody accounts for has no collection follow the other."""
     kept = [Circle() for _ in range(2 * CIRCLES)]
-    keeper.look(0, idle=True)
+    keeper.collect_unseen(0, idle=True)
     assert keeper.full_collections == 1
     for _ in range(5):
-        keeper.look(0, idle=True)
+        keeper.collect_unseen(0, idle=True)
     assert keeper.full_collections == 1
     assert kept
 
 
 def test_nothing_is_touched_while_something_large_is_made(keeper: GarbageKeeper) -> None:
     last = _settled_garbage()
-    with keeper.building():
-        assert not keeper.look(0, idle=True)
+    with keeper.pause_while_building():
+        assert not keeper.collect_unseen(0, idle=True)
     assert last() is not None
 
 
@@ -111,8 +111,8 @@ def test_calls_one_after_the_other_leave_the_core_busy(keeper: GarbageKeeper) ->
     last = _settled_garbage()
     for _ in range(3):
         spent_s += LOOK_EVERY_S / 10
-        rounds.look()
+        rounds.look_once()
         assert last() is not None
     spent_s += LOOK_EVERY_S / 100
-    rounds.look()
+    rounds.look_once()
     assert last() is None

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kornel.core.service.log_filters import HIDDEN, LONGEST_READ, LONGEST_VALUE, protect
+from kornel.core.service.log_filters import HIDDEN, LONGEST_READ, LONGEST_VALUE, protect_line
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl"
@@ -16,7 +16,7 @@ VISIBLE = r"a\x1b[2Jb\x07c\x9bd\u202ee\nf\x7fg\u200bh\u2066i\u3164j\xa0k"
 
 
 def shown(value: object) -> object:
-    return protect(None, "info", {"value": value})["value"]
+    return protect_line(None, "info", {"value": value})["value"]
 
 
 @pytest.mark.parametrize(

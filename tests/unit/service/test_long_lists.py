@@ -11,11 +11,11 @@ from kornel.core.service.status_codes import TooMany
 
 def test_a_page_ends_where_it_is_full() -> None:
     async def make(size: int) -> ListPage[int, str]:
-        return await LongLists().make(lambda: range(10), size, str, lambda item: item % 2 == 1)
+        return await LongLists().make_page(lambda: range(10), size, str, lambda item: item % 2 == 1)
 
     assert asyncio.run(make(2)) == ListPage(["1", "3"], 3, more=True)
     assert asyncio.run(make(5)) == ListPage(["1", "3", "5", "7", "9"], 9, more=False)
-    assert asyncio.run(LongLists().make(lambda: (), 5, str)) == ListPage([], None, more=False)
+    assert asyncio.run(LongLists().make_page(lambda: (), 5, str)) == ListPage([], None, more=False)
 
 
 def test_each_turn_of_the_loop_has_one_step_of_one_list_at_most() -> None:
@@ -30,7 +30,7 @@ def test_each_turn_of_the_loop_has_one_step_of_one_list_at_most() -> None:
     async def make_all() -> None:
         nonlocal turn
         lists = LongLists()
-        making = [asyncio.create_task(lists.make(lambda: range(1_000), 500, encode)) for _ in range(30)]
+        making = [asyncio.create_task(lists.make_page(lambda: range(1_000), 500, encode)) for _ in range(30)]
         while not all(task.done() for task in making):
             turn += 1
             await asyncio.sleep(0)
@@ -50,8 +50,8 @@ def test_a_list_is_read_when_its_turn_comes_and_not_before() -> None:
 
     async def make_two() -> ListPage[int, int]:
         lists = LongLists()
-        first = asyncio.create_task(lists.make(lambda: range(AT_ONCE * 4), AT_ONCE * 4, int))
-        second = asyncio.create_task(lists.make(read, 5, int))
+        first = asyncio.create_task(lists.make_page(lambda: range(AT_ONCE * 4), AT_ONCE * 4, int))
+        second = asyncio.create_task(lists.make_page(read, 5, int))
         await asyncio.sleep(0)
         current.append(2)
         await first
@@ -63,7 +63,7 @@ def test_a_list_is_read_when_its_turn_comes_and_not_before() -> None:
 def test_too_many_callers_are_refused() -> None:
     async def make() -> list[object]:
         lists = LongLists()
-        wanted = [lists.make(lambda: range(AT_ONCE + 1), 1_000, str) for _ in range(MOST_WAITING + 3)]
+        wanted = [lists.make_page(lambda: range(AT_ONCE + 1), 1_000, str) for _ in range(MOST_WAITING + 3)]
         return await asyncio.gather(*wanted, return_exceptions=True)
 
     found = asyncio.run(make())

@@ -25,30 +25,30 @@ def test_a_manager_that_restarts_is_not_gone() -> None:
     told: list[bool] = []
     keeper = PresenceKeeper(clock, lambda found: told.append(found.gone))
     assert keeper.now is None
-    keeper.registered("rm")
+    keeper.note_registered("rm")
     clock.advance(GRACE_NS - 1)
-    keeper.opened("rm")
+    keeper.note_opened("rm")
     clock.advance(3 * GRACE_NS)
-    keeper.closed("rm")
+    keeper.note_closed("rm")
     clock.advance(GRACE_NS - 1)
-    keeper.opened("rm")
+    keeper.note_opened("rm")
     assert told == []
-    keeper.closed("rm")
+    keeper.note_closed("rm")
     clock.advance(3 * GRACE_NS)
-    keeper.opened("rm")
+    keeper.note_opened("rm")
     assert told == [True, False]
 
 
 def test_only_streams_of_the_registered_manager_count() -> None:
     clock = ManualClock()
     keeper = PresenceKeeper(clock)
-    keeper.registered("rm")
-    keeper.opened("other")
+    keeper.note_registered("rm")
+    keeper.note_opened("other")
     clock.advance(GRACE_NS)
     found = keeper.now
     assert found is not None
     assert (found.streams, found.gone) == (0, True)
-    keeper.registered("other")
+    keeper.note_registered("other")
     found = keeper.now
     assert found is not None
     assert (found.streams, found.no_stream_since_ns, found.gone) == (1, None, False)
@@ -57,11 +57,11 @@ def test_only_streams_of_the_registered_manager_count() -> None:
 def test_a_registration_is_a_sign_of_life() -> None:
     clock = ManualClock()
     keeper = PresenceKeeper(clock)
-    keeper.registered("rm")
+    keeper.note_registered("rm")
     clock.advance(2 * GRACE_NS)
-    keeper.registered("rm")
+    keeper.note_registered("rm")
     assert keeper.now == Presence("rm", 0, clock.now_ns(), gone=False)
-    keeper.registered("")
+    keeper.note_registered("")
     clock.advance(2 * GRACE_NS)
     assert keeper.now is None
 

@@ -63,7 +63,7 @@ class Running:
 
     def drain(self, stream: Stream) -> list[object]:
         found: list[object] = []
-        while (batch := self.board.take(stream)) is not None:
+        while (batch := self.board.take_batch(stream)) is not None:
             found += batch.entries
         return found
 
@@ -498,7 +498,7 @@ async def test_idle_returns_when_everything_queued_is_done() -> None:
         await r.runner.call(MANAGER)
         stream = r.board.open(Kind.ALLOCATION)
         await r.runner.submit(stream, asks(*(str(n) for n in range(9))))
-        await r.runner.idle()
+        await r.runner.wait_until_idle()
         assert len(r.drain(stream)) == 9
 
 
@@ -507,7 +507,7 @@ async def test_nobody_waits_for_a_task_that_goes_down() -> None:
     engine = FakeEngine()
     async with running(engine) as r:
         await r.runner.call(MANAGER)
-        waiting = asyncio.create_task(r.runner.idle())
+        waiting = asyncio.create_task(r.runner.wait_until_idle())
         r.runner.stop()
         with pytest.raises(ShuttingDown):
             await asyncio.wait_for(waiting, 5)

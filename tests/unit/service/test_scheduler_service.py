@@ -75,14 +75,14 @@ async def test_what_a_broken_connection_did_not_take_waits_for_the_next(monkeypa
     running = asyncio.create_task(served.runner.run())
     await served.runner.call(RegisterManager("rm-1"))
     effects: list[Effect] = [NodeAccepted(f"node-{n}") for n in range(4)]
-    served.board.deliver(effects)
+    served.board.deliver_effects(effects)
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(served.update_node(bind_and_stay(), FakeContext(room=1)), 5)
     assert served.metrics.live_streams == 0
     assert served.metrics.streams_broken == 1
     following = served.board.open(Kind.NODE)
     served.board.bind(following, "rm-1")
-    batch = served.board.take(following)
+    batch = served.board.take_batch(following)
     assert batch is not None
     assert batch.entries == effects[1:]
     served.runner.stop()
@@ -97,7 +97,7 @@ async def test_a_response_too_large_for_the_transport_goes_out_in_parts(monkeypa
     await served.runner.call(RegisterManager("rm-1"))
     names = [f"{n}-{'x' * (30 * n)}" for n in range(6)]
     effects: list[Effect] = [NodeAccepted(name) for name in names]
-    served.board.deliver(effects)
+    served.board.deliver_effects(effects)
 
     async def bind_and_leave() -> AsyncIterator[bytes]:
         yield si.NodeRequest(rmID="rm-1").SerializeToString()

@@ -17,18 +17,18 @@ class Loop:
         self.worked_s = 0.0
 
     async def read(self, seconds: float) -> None:
-        with self.sharing.reading():
+        with self.sharing.count_reading():
             ends = self.read_s + seconds
             while self.read_s < ends:
                 self.now += STEP_S
                 self.read_s += STEP_S
-                await self.sharing.pause(STEP_S)
+                await self.sharing.pause_after(STEP_S)
 
     async def work(self, turn_s: float, turns: int) -> None:
         for _ in range(turns):
             self.now += turn_s
             self.worked_s += turn_s
-            await self.sharing.rest(turn_s)
+            await self.sharing.rest_after(turn_s)
 
 
 async def test_a_reader_gets_most_of_the_time_while_it_has_credit() -> None:
@@ -52,7 +52,7 @@ async def test_readers_that_never_end_get_their_part_and_no_more() -> None:
 
 async def test_nobody_waits_for_credit_while_the_engine_has_nothing_to_do() -> None:
     loop = Loop()
-    loop.sharing.idle()
+    loop.sharing.note_idle()
     await loop.read(3 * CREDIT_S)
     assert abs(loop.now - 3 * CREDIT_S) < 2 * STEP_S
     assert loop.sharing.credit_s == CREDIT_S
@@ -74,7 +74,7 @@ async def test_a_reader_that_does_nothing_is_not_waited_for_any_longer_than_once
             await asyncio.sleep(0)
 
     passing = asyncio.create_task(pass_time())
-    with loop.sharing.reading():
+    with loop.sharing.count_reading():
         await loop.work(0.02, 1)
     passing.cancel()
     assert loop.now <= 0.02 + LONGEST_REST_S + 0.005
@@ -82,7 +82,7 @@ async def test_a_reader_that_does_nothing_is_not_waited_for_any_longer_than_once
 
 async def test_a_reader_counts_no_longer_than_it_may() -> None:
     sharing = Sharing()
-    with sharing.reading(at_most_s=0.0):
+    with sharing.count_reading(at_most_s=0.0):
         while sharing.readers:  # noqa: ASYNC110 - time passes by itself
             await asyncio.sleep(0)
     assert Sharing.of_loop() is Sharing.of_loop()

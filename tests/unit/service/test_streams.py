@@ -44,7 +44,7 @@ def metrics() -> ServiceMetrics:
 def board(metrics: ServiceMetrics) -> Switchboard:
     """A switchboard of a registered manager, with room for ten entries per lane."""
     board = Switchboard(metrics, queue_limit=10)
-    board.registered("rm-1")
+    board.note_registered("rm-1")
     return board
 
 
@@ -55,19 +55,19 @@ def bound(board: Switchboard, kind: Kind = Kind.NODE) -> Stream:
 
 
 def taken(board: Switchboard, stream: Stream, limit: int = 100) -> list[object] | None:
-    batch = board.take(stream, limit)
+    batch = board.take_batch(stream, limit)
     return None if batch is None else list(batch.entries)
 
 
 def test_responses_wait_in_order_until_a_stream_is_bound(board: Switchboard) -> None:
     """Without a live stream responses queue; binding delivers them in order (1.1, case 13)."""
-    board.deliver(nodes("a", "b"))
-    board.deliver(nodes("c"))
+    board.deliver_effects(nodes("a", "b"))
+    board.deliver_effects(nodes("c"))
     stream = board.open(Kind.NODE)
-    assert board.take(stream) is None, "not bound yet"
+    assert board.take_batch(stream) is None, "not bound yet"
     board.bind(stream, "rm-1")
     assert taken(board, stream) == nodes("a", "b", "c")
-    assert board.take(stream) is None
+    assert board.take_batch(stream) is None
 
 
 def test_the_most_recently_bound_stream_receives(board: Switchboard) -> None:
@@ -75,15 +75,15 @@ def test_the_most_recently_bound_stream_receives(board: Switchboard) -> None:
     opened_first, bound_first = board.open(Kind.NODE), board.open(Kind.NODE)
     board.bind(bound_first, "rm-1")
     board.bind(opened_first, "rm-1")
-    board.deliver(nodes("a"))
-    assert board.take(bound_first) is None
+    board.deliver_effects(nodes("a"))
+    assert board.take_batch(bound_first) is None
     assert taken(board, opened_first) == nodes("a")
 
 
 def test_the_older_stream_takes_over_when_the_newer_ends(board: Switchboard) -> None:
     """The most recently bound live stream receives; nothing is lost when it goes."""
     older, newer = bound(board), bound(board)
-    board.deliver(nodes("a"))
+    board.deliver_effects(nodes("a"))
     board.close(newer)
     assert taken(board, older) == nodes("a")
 
@@ -92,7 +92,7 @@ def test_kinds_do_not_mix(board: Switchboard) -> None:
     """Each response goes to the stream of its kind (1.1)."""
     node, application, allocation = (bound(board, kind) for kind in (Kind.NODE, Kind.APPLICATION, Kind.ALLOCATION))
     update = ApplicationUpdated("app", "Running", 1, "")
-    board.deliver([allocated("k"), update, NodeRejected("n", "node-exists: n")])
+    board.deliver_effects([allocated("k"), update, NodeRejected("n", "node-exists: n")])
     assert taken(board, node) == [NodeRejected("n", "node-exists: n")]
     assert taken(board, application) == [update]
     assert taken(board, allocation) == [allocated("k")]
@@ -104,7 +104,7 @@ def test_a_message_holds_one_list_and_order_is_kept(board: Switchboard) -> None:
     refused = [AllocationRejected(key, "app", "r", legacy) for key, legacy in (("1", False), ("2", True))]
     dropped = AskReleased("[rm]default", "app", "p", 2, "")
     effects: list[Effect] = [allocated("a"), allocated("b"), dropped, released("c"), allocated("d"), *refused]
-    board.deliver(effects)
+    board.deliver_effects(effects)
     messages = []
     while (batch := taken(board, stream)) is not None:
         messages.append(batch)
@@ -114,7 +114,7 @@ def test_a_message_holds_one_list_and_order_is_kept(board: Switchboard) -> None:
 def test_a_message_is_bounded(board: Switchboard) -> None:
     """A run that is longer than a message may be goes out in several."""
     stream = bound(board)
-    board.deliver(nodes("a", "b", "c"))
+    board.deliver_effects(nodes("a", "b", "c"))
     assert taken(board, stream, 2) == nodes("a", "b")
     assert taken(board, stream, 2) == nodes("c")
 
@@ -122,10 +122,10 @@ def test_a_message_is_bounded(board: Switchboard) -> None:
 def test_what_could_not_be_sent_is_kept_in_order(board: Switchboard) -> None:
     """Entries of a write that failed come first on the next stream."""
     broken = bound(board)
-    board.deliver(nodes("a", "b"))
-    batch = board.take(broken)
+    board.deliver_effects(nodes("a", "b"))
+    batch = board.take_batch(broken)
     assert batch is not None
-    board.deliver(nodes("c"))
+    board.deliver_effects(nodes("c"))
     board.give_back(broken, batch, start=1)
     board.close(broken)
     assert taken(board, bound(board)) == nodes("b", "c")
@@ -134,25 +134,25 @@ def test_what_could_not_be_sent_is_kept_in_order(board: Switchboard) -> None:
 def test_nothing_is_given_back_behind_what_was_sent_since(board: Switchboard) -> None:
     """Once another stream has read on, old entries would come out of order, so they are not sent again."""
     slow = bound(board)
-    board.deliver(nodes("a"))
-    batch = board.take(slow)
+    board.deliver_effects(nodes("a"))
+    batch = board.take_batch(slow)
     assert batch is not None
     newer = bound(board)
-    board.deliver(nodes("b"))
+    board.deliver_effects(nodes("b"))
     assert taken(board, newer) == nodes("b")
     board.give_back(slow, batch)
-    assert board.take(newer) is None
+    assert board.take_batch(newer) is None
 
 
 def test_registration_throws_old_responses_away(board: Switchboard, metrics: ServiceMetrics) -> None:
     """Neither queued nor given-back responses of the old registration reach the new one (5.2, DB-4)."""
     stream = bound(board)
-    board.deliver(nodes("a", "b"))
-    batch = board.take(stream, 1)
+    board.deliver_effects(nodes("a", "b"))
+    batch = board.take_batch(stream, 1)
     assert batch is not None
-    board.registered("rm-1")
+    board.note_registered("rm-1")
     board.give_back(stream, batch)
-    board.deliver(nodes("new"))
+    board.deliver_effects(nodes("new"))
     assert taken(board, stream) == nodes("new")
     assert metrics.entries_dropped == 1
 
@@ -160,10 +160,10 @@ def test_registration_throws_old_responses_away(board: Switchboard, metrics: Ser
 def test_streams_of_another_manager_get_nothing(board: Switchboard) -> None:
     """After the core changed hands only streams of its new manager receive."""
     old = bound(board)
-    board.registered("")
-    board.registered("rm-2")
-    board.deliver(nodes("a"))
-    assert board.take(old) is None
+    board.note_registered("")
+    board.note_registered("rm-2")
+    board.deliver_effects(nodes("a"))
+    assert board.take_batch(old) is None
     new = board.open(Kind.NODE)
     board.bind(new, "rm-2")
     assert taken(board, new) == nodes("a")
@@ -172,29 +172,29 @@ def test_streams_of_another_manager_get_nothing(board: Switchboard) -> None:
 def test_overflow_drops_everything_and_asks_for_a_new_registration(board: Switchboard, metrics: ServiceMetrics) -> None:
     """Past the limit the queue is dropped, every stream ends resync-required, until the manager registers (1.1)."""
     live = bound(board, Kind.APPLICATION)
-    board.deliver(nodes(*"abcdefghij"))
+    board.deliver_effects(nodes(*"abcdefghij"))
     assert not live.ending
-    board.deliver(nodes("k"))
+    board.deliver_effects(nodes("k"))
     assert live.ending
     assert isinstance(live.error, ResyncRequired)
     for kind in Kind:
         with pytest.raises(ResyncRequired, match=r"^resync-required"):
             board.bind(board.open(kind), "rm-1")
-    board.deliver(nodes("lost"))
+    board.deliver_effects(nodes("lost"))
     assert (metrics.response_overflows, metrics.queued_entries) == (1, 0)
-    board.registered("rm-1")
-    board.deliver(nodes("new"))
+    board.note_registered("rm-1")
+    board.deliver_effects(nodes("new"))
     assert taken(board, bound(board)) == nodes("new")
 
 
 def test_an_ending_stream_sends_what_waited_and_no_more(board: Switchboard) -> None:
     """A half-closed stream delivers what was queued when its turn came, then ends well (1.1)."""
     stream = bound(board)
-    board.deliver(nodes("a"))
-    board.finish(stream, None)
-    board.deliver(nodes("b"))
+    board.deliver_effects(nodes("a"))
+    board.end_stream(stream, None)
+    board.deliver_effects(nodes("b"))
     assert taken(board, stream) == nodes("a")
-    assert board.take(stream) is None
+    assert board.take_batch(stream) is None
     assert stream.ending
     assert stream.error is None
     board.close(stream)
@@ -205,8 +205,8 @@ def test_the_first_end_counts(board: Switchboard) -> None:
     """A stream that ends with an error does not end well because its client half-closed after that."""
     stream = bound(board)
     error = ResyncRequired("x")
-    board.finish(stream, error)
-    board.finish(stream, None)
+    board.end_stream(stream, error)
+    board.end_stream(stream, None)
     assert stream.error is error
 
 
@@ -223,14 +223,14 @@ def test_counts_return_to_zero(board: Switchboard, metrics: ServiceMetrics) -> N
 async def test_readers_wait_while_responses_pile_up() -> None:
     """A client that does not read is not read from, until half of what waits is gone (DB-13)."""
     board = Switchboard(ServiceMetrics())
-    board.registered("rm-1")
+    board.note_registered("rm-1")
     stream = bound(board)
-    await asyncio.wait_for(board.room(stream), 5)
-    board.deliver(nodes(*(str(n) for n in range(HIGH_WATER))))
-    waiting = asyncio.create_task(board.room(stream))
+    await asyncio.wait_for(board.wait_for_room(stream), 5)
+    board.deliver_effects(nodes(*(str(n) for n in range(HIGH_WATER))))
+    waiting = asyncio.create_task(board.wait_for_room(stream))
     await asyncio.sleep(0)
-    board.take(stream, 10)
+    board.take_batch(stream, 10)
     await asyncio.sleep(0)
     assert not waiting.done()
-    board.take(stream, HIGH_WATER // 2)
+    board.take_batch(stream, HIGH_WATER // 2)
     await asyncio.wait_for(waiting, 5)

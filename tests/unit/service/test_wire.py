@@ -417,7 +417,7 @@ def test_unknown_fields_change_nothing() -> None:
 
 def test_registration_is_decoded() -> None:
     """Maps of a registration are sorted, so that equal requests are equal commands."""
-    command = Decoder().registration(
+    command = Decoder().decode_registration(
         si.RegisterResourceManagerRequest(
             rmID="rm-1",
             config="c",
@@ -445,7 +445,7 @@ def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
         originator=True,
         tags=(("a", "b"),),
     )
-    raw = Encoder().allocations([Allocated(spec, "n1", Resources({"vcore": 2, "memory": 3}))])
+    raw = Encoder().encode_allocations([Allocated(spec, "n1", Resources({"vcore": 2, "memory": 3}))])
     assert si.AllocationResponse.FromString(raw) == si.AllocationResponse(
         new=[
             si.Allocation(
@@ -467,12 +467,12 @@ def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
 def test_allocations_that_share_a_key_differ_in_their_id() -> None:
     """The IDs of G2 number the allocations of one ask, in `new` and in `released` (3.4)."""
     specs = [AllocationSpec("k", "app", "[rm-1]default", None, instance=number) for number in (0, 12)]
-    raw = Encoder().allocations([Allocated(spec, "n1", Resources()) for spec in specs])
+    raw = Encoder().encode_allocations([Allocated(spec, "n1", Resources()) for spec in specs])
     assert [(e.allocationKey, e.allocationID, e.UUID) for e in si.AllocationResponse.FromString(raw).new] == [
         ("k", "k-0", "k-0"),
         ("k", "k-12", "k-12"),
     ]
-    raw = Encoder().allocations([Released("[rm-1]default", "app", "k", TerminationType.TIMEOUT, "", 12)])
+    raw = Encoder().encode_allocations([Released("[rm-1]default", "app", "k", TerminationType.TIMEOUT, "", 12)])
     (released,) = si.AllocationResponse.FromString(raw).released
     assert (released.allocationKey, released.allocationID, released.UUID) == ("k", "k-12", "k-12")
 
@@ -480,7 +480,7 @@ def test_allocations_that_share_a_key_differ_in_their_id() -> None:
 def test_policy_is_sent_even_if_it_says_no_to_both() -> None:
     """The preemption policy of a new allocation is always set (2.5)."""
     spec = AllocationSpec("k", "app", "[rm-1]default", None, allow_preempt_self=False)
-    response = si.AllocationResponse.FromString(Encoder().allocations([Allocated(spec, "n1", Resources())]))
+    response = si.AllocationResponse.FromString(Encoder().encode_allocations([Allocated(spec, "n1", Resources())]))
     assert response.new[0].HasField("preemptionPolicy")
     assert response.new[0].HasField("resourcePerAlloc")
 
@@ -489,7 +489,7 @@ def test_entries_that_share_their_shape_keep_what_is_their_own() -> None:
     """What two allocations have in common is encoded once without mixing the rest up."""
     specs = [AllocationSpec(f"k{n}", f"app{n}", "[rm-1]default", None) for n in range(3)]
     effects = [Allocated(spec, f"n{n}", Resources({"vcore": n // 2})) for n, spec in enumerate(specs)]
-    response = si.AllocationResponse.FromString(Encoder().allocations(effects))
+    response = si.AllocationResponse.FromString(Encoder().encode_allocations(effects))
     assert [
         (e.allocationKey, e.applicationID, e.nodeID, e.allocationID, e.resourcePerAlloc.resources["vcore"].value)
         for e in response.new
@@ -499,7 +499,7 @@ def test_entries_that_share_their_shape_keep_what_is_their_own() -> None:
 def test_releases_and_rejections_are_encoded() -> None:
     """Releases carry the full partition name; refusals of G2 asks go to their own list (case 151)."""
     encoder = Encoder()
-    released = encoder.allocations([Released("[rm-1]default", "app", "k", TerminationType.TIMEOUT, "why")])
+    released = encoder.encode_allocations([Released("[rm-1]default", "app", "k", TerminationType.TIMEOUT, "why")])
     assert si.AllocationResponse.FromString(released).released[0] == si.AllocationRelease(
         partitionName="[rm-1]default",
         applicationID="app",
@@ -512,15 +512,15 @@ def test_releases_and_rejections_are_encoded() -> None:
     newer = AllocationRejected("k", "app", "no-queue: x", legacy=False)
     older = AllocationRejected("k", "app", "no-queue: x", legacy=True)
     assert list_key(newer) != list_key(older)
-    assert len(si.AllocationResponse.FromString(encoder.allocations([newer])).rejectedAllocations) == 1
-    assert len(si.AllocationResponse.FromString(encoder.allocations([older])).rejected) == 1
+    assert len(si.AllocationResponse.FromString(encoder.encode_allocations([newer])).rejectedAllocations) == 1
+    assert len(si.AllocationResponse.FromString(encoder.encode_allocations([older])).rejected) == 1
 
 
 def test_asks_dropped_by_the_core_have_their_own_list() -> None:
     """Waiting placeholders of a G2 shim go to releasedAsks, never into one message with releases (case 154)."""
     dropped = AskReleased("[rm-1]default", "app", "p", TerminationType.TIMEOUT, "why")
     assert list_key(dropped) != list_key(Released("[rm-1]default", "app", "p", TerminationType.TIMEOUT, "why"))
-    response = si.AllocationResponse.FromString(Encoder().allocations([dropped, dropped._replace(key="q")]))
+    response = si.AllocationResponse.FromString(Encoder().encode_allocations([dropped, dropped._replace(key="q")]))
     assert list(response.releasedAsks) == [
         si.AllocationAskRelease(
             partitionName="[rm-1]default",

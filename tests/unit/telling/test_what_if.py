@@ -27,8 +27,8 @@ from kornel.core.domain.effects import ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.partition.engine import Engine
 from kornel.core.service.configuration_wire import impact_message
-from kornel.core.service.judge_process import framed, read_frame
-from kornel.core.service.preview_process import read_answer, request_frames, tried
+from kornel.core.service.judge_process import add_length, read_frame
+from kornel.core.service.preview_process import answer_request, read_answer, request_frames
 from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
 from kornel.core.telling.explain import UserNamed
 from kornel.core.telling.queues.headroom import Bound
@@ -93,10 +93,10 @@ class Core:
         preview = Reader(self.engine).configuration_preview()
         impact = preview.impact_of(configuration)
         assert digest(self.engine) == before, "a preview changes nothing"
-        request = io.BytesIO(b"".join(map(framed, request_frames(self.config, config, preview))))
+        request = io.BytesIO(b"".join(map(add_length, request_frames(self.config, config, preview))))
         in_force = read_frame(request)
         assert in_force is not None
-        elsewhere = read_answer(tried(ConfigurationReader(), in_force.decode(), request))
+        elsewhere = read_answer(answer_request(ConfigurationReader(), in_force.decode(), request))
         assert PreviewConfigurationResponse.FromString(elsewhere) == impact_message(impact, configuration.warnings)
         return impact
 

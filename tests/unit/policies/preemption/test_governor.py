@@ -32,7 +32,7 @@ def loss(queue: str = "v", application: str = "app", **lost: int) -> Loss:
 def after(bounds: Limits, *taken: tuple[int, Loss]) -> GovernorBooks:
     books = GovernorBooks()
     for at_s, victim in taken:
-        books.charge(bounds, [victim], "", at_s * S)
+        books.book_losses(bounds, [victim], "", at_s * S)
     return books
 
 
@@ -78,9 +78,9 @@ def test_a_budget_counts_up_to_its_last_unit_and_forgets_on_the_second() -> None
     """The window is half open: at its end the oldest victim counts no more."""
     bounds = limits(queue=Allowance(1))
     books = after(bounds, (0, loss()))
-    books.forget(bounds, 60 * S - 1)
+    books.drop_expired(bounds, 60 * S - 1)
     assert judge_losses(bounds, books, [loss()], "a", 60 * S - 1) is not None
-    books.forget(bounds, 60 * S)
+    books.drop_expired(bounds, 60 * S)
     assert judge_losses(bounds, books, [loss()], "a", 60 * S) is None
 
 
@@ -89,7 +89,7 @@ def test_parts_of_one_decision_do_not_cool_each_other_down() -> None:
     bounds = limits(cooldown_s=30)
     books = GovernorBooks()
     run = object()
-    books.charge(bounds, [loss()], "", 0, run)
+    books.book_losses(bounds, [loss()], "", 0, run)
     assert judge_losses(bounds, books, [loss()], "", S, run) is None
     denial = judge_losses(bounds, books, [loss()], "", S, object())
     assert denial is not None
@@ -114,7 +114,7 @@ def test_loops(turns: list[tuple[str, int]], returns: int, now_s: int, retry_s: 
     bounds = limits(loop_s=100, returns=returns)
     books = GovernorBooks()
     for preemptor, at_s in turns:
-        books.charge(bounds, [loss("b" if preemptor == "a" else "a")], preemptor, at_s * S)
+        books.book_losses(bounds, [loss("b" if preemptor == "a" else "a")], preemptor, at_s * S)
     books.forget_turns(bounds, "a", "b", now_s * S)
     denial = judge_losses(bounds, books, [loss("b")], "a", now_s * S)
     assert (None if denial is None else (denial.outcome, denial.retry_ns)) == (
@@ -127,8 +127,8 @@ def test_nothing_is_remembered_for_ever() -> None:
     bounds = limits(cluster=Allowance(9, {0: 5}), cooldown_s=5, loop_s=5)
     books = GovernorBooks()
     for number in range(50):
-        books.charge(bounds, [loss(f"q{number}", f"app{number}", f=1)], "a", number * S)
-    books.forget(bounds, 1000 * S)
+        books.book_losses(bounds, [loss(f"q{number}", f"app{number}", f=1)], "a", number * S)
+    books.drop_expired(bounds, 1000 * S)
     assert vars(books) == vars(GovernorBooks())
 
 

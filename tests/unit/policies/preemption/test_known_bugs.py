@@ -114,7 +114,7 @@ def test_break_where_continue_was_meant(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(Solver, "solve", first_come)
     monkeypatch.setattr(Solver, "first_come", first_come)
-    monkeypatch.setattr(Solver, "exact", lambda solver, needs, pool: None)
+    monkeypatch.setattr(Solver, "solve_exactly", lambda solver, needs, pool: None)
     monkeypatch.setattr(Terms, "_new_kind", unfiltered(Terms._new_kind))
     world, ask, plan = decided(TOO_BIG_FIRST)
     assert isinstance(plan, Refusal)

@@ -132,9 +132,9 @@ def test_needs_take_the_largest_of_what_lacks() -> None:
     assert isinstance(entitled, Entitlement)
     needs = Needs(ask, fence_root(ask), entitled)
     assert needs.base == [5]
-    assert needs.on(world.nodes["n1"]) == [5]
+    assert needs.needs_on(world.nodes["n1"]) == [5]
     world.nodes["n1"].book_foreign("foreign", ((0, 7),))
-    assert needs.on(world.nodes["n1"]) == [10]
+    assert needs.needs_on(world.nodes["n1"]) == [10]
 
 
 def candidates(*sizes: int, rooms: tuple[tuple[int, int], ...] = ()) -> list[Candidate]:
@@ -190,17 +190,17 @@ def test_index_notices_every_change_of_a_leaf() -> None:
     world, _ = world_and_ask("queues v\nnodes n1=9\nrunning v: v1 1@n1 t1, v2 1@n1 t2\nask v: 1")
     leaf = world.queues["v"]
     index = VictimIndex()
-    before = index.of(leaf)
+    before = index.rank_leaf(leaf)
     assert [entry[2] for entry in before.in_order(0)] == ["v2", "v1"]
-    assert index.of(leaf) is before
+    assert index.rank_leaf(leaf) is before
     world.run(TaskCase("v", "v3", {"f": 1}, "n1", tick=3))
-    assert [entry[2] for entry in index.of(leaf).in_order(0)] == ["v3", "v2", "v1"]
+    assert [entry[2] for entry in index.rank_leaf(leaf).in_order(0)] == ["v3", "v2", "v1"]
     world.remove(world.allocations["v2"])
-    assert [entry[2] for entry in index.of(leaf).in_order(0)] == ["v3", "v1"]
+    assert [entry[2] for entry in index.rank_leaf(leaf).in_order(0)] == ["v3", "v1"]
     shape = world.types.shape_of(world.allocations["v1"].shape.resources)
-    assert index.of(leaf).shapes == {shape}
+    assert index.rank_leaf(leaf).shapes == {shape}
     index.keep_only(set())
-    assert index.of(leaf) is not before
+    assert index.rank_leaf(leaf) is not before
 
 
 def test_equal_age_is_settled_by_earlier_preemptions() -> None:

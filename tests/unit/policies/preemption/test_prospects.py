@@ -50,7 +50,7 @@ def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyP
         world.run(TaskCase("v", f"v{at:04}", {"f": 2}, f"n{at:04}", tick=at))
         world.run(TaskCase("kept", f"k{at:04}", {"f": 2}, f"n{at:04}", tick=at))
     with monkeypatch.context() as patched:
-        patched.delattr(Prospects, "_victims")
+        patched.delattr(Prospects, "_victims_on")
         refusal = guarantee.plan_preemption(
             world, world.ask(TaskCase("a", "ask", {"f": 3})), known=known, now_ns=NOW_NS
         )

@@ -58,7 +58,7 @@ class Desk:
 
     async def groups(self, *specs: ApplicationSpec) -> list[tuple[tuple[str, ...], str]]:
         """What was found for each of *specs*, and why nothing was."""
-        done = await self.lookups.complete(UpdateApplications("rm", specs))
+        done = await self.lookups.add_groups(UpdateApplications("rm", specs))
         assert [spec._replace(looked_up=(), unresolved="") for spec in done.add] == list(specs)
         return [(spec.looked_up, spec.unresolved) for spec in done.add]
 
