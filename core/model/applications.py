@@ -62,7 +62,7 @@ class Application:
         self.placeholder_count = 0
         """The number of placeholders among ``allocations``."""
         self.task_groups: dict[str, TaskGroup] = {}
-        self.groups: dict[tuple[Shape, str], AskGroup] = {}
+        self.groups: dict[tuple[Shape, str, bool], AskGroup] = {}
         self.order = GroupOrder()
         """Groups worth trying."""
         self.pending: Vector = [0] * width

@@ -258,6 +258,8 @@ def _record_request(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
 ) -> Allocation:
     request = Allocation(spec, application, shape, created_ns, state.next_number())
+    if spec.dependent:
+        request.dependent = True
     instances.remember_request(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)
