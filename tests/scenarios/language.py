@@ -481,12 +481,17 @@ class Stage:
         return self._apply(AnswerCallbacks(RM, acknowledged=(PlacementKey(_partition(line), line.name),)))
 
     def _cycle(self, line: Line) -> list[str]:
-        budget = int(line.options.get("budget", "1000"))
-        once = "once" in line.names
+        answers = self._run_slices(int(line.options.get("budget", "1000")), once="once" in line.names)
+        self._check()
+        return answers
+
+    def _run_slices(self, budget: int, *, once: bool = False) -> list[str]:
+        """Runs slices until there is nothing more to do; checks the books after each that has effects."""
         answers: list[str] = []
         for _ in range(_MOST_SLICES):
             result = self.engine.cycle(self.now_ns, budget)
-            answers += self._describe(result.effects)
+            if result.effects:
+                answers += self._describe(result.effects)
             if once or not result.more:
                 return answers
         raise Unsound(f"{_MOST_SLICES} slices of {budget} came to no end")
@@ -496,7 +501,8 @@ class Stage:
         answers: list[str] = []
         while self.now_ns < until:
             self.now_ns = min(until, self.now_ns + every)
-            answers += [f"@{self.now_ns / 10**9:g}s {answer}" for answer in self._cycle(Line("cycle", [], {}))]
+            answers += [f"@{self.now_ns / 10**9:g}s {answer}" for answer in self._run_slices(1_000)]
+        self._check()
         return answers
 
     def _command(self, request: list[Line]) -> Command:
