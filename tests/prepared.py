@@ -37,8 +37,10 @@ PROGRAMS: Final = (
     "kornel.core.service.preview_process",
     "kornel.shim_mock",
     "kornel.shim_client.example",
+    "kornel.shim_local",
     "kornel.conformance",
     "tests.conformance.broken_shims",
+    "tests.e2e.local.kit_shim",
 )
 """The modules that are run with ``-m`` here."""
 
@@ -46,6 +48,8 @@ IMPORTED: Final = (
     "kornel.core.cli.app",
     "kornel.core.cli.serving",
     *(program for program in PROGRAMS if "." in program),
+    "kornel.shim_local.cli",
+    "kornel.shim_local.program",
     "kornel.shim_mock.cli",
     "kornel.conformance.cli",
     "alembic.command",

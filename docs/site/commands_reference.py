@@ -12,10 +12,12 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from docs.site.markdown import cell, escaped, table
 from kornel.conformance import cli as conformance_cli
 from kornel.core.cli import app as core_app
+from kornel.shim_local import cli as local_cli
 from kornel.shim_mock import cli as mock_cli
 
 PROGRAMS: Final = {
     "kornel": core_app.app,
+    "kornel-local": local_cli.app,
     "kornel-shim-mock": mock_cli.app,
     "kornel-conformance": conformance_cli.app,
 }

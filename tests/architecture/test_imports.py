@@ -71,10 +71,10 @@ OUTSIDE_WORLD = {
 CALENDAR = {"core.telling.encoding.values": {"datetime"}}
 """Which modules write times as text, for which they need the calendar and no clock."""
 
-OURS = ("core", "shim_client", "shim_mock", "conformance", "si")
+OURS = ("core", "shim_client", "shim_mock", "shim_local", "conformance", "si")
 """Folders that are packages below ``kornel``: one that were imported by its short name would be loaded twice."""
 
-WIRE_ONLY = ("shim_client", "shim_mock", "conformance")
+WIRE_ONLY = ("shim_client", "shim_mock", "shim_local", "conformance")
 
 
 def modules(package: str) -> Iterator[tuple[str, Path]]:

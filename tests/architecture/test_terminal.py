@@ -29,7 +29,9 @@ VISIBLY = {"write_visibly", "_write_lines", "_plain", "as_json"}
 
 COMMANDS = sorted(path for path in (ROOT / "core/cli").rglob("*.py") if path not in (WRITER, ENTRY))
 PROGRAMS = sorted(
-    path for folder in ("shim_client", "shim_mock", "conformance") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("shim_client", "shim_mock", "shim_local", "conformance")
+    for path in (ROOT / folder).rglob("*.py")
 )
 
 

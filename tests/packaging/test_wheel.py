@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("core", "shim_client", "shim_mock", "conformance", "si", "v1")
+PACKAGES = ("core", "shim_client", "shim_mock", "shim_local", "conformance", "si", "v1")
 
 # Building an environment fetches and unpacks the locked dependencies.
 pytestmark = pytest.mark.timeout(300)
@@ -132,7 +132,7 @@ def test_locked_versions_satisfy_the_declared_ones(installed: Environment) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["kornel", "kornel-shim-mock", "kornel-conformance"])
+@pytest.mark.parametrize("command", ["kornel", "kornel-shim-mock", "kornel-local", "kornel-conformance"])
 def test_commands_explain_themselves(installed: Environment, command: str) -> None:
     """Each console script runs and prints its usage."""
     assert "usage" in installed.run(command, "--help").lower()
@@ -142,7 +142,7 @@ def test_commands_explain_themselves(installed: Environment, command: str) -> No
 def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     """Every package, stubs included, is imported from the environment, with warnings as errors."""
     lines = [
-        "import sys, kornel.core, kornel.shim_client, kornel.shim_mock, kornel.conformance",
+        "import sys, kornel.core, kornel.shim_client, kornel.shim_mock, kornel.shim_local, kornel.conformance",
         "import kornel.si.v1.si_pb2_grpc, kornel.v1.configuration_pb2_grpc, kornel.v1.status_pb2_grpc",
         "loaded = [m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)]",
         "print(*sys.path, *loaded, sep='\\n')",

@@ -1,0 +1,460 @@
+"""Decisions about jobs: what is asked of the core, what agents start and stop, and what becomes of each task.
+
+Nothing is sent before it is written down. Changes of one turn of the event loop are written together; what they lead to
+is sent after that. While the store cannot be written nothing is sent either, and it is tried again every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from kornel.shim_local.jobs.outcome import CANCEL, PREEMPT, REFUSED, judge_end
+from kornel.shim_local.jobs.spec import JobSpec
+from kornel.shim_local.jobs.store import JobStore, StoreUnwritable
+from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState
+
+WRITE_AGAIN_S: Final = 1.0
+STOPPED: Final = 1
+"""The termination type STOPPED_BY_RM of the wire: the shim itself ended the allocation."""
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """Something that a user asked for is not possible; the message says why."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A machine. *record*: what its agent said of it last."""
+
+    name: str
+    record: dict[str, Any]
+    online: bool = False
+
+
+class CorePort(Protocol):
+    """The connection to the core. Nothing waits; what cannot be sent now is reported when the core is back."""
+
+    def request_room(self, job: Job, task: Task) -> None:
+        """Ask for room for the current attempt of *task*."""
+
+    def release(self, job: Job, key: str, termination: int) -> None:
+        """Tell the core that an attempt is over, or withdraw its ask."""
+
+    def report_node(self, node: Node) -> None:
+        """Tell the core about a machine: new, changed, there, or away."""
+
+    def remove_node(self, name: str) -> None:
+        """Remove a machine from the core."""
+
+
+class AgentsPort(Protocol):
+    """The connections to agents."""
+
+    def send(self, node: str, message: Mapping[str, Any]) -> None:
+        """Send a message to the agent of *node*. If the agent is away it is lost: all is compared later."""
+
+
+class Dispatcher:
+    """All live jobs, and what happens to them."""
+
+    def __init__(self, store: JobStore, core: CorePort, agents: AgentsPort, now: Callable[[], float]) -> None:
+        self.store: Final = store
+        self.core: Final = core
+        self.agents: Final = agents
+        self._now = now
+        self.jobs: Final[dict[int, Job]] = store.load_live()
+        """The jobs that are not over, by ID."""
+        self.nodes: Final = {name: Node(name, record) for name, record in store.load_nodes().items()}
+        self.trouble = ""
+        """The reason why the store cannot be written at the moment; empty if it can."""
+        self._current: dict[str, Task] = {}
+        self._open: dict[int, int] = {number: job.count_open() for number, job in self.jobs.items()}
+        """The number of open tasks of each live job: to count them at each end takes long in a large array."""
+        self._terminations: dict[str, int] = {}
+        self._paused: set[str] = set()
+        self._waiting: dict[int, list[asyncio.Future[None]]] = defaultdict(list)
+        self._changed: dict[str, Task] = {}
+        self._effects: list[Callable[[], None]] = []
+        self._scheduled = False
+        for job in self.jobs.values():
+            for task in job.tasks.values():
+                if task.state in (TaskState.QUEUED, TaskState.RUNNING):
+                    self._current[task.key] = task
+        for job in list(self.jobs.values()):
+            self._release_held(job)
+
+    def live_tasks(self, state: TaskState) -> Iterator[tuple[Job, Task]]:
+        """Yields the tasks in *state* which the core has to know, with their jobs."""
+        for key, task in self._current.items():
+            if task.state is state and key not in self._paused:
+                yield self.jobs[task.job], task
+
+    def submit(self, spec: JobSpec) -> Job:
+        """Returns the new job, written down. Raises Refused."""
+        for needed in spec.after:
+            other = self.find_job(needed)
+            if other.is_over and not other.is_done:
+                raise Refused(f"job {needed}, after which this one shall run, did not end well")
+        held = not self._are_done(spec.after)
+        state = TaskState.HELD if held else TaskState.QUEUED
+        try:
+            job = self.store.add_job(spec, self._now(), state, spec.indexes or (SINGLE,))
+        except StoreUnwritable as error:
+            raise Refused(str(error)) from None
+        self.jobs[job.id] = job
+        self._open[job.id] = len(job.tasks)
+        if not held:
+            for task in job.tasks.values():
+                self._current[task.key] = task
+                self.core.request_room(job, task)
+        return job
+
+    def find_job(self, number: int) -> Job:
+        """Returns a job, live or over. Raises Refused."""
+        job = self.jobs.get(number) or self.store.load_job(number)
+        if job is None:
+            raise Refused(f"there is no job {number}")
+        return job
+
+    def cancel(self, job: Job, tasks: Iterable[Task]) -> int:
+        """Returns how many of *tasks* will end because of this."""
+        stopped = 0
+        for task in list(tasks):
+            if task.state.is_final or task.stopping == CANCEL:
+                continue
+            stopped += 1
+            if task.state is TaskState.RUNNING:
+                task.stopping = CANCEL
+                self._stop(task, 0.0)
+            else:
+                if task.state is TaskState.QUEUED:
+                    self._do_later(lambda key=task.key: self.core.release(job, key, STOPPED))  # type: ignore[misc]
+                self._finish_task(job, task, TaskState.CANCELLED, "cancelled")
+        return stopped
+
+    async def wait_for_job(self, number: int) -> Job:
+        """Returns a job once it is over and that is written down. Raises Refused."""
+        job = self.find_job(number)
+        if number in self.jobs:
+            over = asyncio.get_running_loop().create_future()
+            self._waiting[number].append(over)
+            await over
+        return job
+
+    # What the core says.
+
+    def place_task(self, key: str, application_id: str, node: str) -> None:
+        """Start the task *key* on *node*, as the core has decided."""
+        task = self._current.get(key)
+        if task is None:
+            self._answer_unknown(key, application_id, STOPPED)
+            return
+        if task.state is not TaskState.QUEUED:
+            return
+        job = self.jobs[task.job]
+        known = self.nodes.get(node)
+        if known is None or not known.online:
+            # It was placed before the core heard that the agent is away. Nothing was started, so it may go elsewhere.
+            self._try_again(job, task, f"the agent of {node} is away", 0.0)
+            self._do_later(lambda: self.core.release(job, key, STOPPED))
+            return
+        task.state = TaskState.RUNNING
+        task.node = node
+        task.reason = ""
+        self._note_change(task, lambda: self._send_start(job, task, key))
+
+    def release_task(self, key: str, application_id: str, termination: int, message: str, *, wanted: bool) -> None:
+        """Stop the task *key*, as the core has decided; *wanted*: it waits until that is confirmed."""
+        task = self._current.get(key)
+        if task is None:
+            if wanted:
+                self._answer_unknown(key, application_id, termination)
+            return
+        job = self.jobs[task.job]
+        if task.state is TaskState.QUEUED:
+            if wanted:
+                self.core.release(job, key, termination)
+            else:
+                self._finish_task(
+                    job, task, TaskState.FAILED, f"the core dropped it: {message}" if message else "dropped"
+                )
+            return
+        if wanted:
+            self._terminations[key] = termination
+        if task.stopping != CANCEL:
+            task.stopping = PREEMPT
+            task.reason = message
+            self._stop(task, job.spec.grace_s)
+
+    def refuse_task(self, key: str, reason: str) -> None:
+        """Give up the task *key*, which the core does not take."""
+        task = self._current.get(key)
+        if task is None:
+            return
+        if task.state is TaskState.QUEUED:
+            self._finish_task(self.jobs[task.job], task, TaskState.FAILED, reason)
+        elif task.stopping != CANCEL:
+            task.stopping = REFUSED
+            task.reason = reason
+            self._stop(task, 0.0)
+
+    def refuse_application(self, number: int, reason: str) -> None:
+        """Give up all tasks of a job, which the core does not take."""
+        if (job := self.jobs.get(number)) is not None:
+            for task in list(job.tasks.values()):
+                if task.state in (TaskState.QUEUED, TaskState.RUNNING):
+                    self.refuse_task(task.key, reason)
+
+    def reset_terminations(self) -> None:
+        """Drop what a core wanted that has forgotten it."""
+        self._terminations.clear()
+
+    # What agents say.
+
+    def connect_agent(self, hello: Mapping[str, Any]) -> None:
+        """Take up a machine whose agent is there, and compare what runs with what should."""
+        name = str(hello["node"])
+        record = {each: hello[each] for each in ("capacity", "limits", "boot")} | {"seen_s": self._now()}
+        node = self.nodes.setdefault(name, Node(name, record))
+        node.record, node.online = record, True
+        try:
+            self.store.save_node(name, record)
+        except StoreUnwritable as error:
+            _LOGGER.warning("%s", error)
+        attempts: Mapping[str, Mapping[str, Any]] = hello["attempts"]
+        for job, task in list(self.live_tasks(TaskState.RUNNING)):
+            if task.node != name:
+                continue
+            known = attempts.get(task.key)
+            if known is None:
+                if task.stopping:
+                    self.end_attempt(task.key, {"at": self._now(), "stopped": task.stopping, "never": True})
+                else:
+                    self._do_later(lambda job=job, task=task, key=task.key: self._send_start(job, task, key))  # type: ignore[misc]
+                continue
+            if known["start"] is not None:
+                self.start_task(task.key, known["start"]["at"])
+            if known["end"] is not None:
+                self.end_attempt(task.key, known["end"])
+            elif task.stopping:
+                self._stop(task, job.spec.grace_s if task.stopping == PREEMPT else 0.0)
+        for key, known in attempts.items():
+            current = self._current.get(key)
+            if current is None or current.node != name:
+                if known["end"] is not None:
+                    self._confirm_end(name, key)
+                else:
+                    self.agents.send(name, {"do": "stop", "key": key, "reason": CANCEL, "grace_s": 0.0})
+        self._do_later(lambda: self.core.report_node(node))
+
+    def disconnect_agent(self, name: str) -> None:
+        """Place nothing more on a machine whose agent is away. What runs there is left alone."""
+        node = self.nodes[name]
+        node.online = False
+        node.record["seen_s"] = self._now()
+        self._do_later(lambda: self.core.report_node(node))
+
+    def forget_node(self, name: str) -> int:
+        """Give up a machine for good, because somebody knows that it is dead. Returns how many tasks were lost."""
+        node = self.nodes.get(name)
+        if node is None:
+            raise Refused(f"there is no machine {name}")
+        if node.online:
+            raise Refused(f"the agent of {name} is connected; stop it first")
+        lost = [task for _, task in self.live_tasks(TaskState.RUNNING) if task.node == name]
+        for task in lost:
+            self.end_attempt(task.key, {"at": self._now(), "lost": f"{name} was given up", "stopped": task.stopping})
+        del self.nodes[name]
+        self.store.remove_node(name)
+        self._do_later(lambda: self.core.remove_node(name))
+        return len(lost)
+
+    def start_task(self, key: str, at: float) -> None:
+        """Note when the process of an attempt was started."""
+        task = self._current.get(key)
+        if task is not None and task.state is TaskState.RUNNING and not task.started_s:
+            task.started_s = at
+            self._note_change(task)
+
+    def end_attempt(self, key: str, end: Mapping[str, Any], node: str = "") -> None:
+        """Decide what follows from the end of an attempt."""
+        task = self._current.get(key)
+        if task is None or task.state is not TaskState.RUNNING:
+            if node:
+                self._confirm_end(node, key)
+            return
+        job, where = self.jobs[task.job], task.node
+        outcome = judge_end(task, job.spec, end)
+        task.status = end.get("status")
+        task.failures += outcome.failed
+        task.preemptions += outcome.preempted
+        termination = self._terminations.pop(key, STOPPED)
+        if outcome.state.is_final:
+            self._finish_task(job, task, outcome.state, outcome.reason, float(end["at"]))
+        else:
+            self._try_again(job, task, outcome.reason, outcome.pause_s)
+        self._do_later(lambda: self.core.release(job, key, termination))
+        self._do_later(lambda: self._confirm_end(where, key))
+
+    # Steps.
+
+    def _send_start(self, job: Job, task: Task, key: str) -> None:
+        if task.key == key and task.state is TaskState.RUNNING and not task.stopping:
+            self.agents.send(task.node, {"do": "start", "key": key, "spec": make_attempt_spec(job, task)})
+
+    def _stop(self, task: Task, grace_s: float) -> None:
+        message = {"do": "stop", "key": task.key, "reason": task.stopping, "grace_s": grace_s}
+        self._note_change(task, lambda node=task.node: self.agents.send(node, message))  # type: ignore[misc]
+
+    def _confirm_end(self, node: str, key: str) -> None:
+        self.agents.send(node, {"do": "confirm", "key": key})
+
+    def _answer_unknown(self, key: str, application_id: str, termination: int) -> None:
+        number = application_id.removeprefix("job-")
+        if number.isascii() and number.isdigit():
+            job = self.jobs.get(int(number)) or self.store.load_job(int(number))
+            if job is not None:
+                self.core.release(job, key, termination)
+
+    def _try_again(self, job: Job, task: Task, reason: str, pause_s: float) -> None:
+        """Queues the next attempt of *task*."""
+        del self._current[task.key]
+        task.start_over()
+        task.reason = reason
+        key = task.key
+        self._current[key] = task
+        if pause_s:
+            self._paused.add(key)
+            asyncio.get_running_loop().call_later(pause_s, self._end_pause, job, task, key)
+            self._note_change(task)
+        else:
+            self._note_change(task, lambda: self._request_room(job, task, key))
+
+    def _end_pause(self, job: Job, task: Task, key: str) -> None:
+        self._paused.discard(key)
+        self._request_room(job, task, key)
+
+    def _request_room(self, job: Job, task: Task, key: str) -> None:
+        if task.key == key and task.state is TaskState.QUEUED:
+            self.core.request_room(job, task)
+
+    def _finish_task(self, job: Job, task: Task, state: TaskState, reason: str, at: float = 0.0) -> None:
+        """Ends *task* for good."""
+        self._current.pop(task.key, None)
+        task.state, task.reason, task.stopping = state, reason, ""
+        task.ended_s = at or self._now()
+        self._open[job.id] -= 1
+        self._note_change(task, None if self._open[job.id] else lambda: self._close_job(job))
+
+    def _close_job(self, job: Job) -> None:
+        if self.jobs.pop(job.id, None) is None:
+            return
+        del self._open[job.id]
+        for over in self._waiting.pop(job.id, []):
+            if not over.done():
+                over.set_result(None)
+        for other in list(self.jobs.values()):
+            if job.id in other.spec.after:
+                self._release_held(other)
+
+    def _release_held(self, job: Job) -> None:
+        """Queues the held tasks of *job* if what they wait for is done, cancels them if that can no longer be."""
+        held = [task for task in job.tasks.values() if task.state is TaskState.HELD]
+        if not held:
+            return
+        for number in job.spec.after:
+            needed = self.store.load_job(number) if number not in self.jobs else None
+            if needed is not None and not needed.is_done:
+                for task in held:
+                    self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
+                return
+        if self._are_done(job.spec.after):
+            for task in held:
+                task.state = TaskState.QUEUED
+                self._current[task.key] = task
+                self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
+
+    def _are_done(self, numbers: Iterable[int]) -> bool:
+        """Tells whether all these jobs ended well. One that was removed since counts as done."""
+        for number in numbers:
+            job = self.jobs.get(number) or self.store.load_job(number)
+            if job is not None and not job.is_done:
+                return False
+        return True
+
+    # Writing before acting.
+
+    def _note_change(self, task: Task, effect: Callable[[], None] | None = None) -> None:
+        """Has *task* written, and *effect* happen after that."""
+        self._changed[task.name] = task
+        if effect is not None:
+            self._effects.append(effect)
+        self._schedule_flush()
+
+    def _do_later(self, effect: Callable[[], None]) -> None:
+        """Has *effect* happen once everything that was noted before is written."""
+        self._effects.append(effect)
+        self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            try:
+                asyncio.get_running_loop().call_soon(self._flush)
+            except RuntimeError:
+                # While the jobs are loaded nothing runs yet.
+                self._scheduled = False
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if not self.flush():
+            self._scheduled = True
+            asyncio.get_running_loop().call_later(WRITE_AGAIN_S, self._flush)
+
+    def flush(self) -> bool:
+        """Write what has changed, and do what follows from it. Returns whether it could be written."""
+        while self._changed or self._effects:
+            if self._changed:
+                try:
+                    self.store.save_changes(self._changed.values())
+                except StoreUnwritable as error:
+                    if not self.trouble:
+                        _LOGGER.error("%s; nothing is started until it can", error)
+                    self.trouble = str(error)
+                    return False
+                self._changed.clear()
+            if self.trouble:
+                _LOGGER.warning("the store of jobs can be written again")
+                self.trouble = ""
+            effects, self._effects = self._effects, []
+            for effect in effects:
+                effect()
+        return True
+
+
+def make_attempt_spec(job: Job, task: Task) -> dict[str, Any]:
+    """Returns what an agent needs to start the current attempt of *task*."""
+    spec = job.spec
+    variables = {"KORNEL_JOB": str(job.id), "KORNEL_TASK": task.name, "KORNEL_ATTEMPT": str(task.attempt)}
+    if task.index != SINGLE:
+        variables["KORNEL_INDEX"] = str(task.index)
+    # A job that was submitted by a job has its environment.
+    environment = {name: value for name, value in spec.environment.items() if name != "KORNEL_INDEX"}
+    return {
+        "command": list(spec.command),
+        "directory": spec.directory,
+        "environment": {**environment, **variables},
+        "umask": spec.umask,
+        "vcore": spec.vcore,
+        "memory": spec.memory,
+        "gpu": spec.gpu,
+        "time_s": spec.time_s,
+        "kill_s": spec.kill_s,
+        "log_bytes": spec.log_bytes,
+    }

@@ -1,0 +1,99 @@
+"""A job as it was submitted: what to run, with what, where, and on which conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+DEFAULT_GRACE_S: Final = 30.0
+DEFAULT_KILL_S: Final = 10.0
+DEFAULT_LOG_BYTES: Final = 64 * 2**20
+
+
+class BadSpec(ValueError):
+    """A submission that cannot be understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """Everything that a submission says. *memory* and *log_bytes* in bytes, *vcore* in thousandths of a core."""
+
+    command: tuple[str, ...]
+    directory: str
+    environment: Mapping[str, str]
+    user: str
+    umask: int = 0o022
+    name: str = ""
+    queue: str = ""
+    vcore: int = 1000
+    memory: int = 0
+    gpu: int = 0
+    priority: int = 0
+    indexes: tuple[int, ...] = ()
+    """The indexes of an array; empty for a single task."""
+    after: tuple[int, ...] = ()
+    """The jobs that have to be done before."""
+    time_s: float = 0.0
+    """The longest that the job may run; 0: as long as it likes."""
+    grace_s: float = DEFAULT_GRACE_S
+    """The time between SIGUSR1 and SIGTERM when the job is preempted."""
+    kill_s: float = DEFAULT_KILL_S
+    """The time between SIGTERM and SIGKILL, whenever the job is stopped."""
+    log_bytes: int = DEFAULT_LOG_BYTES
+    retries: int = 0
+    """The number of times that a task is started again after it failed by itself."""
+    requeue: bool = True
+    """Tells whether a task that was preempted, or lost with its machine, is started again."""
+    preemptible: bool = True
+    groups: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> JobSpec:
+        """Returns the spec with *values*; unknown ones are left out. Raises BadSpec."""
+        known = {each.name for each in fields(cls)}
+        try:
+            taken = {name: value for name, value in values.items() if name in known}
+            for name in ("command", "indexes", "after", "groups"):
+                if name in taken:
+                    taken[name] = tuple(taken[name])
+            spec = cls(**taken)
+            spec.check()
+        except BadSpec:
+            raise
+        except (TypeError, ValueError) as error:
+            raise BadSpec(f"the submission cannot be understood: {error}") from None
+        return spec
+
+    def check(self) -> None:
+        """Raise BadSpec where a value makes no sense."""
+        if not self.command or not all(isinstance(word, str) for word in self.command):
+            raise BadSpec("there is no command to run; write it behind --")
+        amounts = (
+            self.vcore,
+            self.memory,
+            self.gpu,
+            self.time_s,
+            self.grace_s,
+            self.kill_s,
+            self.log_bytes,
+            self.retries,
+        )
+        if min(amounts) < 0:
+            raise BadSpec("an amount is negative")
+        if not (self.vcore or self.memory or self.gpu):
+            raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu")
+
+    @property
+    def shown_name(self) -> str:
+        """The name of the job, or else that of its program."""
+        return self.name or self.command[0].rpartition("/")[2]
+
+    @property
+    def queue_path(self) -> str:
+        """The full path of the queue."""
+        return self.queue if self.queue.startswith("root.") else f"root.{self.queue}"

@@ -1,0 +1,110 @@
+"""Jobs and their tasks, with the state of each. A job that is no array has one task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from kornel.shim_local.jobs.spec import JobSpec
+
+SINGLE: Final = -1
+"""The index of the only task of a job that is no array."""
+
+
+class TaskState(StrEnum):
+    """The states of a task."""
+
+    HELD = "held"
+    """The task waits for other jobs."""
+    QUEUED = "queued"
+    """The core has been asked for room."""
+    RUNNING = "running"
+    """The task was placed. Its process is being started, runs, or is being stopped."""
+    DONE = "done"
+    """The task ended with status 0."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Tells whether a task stays in this state."""
+        return self in (TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED)
+
+
+@dataclass(slots=True)
+class Task:
+    """One process to be run to its end, and everything that is known about it."""
+
+    job: int
+    index: int
+    state: TaskState = TaskState.QUEUED
+    attempt: int = 1
+    """The number of the attempt that is asked for, runs, or was the last."""
+    node: str = ""
+    started_s: float = 0.0
+    """The moment at which the process of this attempt was started; 0 before."""
+    ended_s: float = 0.0
+    status: int | None = None
+    """The exit status of the last attempt, negative for a signal."""
+    reason: str = ""
+    """The reason why the task is where it is, for people."""
+    stopping: str = ""
+    """The reason for which the agent was asked to stop this attempt; empty: it was not."""
+    failures: int = 0
+    preemptions: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name by which people call the task: ``17``, or ``17.3`` in an array."""
+        return str(self.job) if self.index == SINGLE else f"{self.job}.{self.index}"
+
+    @property
+    def key(self) -> str:
+        """The allocation key of this attempt."""
+        return f"{self.name}-{self.attempt}"
+
+    def start_over(self) -> None:
+        """Make the next attempt the one that is asked for."""
+        self.attempt += 1
+        self.state = TaskState.QUEUED
+        self.node = self.stopping = ""
+        self.started_s = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what people are shown."""
+        return {
+            "task": self.name, "job": self.job, "index": self.index, "state": str(self.state), "attempt": self.attempt,
+            "node": self.node, "started_s": self.started_s, "ended_s": self.ended_s, "status": self.status,
+            "reason": self.reason, "stopping": self.stopping, "failures": self.failures,
+            "preemptions": self.preemptions,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class Job:
+    """A submission with its tasks, by index."""
+
+    id: int
+    spec: JobSpec
+    submitted_s: float
+    tasks: dict[int, Task] = field(default_factory=dict)
+
+    @property
+    def application_id(self) -> str:
+        """The ID of the application under which the core knows the job."""
+        return f"job-{self.id}"
+
+    @property
+    def is_over(self) -> bool:
+        """Tells whether every task has ended."""
+        return all(task.state.is_final for task in self.tasks.values())
+
+    def count_open(self) -> int:
+        """Returns how many tasks have not ended."""
+        return sum(not task.state.is_final for task in self.tasks.values())
+
+    @property
+    def is_done(self) -> bool:
+        """Tells whether every task has ended well."""
+        return all(task.state is TaskState.DONE for task in self.tasks.values())

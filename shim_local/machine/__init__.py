@@ -1,0 +1,1 @@
+"""One machine: its capacity, the agent, and the supervisors of processes."""

@@ -1,0 +1,348 @@
+"""The agent of one machine: it starts attempts, adopts those of an agent before it, stops them, and reports their ends.
+
+It decides nothing. The server says what to start and what to stop; an attempt whose end was reported is kept until the
+server has written that down. Both may die at any time: the folder of an attempt says how far it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
+from kornel.shim_local.machine.capacity import Capacity
+from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_group
+from kornel.shim_local.machine.launcher import Launcher
+from kornel.shim_local.machine.processes import MARK, is_alive, kill_marked, read_boot_id
+
+Message: TypeAlias = Mapping[str, Any]
+
+CONTROL_AGAIN_S: Final = 0.02
+LOG_PIECE_BYTES: Final = 256 * 1024
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class AgentBusy(Exception):
+    """Another agent works in the folder."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """An attempt whose end the server has not confirmed."""
+
+    folder: AttemptFolder
+    gpus: tuple[int, ...] = ()
+    group: str = ""
+    pid: int = 0
+    """The supervisor; 0 as long as it is not known."""
+    watched: int = -1
+    """A file that becomes readable when the supervisor ends."""
+    end: dict[str, Any] | None = None
+    commands: list[bytes] = field(default_factory=list)
+    """Commands that the supervisor has not read yet."""
+
+
+class Agent:
+    """The agent of this machine."""
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        capacity: Capacity,
+        cgroups: Cgroups,
+        report: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """*report* is called with each message for the server; while there is none, it may drop them."""
+        self.name: Final = name
+        self.capacity: Final = capacity
+        self.cgroups: Final = cgroups
+        self._folder = folder
+        self._live = folder / "live"
+        self._done = folder / "done"
+        self._report = report
+        self._attempts: dict[str, _Attempt] = {}
+        self._launcher = Launcher(folder / "launcher.lock", self._receive_notice, self._launch_again)
+        self._boot = read_boot_id()
+        self._identity = ""
+        self._lock = -1
+
+    async def open(self) -> None:
+        """Take over what an agent before this one has left. Raises AgentBusy."""
+        for folder in (self._live, self._done):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise AgentBusy(f"another agent works in {self._folder}") from None
+        identity = self._folder / "identity"
+        if not identity.exists():
+            identity.write_text(uuid.uuid4().hex, encoding="ascii")
+        self._identity = identity.read_text(encoding="ascii")
+        # Its lock is free once every attempt that was asked for has begun or never will.
+        await self._launcher.start()
+        for path in sorted(self._live.iterdir()):
+            self._adopt_attempt(AttemptFolder(path))
+
+    async def close(self) -> None:
+        """Let go of everything; what runs goes on under its supervisors."""
+        await self._launcher.close()
+        for attempt in self._attempts.values():
+            self._stop_watching(attempt)
+        if self.cgroups.folder is not None:
+            remove_group(str(self.cgroups.folder))
+        os.close(self._lock)
+
+    def describe_machine(self) -> dict[str, Any]:
+        """Returns what the server has to know first: the machine, and every attempt whose end it has not confirmed."""
+        return {
+            "do": "hello",
+            "node": self.name,
+            "boot": self._boot,
+            "capacity": {"vcore": self.capacity.vcore, "memory": self.capacity.memory, "gpus": self.capacity.gpus},
+            "limits": self.cgroups.shown,
+            "attempts": {
+                key: {"start": attempt.folder.read_slot(Slot.START), "end": attempt.end}
+                for key, attempt in self._attempts.items()
+            },
+        }
+
+    def handle(self, message: Message) -> None:
+        """Do what the server says."""
+        match message["do"]:
+            case "start":
+                self.start_attempt(message["key"], message["spec"])
+            case "stop":
+                self.stop_attempt(message["key"], message["reason"], message["grace_s"])
+            case "confirm":
+                self.confirm_end(message["key"])
+            case "read":
+                self._report(self.read_log(message))
+            case "usage":
+                self._report({"do": "answer", "id": message["id"], "load": list(os.getloadavg())})
+            case "clean":
+                self.remove_old(message["before_s"])
+            case _:
+                _LOGGER.warning("unknown message %s", message["do"])
+
+    def start_attempt(self, key: str, spec: Message) -> None:
+        """Start an attempt, unless it was started before."""
+        if (known := self._attempts.get(key)) is not None:
+            self._report_state(known)
+            return
+        if (self._done / key).exists():
+            self._report({"do": "ended", "key": key, "end": AttemptFolder(self._done / key).read_slot(Slot.END)})
+            return
+        folder = AttemptFolder(self._live / key)
+        attempt = _Attempt(folder)
+        try:
+            self._check_spec(spec)
+            attempt.gpus = self._choose_gpus(int(spec["gpu"]))
+            attempt.group = self.cgroups.find_group(key)
+            folder.create(self._complete_spec(attempt, spec))
+            self._launcher.launch_attempt(folder.path)
+        except OSError as error:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            reason = error.strerror or str(error)
+            self._report({"do": "ended", "key": key, "end": {"at": time.time(), "unready": reason}})
+            return
+        self._attempts[key] = attempt
+
+    def stop_attempt(self, key: str, reason: str, grace_s: float) -> None:
+        """Have an attempt stopped; with *grace_s* it is warned first."""
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            # It was never started here, or the server has seen its end.
+            self._report({"do": "ended", "key": key, "end": {"at": time.time(), "stopped": reason, "never": True}})
+        elif attempt.end is not None:
+            self._report_state(attempt)
+        else:
+            attempt.commands.append(json.dumps({"stop": reason, "grace_s": grace_s}).encode() + b"\n")
+            self._send_commands(attempt)
+
+    def confirm_end(self, key: str) -> None:
+        """Put an attempt away, because the server has written down how it ended."""
+        attempt = self._attempts.get(key)
+        if attempt is not None and attempt.end is not None:
+            del self._attempts[key]
+            with suppress(OSError):
+                attempt.folder.path.rename(self._done / key)
+
+    def read_log(self, message: Message) -> dict[str, Any]:
+        """Returns a piece of the log of an attempt from an offset, as the answer to *message*."""
+        answer: dict[str, Any] = {"do": "answer", "id": message["id"]}
+        key = str(message["key"])
+        for folder in (self._live, self._done):
+            path = folder / key / "log"
+            try:
+                with path.open("rb") as file:
+                    file.seek(int(message["offset"]))
+                    return answer | {"data": file.read(LOG_PIECE_BYTES).decode("latin-1")}
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                return answer | {"data": "", "error": error.strerror}
+        return answer | {"data": ""}
+
+    def remove_old(self, before_s: float) -> None:
+        """Remove logs of attempts that ended before a moment."""
+        for path in self._done.iterdir():
+            with suppress(OSError):
+                if path.stat().st_mtime < before_s:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _check_spec(self, spec: Message) -> None:
+        if not Path(str(spec["directory"])).is_absolute():
+            raise OSError(f"the directory {spec['directory']} is not absolute")
+
+    def _choose_gpus(self, wanted: int) -> tuple[int, ...]:
+        taken = {gpu for attempt in self._attempts.values() if attempt.end is None for gpu in attempt.gpus}
+        free = [gpu for gpu in range(self.capacity.gpus) if gpu not in taken]
+        if wanted > len(free):
+            raise OSError(f"{wanted} GPUs are asked for, {len(free)} are free")
+        return tuple(free[:wanted])
+
+    def _complete_spec(self, attempt: _Attempt, spec: Message) -> dict[str, Any]:
+        """Returns what the supervisor needs: *spec* with the environment that every job has."""
+        folder = attempt.folder
+        environment = {
+            **spec["environment"],
+            "KORNEL_NODE": self.name,
+            "KORNEL_PREEMPT_AT": str(folder.preempt_at),
+            MARK: f"{self._identity}/{folder.key}",
+        }
+        if self.capacity.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, attempt.gpus))
+        return {
+            **spec,
+            "environment": environment,
+            "gpus": list(attempt.gpus),
+            "group": attempt.group,
+            "controllers": sorted(self.cgroups.controllers),
+        }
+
+    def _adopt_attempt(self, folder: AttemptFolder) -> None:
+        """Takes over an attempt as its folder shows it."""
+        begin, end = folder.read_slot(Slot.BEGIN), folder.read_slot(Slot.END)
+        try:
+            spec = folder.read_spec()
+        except (OSError, ValueError):
+            spec = {}
+        if begin is None:
+            # It never began, and never will: the server asks for it again.
+            shutil.rmtree(folder.path, ignore_errors=True)
+            return
+        attempt = _Attempt(folder, tuple(spec.get("gpus", ())), spec.get("group", ""), end=end)
+        self._attempts[folder.key] = attempt
+        if end is not None:
+            return
+        if begin["boot"] != self._boot:
+            self._write_lost(attempt, "the machine was restarted")
+        elif not self._watch(attempt, begin["pid"], begin["ticks"]):
+            self._find_end(attempt)
+
+    def _watch(self, attempt: _Attempt, pid: int, ticks: int = 0) -> bool:
+        """Begins to watch the supervisor *pid*. Returns whether it still runs; *ticks*: when it was started."""
+        try:
+            watched = os.pidfd_open(pid)
+        except OSError:
+            return False
+        # Only now the ID cannot become another process's any more.
+        if ticks and not is_alive(pid, ticks):
+            os.close(watched)
+            return False
+        attempt.pid, attempt.watched = pid, watched
+        asyncio.get_running_loop().add_reader(watched, self._find_end, attempt)
+        if attempt.commands:
+            self._send_commands(attempt)
+        return True
+
+    def _stop_watching(self, attempt: _Attempt) -> None:
+        if attempt.watched >= 0:
+            asyncio.get_running_loop().remove_reader(attempt.watched)
+            os.close(attempt.watched)
+            attempt.watched = -1
+
+    def _find_end(self, attempt: _Attempt) -> None:
+        """Reports how an attempt ended whose supervisor has gone."""
+        self._stop_watching(attempt)
+        attempt.end = attempt.folder.read_slot(Slot.END)
+        if attempt.end is None:
+            if attempt.group:
+                kill_group(attempt.group)
+                remove_group(attempt.group)
+            kill_marked(f"{self._identity}/{attempt.folder.key}")
+            self._write_lost(attempt, "its supervisor was killed")
+        self._report_state(attempt)
+
+    def _write_lost(self, attempt: _Attempt, reason: str) -> None:
+        attempt.end = {"at": time.time(), "lost": reason}
+        with suppress(OSError):
+            attempt.folder.write_slot(Slot.END, attempt.end)
+
+    def _report_state(self, attempt: _Attempt) -> None:
+        key = attempt.folder.key
+        if attempt.end is not None:
+            self._report({"do": "ended", "key": key, "start": attempt.folder.read_slot(Slot.START), "end": attempt.end})
+        elif (start := attempt.folder.read_slot(Slot.START)) is not None:
+            self._report({"do": "started", "key": key, "at": start["at"]})
+
+    def _receive_notice(self, notice: Message) -> None:
+        key = str(notice.get("forked") or notice.get("started") or notice.get("failed"))
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.end is not None:
+            return
+        if "started" in notice:
+            self._report_state(attempt)
+        elif "failed" in notice:
+            del self._attempts[key]
+            shutil.rmtree(attempt.folder.path, ignore_errors=True)
+            self._report({"do": "ended", "key": key, "end": {"at": time.time(), "unready": notice["reason"]}})
+        elif attempt.watched < 0:
+            begin = attempt.folder.read_slot(Slot.BEGIN) or {"ticks": 0}
+            if not self._watch(attempt, int(notice["pid"]), begin["ticks"]):
+                self._find_end(attempt)
+
+    def _launch_again(self) -> None:
+        """Finds out which of the attempts that the last launching process was asked for have begun."""
+        for key, attempt in list(self._attempts.items()):
+            if attempt.end is not None or attempt.watched >= 0:
+                continue
+            begin = attempt.folder.read_slot(Slot.BEGIN)
+            if begin is None:
+                try:
+                    self._launcher.launch_attempt(attempt.folder.path)
+                except OSError as error:
+                    self._receive_notice({"failed": key, "reason": str(error)})
+            elif not self._watch(attempt, begin["pid"], begin["ticks"]):
+                self._find_end(attempt)
+
+    def _send_commands(self, attempt: _Attempt) -> None:
+        """Writes commands to the supervisor, later if it is not there yet."""
+        if attempt.end is not None or not attempt.commands:
+            return
+        try:
+            file = os.open(attempt.folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            asyncio.get_running_loop().call_later(CONTROL_AGAIN_S, self._send_commands, attempt)
+            return
+        try:
+            os.write(file, b"".join(attempt.commands))
+            attempt.commands.clear()
+        except OSError:
+            asyncio.get_running_loop().call_later(CONTROL_AGAIN_S, self._send_commands, attempt)
+        finally:
+            os.close(file)

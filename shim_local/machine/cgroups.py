@@ -1,0 +1,172 @@
+"""Control groups (version 2) of jobs, where the kernel and whoever started us let us make them.
+
+Limits need the controllers cpu and memory, delegated to us: ``systemd-run --user --scope -p Delegate=yes``, a service
+with ``Delegate=yes``, or root. Without controllers groups still kill all their processes at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PERIOD_US: Final = 100_000
+WANTED: Final = ("cpu", "memory")
+_MOUNT: Final = re.compile(r"[0-9]+ [0-9]+ [0-9:]+ (\S+) (\S+) .* - cgroup2 ")
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """The place where groups for jobs are made, and what can be limited there."""
+
+    folder: Path | None
+    """The parent of all jobs' groups; ``None``: there are none."""
+    controllers: frozenset[str] = frozenset()
+    reason: str = ""
+    """The reason why something cannot be limited; empty if everything can."""
+
+    @property
+    def shown(self) -> str:
+        """A sentence about what is enforced."""
+        if not self.reason:
+            return "limits of cores and memory are enforced by cgroups"
+        enforced = " and ".join(sorted(self.controllers))
+        return f"{f'only {enforced} is enforced' if enforced else 'limits are not enforced'}: {self.reason}"
+
+    def find_group(self, name: str) -> str:
+        """Returns the path of a job's group, which may not exist; empty if there are none."""
+        return str(self.folder / name) if self.folder is not None else ""
+
+    def create_group(self, name: str, vcore: int, memory: int) -> str:
+        """Returns the path of a new group with its limits; empty if none can be made."""
+        if self.folder is None:
+            return ""
+        group = self.folder / name
+        try:
+            group.mkdir(exist_ok=True)
+            if "memory" in self.controllers and memory:
+                (group / "memory.max").write_text(str(memory))
+                _write_if_there(group / "memory.swap.max", "0")
+                # A job of which one process is gone seldom recovers: it ends as a whole, and says why.
+                _write_if_there(group / "memory.oom.group", "1")
+            if "cpu" in self.controllers and vcore:
+                (group / "cpu.max").write_text(f"{max(vcore * PERIOD_US // 1000, 1000)} {PERIOD_US}")
+        except OSError:
+            with suppress(OSError):
+                group.rmdir()
+            return ""
+        return str(group)
+
+
+def _write_if_there(path: Path, text: str) -> None:
+    if path.exists():
+        path.write_text(text)
+
+
+def join_group(group: str) -> None:
+    """Move the calling process into *group*. Raises OSError."""
+    (Path(group) / "cgroup.procs").write_text("0")
+
+
+def kill_group(group: str) -> bool:
+    """Kill all processes of *group* at once. Returns whether the kernel can do that."""
+    try:
+        (Path(group) / "cgroup.kill").write_text("1")
+    except OSError:
+        return False
+    return True
+
+
+def list_members(group: str) -> list[int]:
+    """Returns the processes in *group*."""
+    try:
+        return [int(line) for line in (Path(group) / "cgroup.procs").read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def count_oom_kills(group: str) -> int:
+    """Returns how many processes of *group* were killed because it had used up its memory."""
+    try:
+        for line in (Path(group) / "memory.events").read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == "oom_kill":
+                return int(number)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+def remove_group(group: str) -> None:
+    """Remove *group* once it is empty."""
+    with suppress(OSError):
+        Path(group).rmdir()
+
+
+def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups:
+    """Returns where groups of jobs can be made, with a folder called *name* for all of them.
+
+    Moves the process *pid*, by default the calling one, into a group of its own beside it where the kernel asks for
+    that: a group that has limits for those below it may hold no processes itself.
+    """
+    own = _own_group(proc)
+    if own is None:
+        return Cgroups(None, reason="this machine has no cgroup version 2")
+    if not os.access(own, os.W_OK) or not os.access(own / "cgroup.procs", os.W_OK):
+        return Cgroups(None, reason=f"the cgroup {own} is not delegated to this user")
+    offered = _read_words(own / "cgroup.controllers")
+    jobs = own / name
+    try:
+        jobs.mkdir(exist_ok=True)
+        usable = _enable_controllers(
+            own, [each for each in WANTED if each in offered], os.getpid() if pid is None else pid
+        )
+        if usable:
+            (jobs / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in usable))
+    except OSError as error:
+        return Cgroups(jobs if jobs.is_dir() else None, reason=f"{error.strerror} at {error.filename or own}")
+    missing = [each for each in WANTED if each not in usable]
+    reason = f"the cgroup {own} does not have {' and '.join(missing)}" if missing else ""
+    return Cgroups(jobs, frozenset(usable), reason)
+
+
+def _enable_controllers(own: Path, controllers: list[str], pid: int) -> list[str]:
+    """Returns those of *controllers* that groups below *own* have now."""
+    control = own / "cgroup.subtree_control"
+    wanted = [each for each in controllers if each not in _read_words(control)]
+    if wanted:
+        # The root of all groups has no such file, and may hold processes.
+        if (own / "cgroup.type").exists():
+            agent = own / "agent"
+            agent.mkdir(exist_ok=True)
+            (agent / "cgroup.procs").write_text(str(pid))
+        control.write_text(" ".join(f"+{each}" for each in wanted))
+    return controllers
+
+
+def _own_group(proc: Path) -> Path | None:
+    """Returns the folder of the group of version 2 that a process is in; ``None`` without such groups."""
+    try:
+        groups = (proc / "cgroup").read_text(encoding="utf-8").splitlines()
+        mounts = (proc / "mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    path = next((line.removeprefix("0::") for line in groups if line.startswith("0::")), None)
+    mount = next((found for found in map(_MOUNT.match, mounts) if found is not None), None)
+    if path is None or mount is None:
+        return None
+    root = mount[1] if mount[1] != "/" else ""
+    if path.startswith("/..") or not path.startswith(root):
+        return None
+    folder = Path(mount[2]) / path[len(root) :].lstrip("/")
+    return folder if folder.is_dir() else None
+
+
+def _read_words(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except OSError:
+        return []

@@ -1,0 +1,112 @@
+"""The agent's side of the launching process: it starts one, sends requests, and reads notices."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+PACKAGES: Final = Path(__file__).resolve().parents[2]
+"""The folder above the package: that of the repository, or the package ``kornel`` of an installation."""
+LOCK_POLL_S: Final = 0.005
+MOST_BYTES: Final = 16 * 1024
+
+
+def program_environment() -> dict[str, str]:
+    """Returns an environment in which our own programs find the same packages as this one."""
+    # In an installation they are found anyway; in a checkout the links below kornel/ lead there.
+    root = PACKAGES if (PACKAGES / "kornel").is_dir() else PACKAGES.parent
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Launcher:
+    """A launching process, started again when it ends."""
+
+    def __init__(self, lock: Path, receive: Callable[[Mapping[str, Any]], None], restarted: Callable[[], None]) -> None:
+        """*receive* is called with each notice, *restarted* when a process has taken the place of one that ended."""
+        self._lock = lock
+        self._receive = receive
+        self._restarted = restarted
+        self._socket: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the process, once that of an earlier agent has gone."""
+        process = await self._start_process()
+        self._keeper = asyncio.create_task(self._keep_running(process), name="launcher")
+
+    async def close(self) -> None:
+        """Have the process end, which has begun by then what it was asked for."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        self._close_socket()
+        if self._process is not None:
+            await self._process.wait()
+
+    def launch_attempt(self, folder: Path) -> None:
+        """Have a supervisor started for the attempt in *folder*. Raises OSError when that is not possible now."""
+        if self._socket is None:
+            raise OSError("the launching process is being started again")
+        self._socket.send(json.dumps({"launch": str(folder)}).encode())
+
+    async def _keep_running(self, process: asyncio.subprocess.Process) -> None:
+        while True:
+            await process.wait()
+            self._close_socket()
+            process = await self._start_process()
+            self._restarted()
+
+    async def _start_process(self) -> asyncio.subprocess.Process:
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(LOCK_POLL_S)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *("-m", "kornel.shim_local.machine.launching_process", str(lock), str(theirs.fileno())),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(lock, theirs.fileno()),
+                    env=program_environment(),
+                )
+        finally:
+            os.close(lock)
+        ours.setblocking(False)
+        self._socket, self._process = ours, process
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read_notices)
+        return process
+
+    def _read_notices(self) -> None:
+        while self._socket is not None:
+            try:
+                data = self._socket.recv(MOST_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._close_socket()
+                return
+            self._receive(json.loads(data))
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            with suppress(ValueError):
+                asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None

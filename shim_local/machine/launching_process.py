@@ -1,0 +1,57 @@
+"""The process that forks supervisors: it has imported what they need, has no threads, and takes a millisecond for each.
+
+``python -m kornel.shim_local.machine.launching_process LOCK SOCKET`` is started by the agent, and ends with it because
+the socket does. The lock is held by it, and by each fork of it until that can be found by its record, so that
+whoever gets the lock next knows of every attempt whether it was begun.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kornel.shim_local.machine.attempt_folder import AttemptFolder
+from kornel.shim_local.machine.supervisor import supervise_attempt
+
+MOST_BYTES: Final = 16 * 1024
+
+
+def serve(lock: int, requests: socket.socket) -> None:
+    """Fork a supervisor for each request until the agent has gone."""
+    # Nobody waits for supervisors, and a signal to the agent's terminal is none to them.
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while data := requests.recv(MOST_BYTES):
+        path = Path(json.loads(data)["launch"])
+        try:
+            pid = os.fork()
+        except OSError as error:
+            answer: dict[str, object] = {"failed": path.name, "reason": str(error.strerror)}
+        else:
+            if pid == 0:
+                supervise_attempt(AttemptFolder(path), requests, lock)
+            answer = {"forked": path.name, "pid": pid}
+        with suppress(OSError):
+            requests.send(json.dumps(answer).encode())
+
+
+def main() -> None:
+    """Serve with the lock and the socket that the agent has opened."""
+    os.setsid()
+    lock, requests = (int(word) for word in sys.argv[1:3])
+    os.set_inheritable(lock, False)
+    os.set_inheritable(requests, False)
+    gc.collect()
+    gc.freeze()
+    serve(lock, socket.socket(fileno=requests))
+
+
+if __name__ == "__main__":
+    main()

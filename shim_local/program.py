@@ -1,0 +1,47 @@
+"""Runs the server, or the agent that joins one, and says in a line why it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import Final
+
+from kornel.shim_client import CredentialsUnusable, RegistrationRefused
+from kornel.shim_client.visible import write_visibly
+from kornel.shim_local.jobs.store import StoreUnusable
+from kornel.shim_local.machine.agent import AgentBusy
+from kornel.shim_local.server.joined import JoinedAgent
+from kornel.shim_local.server.server import LocalServer
+from kornel.shim_local.server.settings import Settings, SettingsError
+
+EXIT_FAILED: Final = 1
+EXIT_INPUT: Final = 2
+
+
+def run_program(settings: Settings) -> int:
+    """Returns the exit status once the program has ended."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
+    try:
+        asyncio.run(_run(settings))
+    except (SettingsError, StoreUnusable, CredentialsUnusable) as error:
+        return _print_complaint(str(error), EXIT_INPUT)
+    except AgentBusy as error:
+        return _print_complaint(f"{error}: it is up already", EXIT_FAILED)
+    except RegistrationRefused as error:
+        return _print_complaint(f"the core refused the registration ({error.code.name}): {error.reason}", EXIT_INPUT)
+    except OSError as error:
+        return _print_complaint(f"{error.filename or settings.folder}: {error.strerror}", EXIT_FAILED)
+    return 0
+
+
+async def _run(settings: Settings) -> None:
+    program = JoinedAgent(settings) if settings.join else LocalServer(settings)
+    await program.run()
+
+
+def _print_complaint(reason: str, status: int) -> int:
+    sys.stderr.write(f"kornel-local: {write_visibly(reason)}\n")
+    return status

@@ -1,0 +1,170 @@
+"""Requests of the command line, answered from the dispatcher, the store and the agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kornel.shim_local.jobs.dispatcher import Dispatcher, Refused
+from kornel.shim_local.jobs.spec import BadSpec, JobSpec
+from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState
+from kornel.shim_local.server.agent_links import AgentAway, AgentLinks
+
+MOST_JOBS: Final = 1000
+
+
+class Commands:
+    """The answers to requests. A request is an object with ``do``; an answer has ``error``, or what was asked for."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        links: AgentLinks,
+        describe: Callable[[], dict[str, Any]],
+        stop: Callable[[bool], None],
+        default_queue: str,
+    ) -> None:
+        """*describe* returns what the server says of itself; *stop* ends it, with its core or without."""
+        self._default_queue = default_queue
+        self._dispatcher = dispatcher
+        self._links = links
+        self._describe = describe
+        self._stop = stop
+
+    async def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the answer to *request*."""
+        handlers = {
+            "submit": self._submit, "ps": self._list_jobs, "show": self._show, "cancel": self._cancel_tasks,
+            "wait": self._wait, "logs": self._read_log, "status": self._show_status, "forget": self._forget_node,
+            "down": self._take_down,
+        }  # fmt: skip
+        handler = handlers.get(str(request.get("do")))
+        if handler is None:
+            return {"error": f"the server does not know the request {request.get('do')!r}; is it an older version?"}
+        try:
+            return await handler(request)
+        except (Refused, BadSpec, AgentAway) as error:
+            return {"error": str(error)}
+        except (KeyError, TypeError, ValueError) as error:
+            return {"error": f"the request cannot be understood: {error!r}"}
+
+    async def _submit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        values = dict(request["spec"])
+        job = self._dispatcher.submit(JobSpec.from_json(values | {"queue": values["queue"] or self._default_queue}))
+        return {"job": job.id, "tasks": len(job.tasks), "note": self._find_shortage(job.spec)}
+
+    def _find_shortage(self, spec: JobSpec) -> str:
+        """Returns why a job cannot run on any machine that is known, or an empty text."""
+        capacities = [node.record["capacity"] for node in self._dispatcher.nodes.values()]
+        wanted = {"vcore": spec.vcore, "memory": spec.memory, "gpus": spec.gpu}
+        if any(all(amount <= has[name] for name, amount in wanted.items()) for has in capacities):
+            return ""
+        return "no machine is large enough for this job: it waits until one joins"
+
+    async def _list_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        jobs = dict(self._dispatcher.jobs)
+        if most := min(int(request.get("recent", 0)), MOST_JOBS):
+            jobs = self._dispatcher.store.load_recent(most) | jobs
+        return {"jobs": [_summarize_job(jobs[number], tasks=bool(request.get("tasks"))) for number in sorted(jobs)]}
+
+    async def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        job, tasks = self._find_tasks(str(request["name"]))
+        shown = _summarize_job(job, tasks=False)
+        spec = job.spec.to_json()
+        del spec["environment"]
+        return {"job": shown | spec, "tasks": [task.to_json() | {"key": task.key} for task in tasks]}
+
+    async def _cancel_tasks(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        names = [str(name) for name in request["names"]]
+        found = [self._find_tasks(name) for name in names]
+        return {"cancelled": sum(self._dispatcher.cancel(job, tasks) for job, tasks in found)}
+
+    async def _wait(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        names = [str(name) for name in request["names"]]
+        numbers = {self._find_tasks(name)[0].id for name in names}
+        await asyncio.gather(*map(self._dispatcher.wait_for_job, sorted(numbers)))
+        tasks = [(job, task) for name in names for job, tasks in [self._find_tasks(name)] for task in tasks]
+        return {"tasks": [task.to_json() | {"text": describe_task(task)} for _, task in tasks]}
+
+    async def _read_log(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        job, tasks = self._find_tasks(str(request["name"]))
+        if len(tasks) != 1:
+            first = tasks[0].name
+            raise Refused(f"job {job.id} is an array of {len(tasks)}; name one of its tasks, such as {first}")
+        (task,) = tasks
+        attempt = int(request.get("attempt") or (task.attempt if task.node else max(1, task.attempt - 1)))
+        key = f"{task.name}-{attempt}"
+        node = task.node if attempt == task.attempt else str(request.get("node") or "")
+        state = {"attempt": attempt, "state": str(task.state), "over": task.state.is_final, "current": task.attempt}
+        if not task.node and attempt == task.attempt:
+            return state | {"data": "", "node": ""}
+        # Earlier attempts may have run elsewhere: then their logs are there.
+        nodes = [node] if node else [name for name, each in self._dispatcher.nodes.items() if each.online]
+        for name in nodes:
+            answer = await self._links.ask(name, {"do": "read", "key": key, "offset": int(request["offset"])})
+            if answer["data"] or len(nodes) == 1:
+                return state | {"data": answer["data"], "node": name}
+        return state | {"data": "", "node": node}
+
+    async def _show_status(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        used: dict[str, Counter[str]] = {name: Counter() for name in self._dispatcher.nodes}
+        for job, task in self._dispatcher.live_tasks(TaskState.RUNNING):
+            usage = used.setdefault(task.node, Counter())
+            usage.update(tasks=1, vcore=job.spec.vcore, memory=job.spec.memory, gpus=job.spec.gpu)
+        nodes = [
+            {"name": name, "online": node.online, **node.record, "used": dict(used[name])}
+            for name, node in sorted(self._dispatcher.nodes.items())
+        ]
+        counts = Counter(str(task.state) for job in self._dispatcher.jobs.values() for task in job.tasks.values())
+        return {
+            **self._describe(),
+            "trouble": self._dispatcher.trouble,
+            "nodes": nodes,
+            "tasks": dict(counts),
+            "jobs": len(self._dispatcher.jobs),
+        }
+
+    async def _forget_node(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"lost": self._dispatcher.forget_node(str(request["node"]))}
+
+    async def _take_down(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        running = sum(1 for _ in self._dispatcher.live_tasks(TaskState.RUNNING))
+        self._stop(bool(request.get("core", True)))
+        return {"running": running}
+
+    def _find_tasks(self, name: str) -> tuple[Job, list[Task]]:
+        """Returns the job that *name* names, and the tasks of it that are meant: ``17``, or one task as ``17.3``."""
+        number, dot, index = name.partition(".")
+        if not (number.isascii() and number.isdigit() and len(number) <= 15 and (not dot or index.isdigit())):
+            raise Refused(f"{name!r} is no job; write its number, such as 17, or 17.3 for one task of an array")
+        job = self._dispatcher.find_job(int(number))
+        if not dot:
+            return job, [job.tasks[each] for each in sorted(job.tasks)]
+        task = job.tasks.get(int(index))
+        if task is None or task.index == SINGLE:
+            raise Refused(f"job {number} has no task {name}")
+        return job, [task]
+
+
+def describe_task(task: Task) -> str:
+    """Returns where a task stands, for people."""
+    if task.state is TaskState.DONE:
+        return "done"
+    if task.state is TaskState.RUNNING and task.stopping:
+        return "is being stopped"
+    return f"{task.state}: {task.reason}" if task.reason else str(task.state)
+
+
+def _summarize_job(job: Job, *, tasks: bool) -> dict[str, Any]:
+    spec = job.spec
+    counts = Counter(str(task.state) for task in job.tasks.values())
+    shown = [job.tasks[index] for index in sorted(job.tasks)] if tasks or len(job.tasks) == 1 else []
+    return {
+        "id": job.id, "name": spec.shown_name, "queue": spec.queue_path, "user": spec.user,
+        "submitted_s": job.submitted_s, "vcore": spec.vcore, "memory": spec.memory, "gpu": spec.gpu,
+        "priority": spec.priority, "after": list(spec.after), "counts": dict(counts), "size": len(job.tasks),
+        "array": bool(spec.indexes),
+        "tasks": [task.to_json() | {"text": describe_task(task)} for task in shown],
+    }  # fmt: skip

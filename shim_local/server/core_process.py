@@ -1,0 +1,139 @@
+"""A core of our own: started when none runs, started again when it ends, and found again by a server after this one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kornel.shim_local.machine.launcher import program_environment
+from kornel.shim_local.machine.processes import is_alive, start_ticks
+
+READY_S: Final = 60.0
+STOP_S: Final = 15.0
+POLL_S: Final = 0.02
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 10.0
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class OwnCore:
+    """The core that belongs to a state directory. It listens on a socket there, so only its owner can reach it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address: Final = f"unix:{folder / 'core.sock'}"
+        self.log: Final = folder / "core.log"
+        self._folder = folder
+        self._record = folder / "core.pid"
+        self._ready = folder / "core.ready"
+        self._serving = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def find_core(self) -> str:
+        """Returns the address once the core serves."""
+        await self._serving.wait()
+        return self.address
+
+    async def keep_running(self) -> None:
+        """Have the core run for as long as this is not cancelled."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            pid, ticks = self.read_record()
+            if not is_alive(pid, ticks):
+                began = asyncio.get_running_loop().time()
+                pid, ticks = await self._start()
+            if await self._wait_until_ready(pid, ticks):
+                self._serving.set()
+                await self._wait_for_end(pid, ticks)
+                self._serving.clear()
+                _LOGGER.error("the core has ended; it is started again")
+                pause_s = FIRST_PAUSE_S
+            else:
+                _LOGGER.error("the core does not start; see %s", self.log)
+                await asyncio.sleep(max(0.0, began + pause_s - asyncio.get_running_loop().time()))
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def stop(self) -> None:
+        """Have the core end, and wait for that."""
+        pid, ticks = self.read_record()
+        if is_alive(pid, ticks):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wait_for_end(pid, ticks), STOP_S)
+
+    def read_record(self) -> tuple[int, int]:
+        """Returns the process ID of the core that was started last and its start in ticks; zeros if there is none."""
+        try:
+            pid, ticks = self._record.read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            return 0, 0
+        return int(pid), int(ticks)
+
+    def page_address(self) -> str:
+        """Returns the address of the core's web page; empty: it has none."""
+        with suppress(OSError):
+            for line in reversed(self.log.read_text(encoding="utf-8", errors="replace").splitlines()):
+                with suppress(ValueError):
+                    entry = json.loads(line)
+                    if isinstance(entry, dict) and entry.get("event") == "serving":
+                        rest = str(entry.get("rest", "off"))
+                        return "" if rest == "off" else f"http://{rest}/"
+        return ""
+
+    async def _start(self) -> tuple[int, int]:
+        self._ready.unlink(missing_ok=True)
+        arguments = ["--grpc", self.address, "--log-format", "json", "--ready-file", str(self._ready)]
+        if "KORNEL_REST_ADDRESS" not in os.environ:
+            arguments += ["--rest-address", "127.0.0.1:0"]
+        if "KORNEL_HISTORY" not in os.environ:
+            arguments += ["--history", str(self._folder / "history.db")]
+        with self.log.open("ab") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "kornel", "serve", *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=program_environment(),
+                start_new_session=True,
+            )
+        pid = self._process.pid
+        ticks = start_ticks(pid)
+        self._record.write_text(f"{pid} {ticks}", encoding="ascii")
+        return pid, ticks
+
+    async def _wait_until_ready(self, pid: int, ticks: int) -> bool:
+        try:
+            async with asyncio.timeout(READY_S):
+                while not self._ready.exists():
+                    if not is_alive(pid, ticks):
+                        return False
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _wait_for_end(self, pid: int, ticks: int) -> None:
+        if self._process is not None and self._process.pid == pid:
+            await self._process.wait()
+            return
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        try:
+            watched = os.pidfd_open(pid)
+        except OSError:
+            return
+        try:
+            loop.add_reader(watched, ended.set)
+            if is_alive(pid, ticks):
+                await ended.wait()
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)

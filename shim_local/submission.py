@@ -1,0 +1,102 @@
+"""A submission made of a command, its options, and those that its script states."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from kornel.shim_local.amounts import parse_bytes, parse_cores, parse_duration, parse_indexes
+from kornel.shim_local.jobs.spec import BadSpec, JobSpec
+from kornel.shim_local.script_options import BadScript, read_options
+
+STATE_VARIABLE: Final = "KORNEL_LOCAL_STATE"
+
+
+def read_script_options(context: typer.Context, command: list[str]) -> dict[str, Any]:
+    """Returns the options of ``submit``: those of the command line, and where they are silent those of the script."""
+    options = dict(context.params)
+    program = Path(command[0])
+    if "/" not in command[0]:
+        found = shutil.which(command[0])
+        if found is None and program.is_file():
+            raise BadScript(f"{command[0]} is a file here, but no command: write ./{command[0]}")
+        program = Path(found) if found is not None else program
+    elif program.is_file() and not os.access(program, os.X_OK):
+        raise BadScript(f"{command[0]} is not executable: chmod +x {command[0]}, or submit -- sh {command[0]}")
+    words = read_options(program)
+    if not words:
+        return options
+    try:
+        script = context.command.make_context("submit", words)
+    except typer.TyperException as error:
+        raise BadScript(f"{program}: #KORNEL: {error.format_message()}") from None
+    if script.params["command"]:
+        raise BadScript(f"{program}: #KORNEL: {script.params['command'][0]!r} is no option")
+    for name in options:
+        ours, theirs = context.get_parameter_source(name), script.get_parameter_source(name)
+        if ours is not None and ours.name != "COMMANDLINE" and theirs is not None and theirs.name == "COMMANDLINE":
+            options[name] = script.params[name]
+    return options
+
+
+def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobSpec:
+    """Returns the submission that *options* describe. Raises BadAmount or BadSpec."""
+    directory = Path(options["directory"] or Path.cwd()).absolute()
+    if not directory.is_dir():
+        raise BadSpec(f"{directory} is no directory")
+    environment = {name: value for name, value in os.environ.items() if name != STATE_VARIABLE}
+    # Jobs may submit jobs.
+    environment[STATE_VARIABLE] = str(folder)
+    for pair in options["env"] or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise BadSpec(f"--env {pair!r} is no variable; write NAME=VALUE")
+        environment[name] = value
+    after = []
+    for text in options["after"] or ():
+        for number in text.split(","):
+            if not (number.isascii() and number.isdigit()):
+                raise BadSpec(f"--after {text!r} is no job; write its number")
+            after.append(int(number))
+    mask = os.umask(0o022)
+    os.umask(mask)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    spec = JobSpec(
+        command=tuple(command),
+        directory=str(directory),
+        environment=environment,
+        user=user,
+        umask=mask,
+        name=options["name"],
+        queue=options["queue"],
+        vcore=parse_cores(options["vcore"]),
+        memory=parse_bytes(options["memory"]),
+        gpu=options["gpu"],
+        priority=options["priority"],
+        indexes=parse_indexes(options["array"]) if options["array"] else (),
+        after=tuple(after),
+        time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,
+        grace_s=parse_duration(options["grace"]),
+        kill_s=parse_duration(options["kill_after"]),
+        log_bytes=parse_bytes(options["log_limit"]),
+        retries=options["retries"],
+        requeue=options["requeue"],
+        preemptible=options["preemptible"],
+        groups=tuple(_group_names()),
+    )
+    spec.check()
+    return spec
+
+
+def _group_names() -> Iterator[str]:
+    for number in (os.getgid(), *(each for each in os.getgroups() if each != os.getgid())):
+        with suppress(KeyError):
+            yield grp.getgrgid(number).gr_name

@@ -1,0 +1,138 @@
+"""The command line of kornel-local against a server."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kornel.shim_local.cli import app
+from kornel.shim_local.submission import STATE_VARIABLE
+from tests.e2e.local.harness import Local
+
+SCRIPT = """\
+#!/bin/sh
+# What it needs.
+#KORNEL --vcore 0.5 --name from-script
+#KORNEL --time 1h
+echo "$KORNEL_ATTEMPT $*"
+#KORNEL --gpu 7
+"""
+
+
+def run(local: Local, *arguments: str) -> Result:
+    """Returns what a command says."""
+    return CliRunner().invoke(app, list(arguments), env={STATE_VARIABLE: str(local.folder), "COLUMNS": "200"})
+
+
+def submit(local: Local, *arguments: str) -> str:
+    """Returns the number of a job that was submitted by a command."""
+    said = run(local, "submit", *arguments)
+    assert said.exit_code == 0, said.output
+    return said.stdout.strip()
+
+
+def test_a_job_is_submitted_shown_and_waited_for(local: Local) -> None:
+    """Waiting ends as the job does."""
+    job = submit(local, "--name", "greeter", "--memory", "1Gi", "--", "sh", "-c", "echo hi; exit 4")
+    waited = run(local, "wait", job)
+    assert waited.exit_code == 4
+    assert waited.stderr == f"{job}: failed: exit status 4\n"
+    assert run(local, "logs", job).stdout == "hi\n"
+    assert run(local, "logs", "-f", job).stdout == "hi\n"
+    line = next(line for line in run(local, "ps", "-a").stdout.splitlines() if line.startswith(f"{job} "))
+    assert re.split(r"\s{2,}", line)[1:9] == ["greeter", "batch", "failed", "1", "1Gi", "-", "0", "here"]
+    assert json.loads(run(local, "show", job).stdout)["job"]["memory"] == 2**30
+
+
+def test_submit_can_wait(local: Local) -> None:
+    assert run(local, "submit", "--wait", "--", "sh", "-c", "kill -9 $$").exit_code == 137
+
+
+def test_options_stand_in_scripts(local: Local, tmp_path: Path) -> None:
+    """Those of the command line win, and what stands below the first command is none."""
+    script = tmp_path / "job.sh"
+    script.write_text(SCRIPT)
+    not_yet = run(local, "submit", "--", str(script))
+    assert not_yet.exit_code == 2
+    assert "is not executable: chmod +x" in not_yet.stderr
+    script.chmod(0o755)
+    job = submit(local, "--vcore", "250m", "--", str(script), "--vcore", "9")
+    assert run(local, "wait", job).exit_code == 0
+    shown = json.loads(run(local, "show", job).stdout)["job"]
+    assert (shown["vcore"], shown["name"], shown["time_s"], shown["gpu"]) == (250, "from-script", 3600.0, 0)
+    assert run(local, "logs", job).stdout == "1 --vcore 9\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("--no-such-option", "No such option: --no-such-option"),
+        ("--name 'open", "No closing quotation"),
+        ("stray", "'stray' is no option"),
+    ],
+)
+def test_wrong_options_in_scripts_are_named(local: Local, tmp_path: Path, line: str, complaint: str) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n#KORNEL {line}\n")
+    script.chmod(0o755)
+    said = run(local, "submit", str(script))
+    assert said.exit_code == 2
+    assert complaint in said.stderr
+    assert "job.sh" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (("submit",), 2, "there is no command to run"),
+        (("submit", "--vcore", "many", "true"), 2, "'many' is no number of cores; write 2, 0.5 or 500m"),
+        (("submit", "--memory", "4X", "true"), 2, "'4X' is no amount of memory; write 4Gi, 512Mi or 2G"),
+        (("submit", "--time", "soon", "true"), 2, "'soon' is no duration; write 90s, 30m, 2h or 1h30m"),
+        (("submit", "--array", "5-1", "true"), 2, "'5-1' holds no index"),
+        (("submit", "--vcore", "0", "true"), 2, "the job asks for nothing"),
+        (("submit", "--after", "me", "true"), 2, "--after 'me' is no job"),
+        (("submit", "--after", "99999", "true"), 1, "there is no job 99999"),
+        (("submit", "-C", "/no/such/place", "true"), 2, "/no/such/place is no directory"),
+        (("wait", "x"), 1, "'x' is no job; write its number"),
+        (("logs", "99999"), 1, "there is no job 99999"),
+        (("forget", "--yes", "nobody"), 1, "there is no machine nobody"),
+    ],
+)
+def test_what_is_wrong_is_said(local: Local, arguments: tuple[str, ...], status: int, complaint: str) -> None:
+    said = run(local, *arguments)
+    assert (said.exit_code, said.stdout) == (status, "")
+    assert said.stderr.startswith("kornel-local: ")
+    assert complaint in said.stderr
+
+
+def test_a_job_too_large_for_any_machine_is_noticed(local: Local) -> None:
+    said = run(local, "submit", "--vcore", "100", "--", "true")
+    assert "no machine is large enough for this job" in said.stderr
+    job = said.stdout.strip()
+    assert run(local, "cancel", job).stdout == "1 task is cancelled\n"
+    assert run(local, "wait", job).exit_code == 1
+
+
+def test_top_shows_machines_and_jobs(local: Local) -> None:
+    """Once, also as JSON."""
+    job = submit(local, "--array", "1-2", "--vcore", "1", "--", "sleep", "300")
+    local.wait_for_state(f"{job}.2", "running")
+    said = run(local, "top", "--once").stdout
+    assert re.search(r"^here +connected +2 +2/4 +0/8Gi +0/2 ", said, re.MULTILINE)
+    assert f"{job}[2]" in said
+    assert "2 running" in said
+    shown = json.loads(run(local, "top", "--once", "--json").stdout)
+    assert shown["nodes"][0]["used"] == {"tasks": 2, "vcore": 2000, "memory": 0, "gpus": 0}
+    assert run(local, "cancel", f"{job}.1", job).stdout == "2 tasks are cancelled\n"
+    assert run(local, "wait", job).exit_code == 1
+
+
+def test_no_server_is_said(tmp_path: Path) -> None:
+    """With what to do."""
+    said = CliRunner().invoke(app, ["--state", str(tmp_path / "none"), "ps"])
+    assert said.exit_code == 3
+    assert said.stderr == f"kornel-local: no server runs in {tmp_path / 'none'}; start one with: kornel-local up\n"

@@ -1,0 +1,74 @@
+"""Jobs run exactly once, whichever of server, agent and core is killed while they do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local.harness import Local, running_local, wait_until
+
+JOBS = 200
+KILLS = 24
+SCRIPT = """\
+f={folder}/$KORNEL_TASK
+date +"begin $KORNEL_ATTEMPT %s.%N" >> $f
+sleep 0.$((KORNEL_INDEX % 5))
+date +"end $KORNEL_ATTEMPT %s.%N" >> $f
+"""
+
+
+def find_faults(folder: Path, tasks: list[dict[str, object]]) -> list[str]:
+    """Returns what is wrong with the traces of tasks that should each have run once, from begin to end."""
+    faults = [f"{task['task']} is {task['state']}: {task['reason']}" for task in tasks if task["state"] != "done"]
+    for task in tasks:
+        lines = [line.split() for line in (folder / str(task["task"])).read_text().splitlines()]
+        runs: dict[str, list[float]] = defaultdict(list)
+        for _, attempt, at in lines:
+            runs[attempt].append(float(at))
+        if len(runs) != 1 or any(len(times) != 2 for times in runs.values()):
+            faults.append(f"{task['task']} left {lines}")
+    return faults
+
+
+def run_through_kills(tmp_path: Path, jobs: int, kills: int, seed: int) -> None:
+    generator = random.Random(seed)
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    with running_local(tmp_path / "s", "--vcore", "8", real=True) as local:
+        job = local.shell(SCRIPT.format(folder=traces), indexes=tuple(range(jobs)), vcore=1000)
+        for _ in range(kills):
+            time.sleep(generator.uniform(0.05, 0.6))
+            if generator.random() < 0.6:
+                local.kill_server()
+                time.sleep(generator.choice([0.0, 0.0, 0.3]))
+                local.start()
+            else:
+                local.kill_core()
+        if not local.works():
+            wait_for_server(local)
+        tasks = local.wait(job)
+        assert len(tasks) == jobs
+        assert not find_faults(traces, tasks)
+        # The core's books hold nothing any more, and its machine takes the next job.
+        assert local.wait(local.submit("true", vcore=8000))[0]["state"] == "done"
+
+
+def wait_for_server(local: Local) -> None:
+
+    wait_until(local.works, "the server")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_each_of_many_jobs_runs_once(tmp_path: Path, seed: int) -> None:
+    """Server and agent, and the core, are killed at random moments of two hundred short jobs."""
+    run_through_kills(tmp_path, JOBS, KILLS, seed)
+
+
+def test_each_of_a_few_jobs_runs_once(tmp_path: Path) -> None:
+    """The same with fewer, each time."""
+    run_through_kills(tmp_path, 30, 3, 7)

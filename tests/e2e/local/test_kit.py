@@ -1,0 +1,27 @@
+"""The conformance kit for shims judges the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kornel.conformance.outcome import Verdict
+from kornel.conformance.shim.checks import select_checks
+from kornel.conformance.shim.runner import judge_shim
+from kornel.conformance.shim.stage import Patience
+from tests.prepared import python
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = Patience(start_s=30.0, deadline_s=10.0, settle_s=0.3, watch_s=4.0)
+
+
+async def test_the_server_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does all that a shim without gangs can do."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(ROOT)
+    command = [python(), "-m", "tests.e2e.local.kit_shim", "--core", "{address}"]
+    results = await judge_shim(command, select_checks(), PATIENCE)
+    failed = {result.case.id: result.reason for result in results if result.verdict is Verdict.FAIL}
+    assert not failed
+    assert [result.case.id for result in results if result.verdict is Verdict.UNSEEN] == ["S8", "S9"]

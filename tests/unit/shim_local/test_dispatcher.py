@@ -1,0 +1,224 @@
+"""Decisions about jobs, with a core and agents that only note what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kornel.shim_local.jobs.dispatcher import Dispatcher, Node, Refused
+from kornel.shim_local.jobs.spec import JobSpec
+from kornel.shim_local.jobs.store import JobStore, StoreUnwritable
+from kornel.shim_local.jobs.task import Job, Task, TaskState
+
+STOPPED, PREEMPTED = 1, 3
+SPEC = JobSpec(("true",), "/", {}, "me", queue="q", grace_s=30.0)
+
+
+class World:
+    """A dispatcher, and everything that it asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[str] = []
+        self.store = JobStore(folder / "jobs.db")
+        self.dispatcher = Dispatcher(self.store, self, self, lambda: 100.0)
+
+    def request_room(self, job: Job, task: Task) -> None:
+        self.said.append(f"ask {task.key}")
+
+    def release(self, job: Job, key: str, termination: int) -> None:
+        self.said.append(f"release {key} {termination}")
+
+    def report_node(self, node: Node) -> None:
+        self.said.append(f"node {node.name} {'there' if node.online else 'away'}")
+
+    def remove_node(self, name: str) -> None:
+        self.said.append(f"node {name} removed")
+
+    def send(self, node: str, message: Mapping[str, Any]) -> None:
+        self.said.append(f"{node}: {message['do']} {message['key']}" + f" {message.get('reason', '')}".rstrip())
+
+    async def take(self) -> list[str]:
+        """Returns what was asked for since the last time."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        said, self.said = self.said, []
+        return said
+
+    def connect(self, name: str = "n", **attempts: Any) -> None:
+        """Have an agent introduce itself. Attempts are given with the end of each, by keys with _ for -."""
+        found = {
+            key.replace("_", "-").removeprefix("k"): {"start": {"at": 5.0}, "end": end} for key, end in attempts.items()
+        }
+        hello = {"node": name, "capacity": {"vcore": 1, "memory": 1, "gpus": 0}, "limits": "", "boot": "b"}
+        self.dispatcher.connect_agent({**hello, "attempts": found})
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    """A world with one machine."""
+    world = World(tmp_path)
+    world.connect()
+    assert await world.take() == ["node n there"]
+    return world
+
+
+async def test_a_task_goes_from_the_core_to_an_agent_and_back(world: World) -> None:
+    """The agent is asked after it is written down, and may forget only what is."""
+    job = world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    assert await world.take() == ["ask 1-1", "n: start 1-1"]
+    world.dispatcher.start_task("1-1", 6.0)
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "status": 0}, "n")
+    assert await world.take() == ["release 1-1 1", "n: confirm 1-1"]
+    stored = world.store.load_job(job.id)
+    assert stored is not None
+    assert stored.is_done
+    assert not world.dispatcher.jobs
+
+
+async def test_nothing_is_sent_that_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk without space delays the start, and nothing is forgotten."""
+    world.dispatcher.submit(SPEC)
+    await world.take()
+
+    def fail(_tasks: object) -> None:
+        raise StoreUnwritable("full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.store, "save_changes", fail)
+        world.dispatcher.place_task("1-1", "job-1", "n")
+        assert await world.take() == []
+        assert world.dispatcher.trouble == "full"
+        assert not world.dispatcher.flush()
+    assert world.dispatcher.flush()
+    assert world.said == ["n: start 1-1"]
+    assert world.dispatcher.trouble == ""
+
+
+async def test_a_victim_is_stopped_confirmed_and_asked_for_again(world: World) -> None:
+    """Under another key, so that late messages about the first attempt concern nobody."""
+    world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    await world.take()
+    world.dispatcher.release_task("1-1", "job-1", PREEMPTED, "for a better one", wanted=True)
+    world.dispatcher.release_task("1-1", "job-1", PREEMPTED, "for a better one", wanted=True)
+    assert await world.take() == ["n: stop 1-1 preempt"] * 2
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "status": -15, "stopped": "preempt"}, "n")
+    assert sorted(await world.take()) == ["ask 1-2", "n: confirm 1-1", "release 1-1 3"]
+    world.dispatcher.release_task("1-1", "job-1", PREEMPTED, "again", wanted=True)
+    assert await world.take() == ["release 1-1 3"]
+    (task,) = world.dispatcher.jobs[1].tasks.values()
+    assert (task.preemptions, task.state) == (1, TaskState.QUEUED)
+
+
+async def test_what_ends_well_just_before_it_is_stopped_is_done(world: World) -> None:
+    world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    world.dispatcher.release_task("1-1", "job-1", PREEMPTED, "", wanted=True)
+    await world.take()
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "status": 0, "stopped": ""}, "n")
+    assert "release 1-1 3" in await world.take()
+    assert world.dispatcher.find_job(1).is_done
+
+
+async def test_a_server_that_comes_back_compares(world: World, tmp_path: Path) -> None:
+    """What runs is left alone, what has ended is read, what never began is started, and strangers are stopped."""
+    for _ in range(3):
+        world.dispatcher.submit(SPEC)
+    for number in (1, 2, 3):
+        world.dispatcher.place_task(f"{number}-1", f"job-{number}", "n")
+    await world.take()
+    world.store.close()
+    again = World(tmp_path)
+    assert [task.key for _, task in again.dispatcher.live_tasks(TaskState.RUNNING)] == ["1-1", "2-1", "3-1"]
+    again.connect(k1_1=None, k2_1={"at": 9.0, "status": 0}, k8_1=None, k9_1={"at": 9.0, "status": 0})
+    said = await again.take()
+    assert {"n: start 3-1", "n: stop 8-1 cancel", "n: confirm 9-1", "n: confirm 2-1", "release 2-1 1"} <= set(said)
+    assert not any("1-1" in each.split() for each in said)
+    assert again.dispatcher.find_job(2).is_done
+
+
+async def test_a_cancellation_outlives_the_server(world: World, tmp_path: Path) -> None:
+    """The agent is asked again when it is back; what it never started is cancelled at once."""
+    for number in (1, 2):
+        job = world.dispatcher.submit(SPEC)
+        world.dispatcher.place_task(f"{number}-1", f"job-{number}", "n")
+        await world.take()
+        assert world.dispatcher.cancel(job, job.tasks.values()) == 1
+        assert world.dispatcher.cancel(job, job.tasks.values()) == 0
+    await world.take()
+    world.store.close()
+    again = World(tmp_path)
+    again.connect(k1_1=None)
+    assert "n: stop 1-1 cancel" in await again.take()
+    assert again.dispatcher.find_job(2).tasks[-1].state is TaskState.CANCELLED
+
+
+async def test_nothing_is_placed_on_a_machine_that_is_away(world: World) -> None:
+    """It was not started, so it may go elsewhere at once."""
+    world.dispatcher.submit(SPEC)
+    world.dispatcher.disconnect_agent("n")
+    await world.take()
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    assert await world.take() == ["ask 1-2", "release 1-1 1"]
+
+
+async def test_what_runs_on_a_machine_that_is_away_waits(world: World) -> None:
+    """Nobody can know that it has ended, unless a person does."""
+    world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    await world.take()
+    with pytest.raises(Refused, match="is connected"):
+        world.dispatcher.forget_node("n")
+    world.dispatcher.disconnect_agent("n")
+    assert await world.take() == ["node n away"]
+    assert world.dispatcher.forget_node("n") == 1
+    assert set(await world.take()) >= {"ask 1-2", "release 1-1 1", "node n removed"}
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "reason"),
+    [
+        ({"status": 0}, TaskState.DONE, ""),
+        ({"status": 9}, TaskState.FAILED, "exit status 9"),
+        ({"status": -11}, TaskState.FAILED, "killed by SIGSEGV"),
+        ({"status": -9, "oom": True}, TaskState.FAILED, "ran out of its 64Mi of memory"),
+        ({"status": -15, "stopped": "time"}, TaskState.FAILED, "ran longer than its limit of 1h"),
+        ({"refused": "cannot run x: y"}, TaskState.FAILED, "cannot run x: y"),
+        ({"status": 0, "stopped": "cancel"}, TaskState.CANCELLED, "cancelled"),
+        ({"lost": "it was lost"}, TaskState.FAILED, "it was lost, and may not be started again"),
+        ({"stopped": "preempt"}, TaskState.FAILED, "preempted, and may not be started again"),
+    ],
+)  # fmt: skip
+async def test_an_end_has_a_reason(world: World, end: dict[str, Any], state: TaskState, reason: str) -> None:
+    job = world.dispatcher.submit(JobSpec(("x",), "/", {}, "me", memory=2**26, time_s=3600.0, requeue=False))
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, **end}, "n")
+    assert (job.tasks[-1].state, job.tasks[-1].reason) == (state, reason)
+
+
+async def test_a_machine_that_cannot_start_it_gives_it_back(world: World) -> None:
+    """A job is not failed by a full disk of an agent; it pauses, and is not reported as waiting meanwhile."""
+    job = world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "unready": "No space left on device"}, "n")
+    assert "ask 1-2" not in await world.take()
+    assert job.tasks[-1].reason == "n could not start it: No space left on device"
+    assert not list(world.dispatcher.live_tasks(TaskState.QUEUED))
+
+
+async def test_what_the_core_refuses_fails(world: World) -> None:
+    """What waits at once; what runs is stopped before."""
+    first, second = world.dispatcher.submit(SPEC), world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("2-1", "job-2", "n")
+    await world.take()
+    world.dispatcher.refuse_application(1, "no-queue: root.q")
+    world.dispatcher.refuse_application(2, "no-queue: root.q")
+    assert await world.take() == ["n: stop 2-1 refused"]
+    assert (first.tasks[-1].state, first.tasks[-1].reason) == (TaskState.FAILED, "no-queue: root.q")
+    world.dispatcher.end_attempt("2-1", {"at": 7.0, "status": -15, "stopped": "refused"}, "n")
+    assert (second.tasks[-1].state, second.tasks[-1].reason) == (TaskState.FAILED, "no-queue: root.q")
