@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kornel.core.model.failures import FailureLog
     from kornel.core.model.nodes import Node
     from kornel.core.model.queues import Queue
+    from kornel.core.model.recorded_events import RecordedEvents
     from kornel.core.model.shapes import Pairs, Shape
     from kornel.core.model.task_groups import TaskGroup
-    from kornel.core.model.told import Told
 
 
 SEPARATOR: Final = "\uffff"
@@ -170,7 +170,7 @@ class Allocation:
     """The shim's answers so far about victims for this ask."""
     failures: _Extra[FailureLog | None] = _Extra(None)
     """The reasons why the ask has not been placed."""
-    told: _Extra[Told | None] = _Extra(None)
+    recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state in which the event history shows the ask at present."""
     placeholder_ns: _Extra[int] = _Extra(0)
     """The time when the placeholder was made whose place it took; 0: it took none."""

@@ -279,7 +279,7 @@ class Decoder:
 
 
 class Encoder:
-    """Runs of effects that belong to one list of one response to that response, serialised."""
+    """Encodes runs of effects that belong to one list of one response: gives that response, serialised."""
 
     def __init__(self) -> None:
         self._tails: dict[tuple[object, ...], bytes] = {}

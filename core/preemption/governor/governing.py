@@ -77,7 +77,7 @@ def govern_plan(
 
 
 def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Returns why *plan* would tell too many to leave for one ask; ``None``: it would not."""
+    """Returns why *plan* has too many leave for one ask; ``None``: it has not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
