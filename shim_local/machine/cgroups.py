@@ -129,7 +129,7 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
     except OSError as error:
         return Cgroups(jobs if jobs.is_dir() else None, reason=f"{error.strerror} at {error.filename or own}")
     missing = [each for each in WANTED if each not in usable]
-    reason = f"the cgroup {own} does not have {' and '.join(missing)}" if missing else ""
+    reason = f"the cgroup {own} does not have the controllers {' and '.join(missing)}" if missing else ""
     return Cgroups(jobs, frozenset(usable), reason)
 
 

@@ -79,7 +79,7 @@ class Launcher:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    *("-m", "kornel.shim_local.machine.launching_process", str(lock), str(theirs.fileno())),
+                    *("-P", "-m", "kornel.shim_local.machine.launching_process", str(lock), str(theirs.fileno())),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(lock, theirs.fileno()),
                     env=program_environment(),
