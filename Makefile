@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long hostile siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long hostile test-go test-shim siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,13 @@ siege: venv ## a core under load with hostile neighbours (MINUTES=): memory, rat
 soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
 
+# It needs Go, whose tests say so and are skipped where it is missing.
+test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; two minutes cold
+	$(BIN)/python -m pytest $(OPTIONS) tests/go
+
+test-shim: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
+	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
+
 search: venv ## try all properties with new examples (MINUTES=, or SEED= for one round; TESTS= for a part of them)
 	$(BIN)/python -m tests.search $(if $(filter-out 0,$(SEED)),--seed $(SEED),--minutes $(MINUTES)) $(TESTS)
 
@@ -90,10 +97,10 @@ bench-features: venv ## measure single features: limits, gangs, recovery, large 
 bench-baseline: venv ## make today's instructions per ask the baseline of the gate in the tests
 	$(BIN)/python -m tests.bench.opcodes --record
 
-lint: venv ## check code style, formatting and the Dockerfile
+lint: venv ## check code style, formatting and the Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/hadolint Dockerfile
+	$(BIN)/hadolint Dockerfile shim_k8s/Dockerfile
 
 format: venv ## fix formatting and what the linter can fix safely
 	$(BIN)/ruff format .
@@ -104,6 +111,9 @@ types: venv ## check types, strictly
 
 proto: venv ## generate the committed stubs from the .proto files
 	$(BIN)/python proto/generate.py
+
+proto-go: venv ## generate the committed Go stubs from the .proto files; needs Go
+	$(BIN)/python clients/go/generate.py
 
 proto-check: venv ## stubs are up to date, .proto files are clean and break no client
 	$(BIN)/python proto/generate.py --check

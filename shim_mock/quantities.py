@@ -118,7 +118,7 @@ def parse_rate(text: str) -> float:
         raise ValueError(f"{text!r} is no rate: a number per unit, such as 10/s or 90/m")
     per_second = float(Decimal(match[1]) / _UNIT_S[match[2]])
     if not 0 < per_second <= 1e6:
-        raise ValueError(f"{text!r} is outside 0/s..1000000/s, both excluded but the upper")
+        raise ValueError(f"{text!r} is not above 0/s and at most 1000000/s")
     return per_second
 
 

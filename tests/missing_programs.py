@@ -12,6 +12,7 @@ PROGRAMS: Final = {
     "no directory server": ("slapd", "slapd openssl"),
     "PostgreSQL is not installed": ("PostgreSQL", "postgresql"),
     "promtool": ("promtool", "prometheus"),
+    "Go is not installed": ("Go", "golang-go"),
     "curl is not installed": ("curl", "curl"),
     "systemd-analyze is not installed": ("systemd-analyze", "systemd"),
     "no container engine": ("a container engine", "podman"),

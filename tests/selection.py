@@ -1,4 +1,4 @@
-"""Which tests run when nobody names them: neither those marked ``long`` or ``alone`` nor the folder of the attacks."""
+"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, the attacks, or those in Go."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 
 import pytest
 
-HOSTILE: Final = Path(__file__).parent / "hostile"
+FOLDERS_LEFT_OUT: Final = (Path(__file__).parent / "hostile", Path(__file__).parent / "go")
 LEFT_OUT: Final = ("long", "alone")
 LONG_TIMEOUT_S: Final = 900
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out the attacks unless their folder or a part of it is named."""
-    if collection_path == HOSTILE and not any(path.is_relative_to(HOSTILE) for path in _named_paths(config)):
-        return True
-    return None
+    """Leaves out folders with a command of their own, unless one of them or a part of it is named."""
+    if collection_path not in FOLDERS_LEFT_OUT:
+        return None
+    return None if any(path.is_relative_to(collection_path) for path in _named_paths(config)) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

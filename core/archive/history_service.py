@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
@@ -31,12 +32,16 @@ from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.configuration_wire import version_message
-from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.status_codes import HistoryOff, HistoryUnavailable, InvalidRequest
+from kornel.core.service.rpc import Encoded, Handler, unary
+from kornel.core.service.status_codes import HistoryOff, InvalidRequest, TooMany
 from kornel.v1 import history_pb2 as pb
 
-QUERIES_AT_ONCE: Final = 2
 MOST_WAITING: Final = 64
+"""Queries that are asked or wait. One is asked at a time: two threads that make records would leave the event loop the
+interpreter for moments only."""
+
+AT_ONCE: Final = 50
+"""Records that are made before everybody else has the interpreter for as long as that took."""
 LARGEST_ANSWER: Final = 16 * 2**20
 """Bytes after which a page ends early."""
 
@@ -49,6 +54,10 @@ _PARTIES: Final = {
 MessageT = TypeVar("MessageT", bound=Message)
 AnswerT = TypeVar("AnswerT")
 
+_Answer: TypeAlias = (
+    pb.ListPastApplicationsResponse | pb.ListPreemptionsResponse | pb.ListEventsResponse | pb.ListConfigurationsResponse
+)
+
 BuildAll: TypeAlias = Callable[[HistoryReader, Sequence[Any]], Iterator[MessageT]]
 """Makes messages of rows, perhaps with the help of further queries."""
 
@@ -60,7 +69,7 @@ class HistoryService:
         self._archive = archive
         self._reader = reader
         self._logger = logger
-        self._threads = ThreadPoolExecutor(QUERIES_AT_ONCE, thread_name_prefix="history-query")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="history-query")
         self._waiting = 0
 
     def handlers(self) -> dict[str, Handler]:
@@ -77,11 +86,11 @@ class HistoryService:
 
     def close(self) -> None:
         """Take no more queries."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
         if self._reader is not None:
             self._reader.close()
 
-    async def _applications(self, request: pb.ListPastApplicationsRequest) -> pb.ListPastApplicationsResponse:
+    async def _applications(self, request: pb.ListPastApplicationsRequest) -> Encoded:
         table = "applications"
         conditions = [
             *match_partition(table, request.partition),
@@ -89,18 +98,20 @@ class HistoryService:
             *match_column(table, user_name=request.user),
             *match_queue(table, request.queue, "queue"),
         ]
-        found, token = await self._read_page(table, request.page, conditions, _build_each(_application_record))
-        return pb.ListPastApplicationsResponse(applications=found, next_page_token=token)
+        page = pb.ListPastApplicationsResponse()
+        return await self._read_page(
+            table, request.page, conditions, _build_each(_application_record), page, page.applications
+        )
 
-    async def _preemptions(self, request: pb.ListPreemptionsRequest) -> pb.ListPreemptionsResponse:
+    async def _preemptions(self, request: pb.ListPreemptionsRequest) -> Encoded:
         conditions = _match_preemptions(request)
 
         def build_all(reader: HistoryReader, rows: Sequence[Any]) -> Iterator[pb.PreemptionRecord]:
             parties = find_parties(reader, rows)
             return (_preemption_record(row, parties) for row in rows)
 
-        found, token = await self._read_page("preemptions", request.page, conditions, build_all)
-        return pb.ListPreemptionsResponse(preemptions=found, next_page_token=token)
+        page = pb.ListPreemptionsResponse()
+        return await self._read_page("preemptions", request.page, conditions, build_all, page, page.preemptions)
 
     async def _sum_preemptions(self, request: pb.SumPreemptionsRequest) -> pb.SumPreemptionsResponse:
         wanted = pb.ListPreemptionsRequest()
@@ -127,18 +138,21 @@ class HistoryService:
             complete=complete,
         )
 
-    async def _events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+    async def _events(self, request: pb.ListEventsRequest) -> Encoded:
         conditions = match_column(
             "events", type=request.type, object_id=request.object_id, reference_id=request.reference_id
         )
-        found, token = await self._read_page("events", request.page, conditions, _build_each(_history_event))
-        return pb.ListEventsResponse(events=found, next_page_token=token)
+        page = pb.ListEventsResponse()
+        return await self._read_page("events", request.page, conditions, _build_each(_history_event), page, page.events)
 
-    async def _list_configurations(self, request: pb.ListConfigurationsRequest) -> pb.ListConfigurationsResponse:
+    async def _list_configurations(self, request: pb.ListConfigurationsRequest) -> Encoded:
         conditions = match_column("configurations", applied=request.applied_only, checksum=request.checksum)
-        build = partial(_configuration_record, with_config=request.with_config)
-        found, token = await self._read_page("configurations", request.page, conditions, _build_each(build))
-        return pb.ListConfigurationsResponse(configurations=found, next_page_token=token)
+        show = lru_cache(maxsize=1)(text_without_secrets) if request.with_config else None
+        build = partial(_configuration_record, show=show)
+        page = pb.ListConfigurationsResponse()
+        return await self._read_page(
+            "configurations", request.page, conditions, _build_each(build), page, page.configurations
+        )
 
     async def _list_usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
         page = Page.page_for(request.since_ns, request.until_ns, request.point_count, "")
@@ -188,20 +202,27 @@ class HistoryService:
         wanted: pb.HistoryPage,
         conditions: Sequence[ColumnElement[bool]],
         build_all: BuildAll[MessageT],
-    ) -> tuple[list[MessageT], str]:
-        """Returns the records of one page, and the token of the next one."""
+        answer: _Answer,
+        records: MutableSequence[MessageT],
+    ) -> Encoded:
+        """Returns *answer*, with the records of one page in its *records*, and the token of the next one."""
         page = Page.page_for(wanted.since_ns, wanted.until_ns, wanted.page_size, wanted.page_token)
-        return await self._run_query(lambda reader: _read(reader, table, page, conditions, build_all))
+
+        def read(reader: HistoryReader) -> bytes:
+            answer.next_page_token = _read(reader, table, page, conditions, build_all, records)
+            return answer.SerializeToString()
+
+        return Encoded(await self._run_query(read))
 
     async def _run_query(self, query: Callable[[HistoryReader], AnswerT]) -> AnswerT:
         """Returns the answer of *query*, which blocks, from a thread that may wait."""
         if self._reader is None:
             raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
         if self._waiting >= MOST_WAITING:
-            raise HistoryUnavailable(f"{self._waiting} queries of the history wait already")
+            raise TooMany(f"{self._waiting} queries of the history wait already")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, query, self._reader)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, query, self._reader)
         finally:
             self._waiting -= 1
 
@@ -212,16 +233,21 @@ def _read(
     page: Page,
     conditions: Sequence[ColumnElement[bool]],
     build_all: BuildAll[MessageT],
-) -> tuple[list[MessageT], str]:
+    records: MutableSequence[MessageT],
+) -> str:
+    """Put the records of *page* into *records*. Returns the token of the next page; empty: there is none."""
     rows, more = reader.read_rows(table, page, conditions)
-    messages: list[MessageT] = []
     size = 0
+    began = time.perf_counter()
     for row, message in zip(rows, build_all(reader, rows), strict=True):
-        messages.append(message)
+        records.append(message)
         size += message.ByteSize()
-        if size > LARGEST_ANSWER and len(messages) < len(rows):
-            return messages, token_of(row)
-    return messages, token_of(rows[-1]) if more else ""
+        if size > LARGEST_ANSWER and len(records) < len(rows):
+            return token_of(row)
+        if len(records) % AT_ONCE == 0:
+            time.sleep(time.perf_counter() - began)
+            began = time.perf_counter()
+    return token_of(rows[-1]) if more else ""
 
 
 def _build_each(build: Callable[[Any], MessageT]) -> BuildAll[MessageT]:
@@ -307,14 +333,15 @@ def _history_event(row: Any) -> pb.HistoryEvent:
     )
 
 
-def _configuration_record(row: Any, *, with_config: bool) -> pb.ConfigurationRecord:
+def _configuration_record(row: Any, *, show: Callable[[str], str] | None) -> pb.ConfigurationRecord:
+    """Returns the record in *row*, with its text as *show* makes it."""
     version = Version(
         number=row.number,
         at_ns=row.at_ns,
         origin=Origin(row.origin),
         rm_id=row.rm_id,
         checksum=row.checksum,
-        text=text_without_secrets(row.config),
+        text=row.config,
         applied=row.applied,
         reason=row.reason,
         problems=tuple(
@@ -323,9 +350,10 @@ def _configuration_record(row: Any, *, with_config: bool) -> pb.ConfigurationRec
         principal=row.principal,
         note=row.note,
     )
+    shown = show(row.config) if show is not None else ""
     return pb.ConfigurationRecord(
         id=_read_id(row),
         version=version_message(version, in_force=0),
-        config=version.text if with_config else "",
-        has_hidden=with_config and version.text != row.config,
+        config=shown,
+        has_hidden=show is not None and shown != row.config,
     )

@@ -48,7 +48,7 @@ class SetAside:
         """Lines of the file with the records, and its size when they were counted."""
 
     def put_records(self, refused: Sequence[Refused]) -> None:
-        """Write them down, as long as there is room. Raises ``OSError``."""
+        """Writes records down, as long as there is room. Raises ``OSError``."""
         lines = b"".join(map(_make_line, refused))
         self.directory.mkdir(mode=0o700, exist_ok=True)
         file = os.open(self.directory / RECORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -36,7 +36,7 @@ class HistorySettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The bounds on what a table keeps. ``age_s``: seconds after which rows go; ``rows``: most rows that stay. 0: none."""
+    """The bounds on what a table keeps. ``age_s``: seconds after which rows go; ``rows``: most rows. 0: no bound."""
 
     age_s: int = 0
     rows: int = 0

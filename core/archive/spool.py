@@ -61,7 +61,7 @@ class Frame:
 
 
 class SpoolWriter:
-    """The core's side. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
+    """Writes the spool, in the core. Raises :class:`SpoolUnusable` if *directory* is no spool, or has a writer.
 
     *limit*: bytes that wait at most; the last frame may reach past it. One thread appends, any may ask.
     """

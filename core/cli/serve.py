@@ -103,7 +103,7 @@ def serve(
     history_spool_mb: Annotated[
         int,
         typer.Option(
-            "--history-spool-mb", metavar="MIB", min=1, help="Most records that may wait in the spool, in MiB."
+            "--history-spool-mb", metavar="MIB", min=1, help="Most MiB of records that may wait in the spool."
         ),
     ] = DEFAULT_SPOOL_BYTES // 2**20,
     test_clock: Annotated[
@@ -148,7 +148,7 @@ def serve(
             "--rest-connections",
             metavar="NUMBER",
             min=4,
-            help="Most HTTP connections at a time; of one address a quarter of them.",
+            help="Most HTTP connections at a time; a quarter of them for one address.",
         ),
     ] = DEFAULT_REST_CONNECTIONS,
     metric_aliases: Annotated[
@@ -169,7 +169,7 @@ def serve(
     ] = DEFAULT_LDAP_SETTINGS,
     max_connections: Annotated[
         int,
-        typer.Option("--max-connections", metavar="N", min=1, help="Open gRPC connections, a quarter of one address."),
+        typer.Option("--max-connections", metavar="N", min=1, help="Most gRPC connections; a quarter for one address."),
     ] = 256,
     max_calls: Annotated[
         int,
@@ -177,7 +177,7 @@ def serve(
             "--max-calls",
             metavar="N",
             min=16,
-            help="Open gRPC calls, streams too; three eighths of one address.",
+            help="Most gRPC calls, streams too; three eighths for one address.",
         ),
     ] = 1_024,
     max_ahead_mb: Annotated[

@@ -85,7 +85,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class MappingNode:
-    """Keys are unique; entries stand in the order of the text, merged ones (``<<``) after the mapping's own."""
+    """A mapping with unique keys, in the order of the text; merged entries (``<<``) stand after its own."""
 
     line: int
     column: int

@@ -130,7 +130,7 @@ class Outcome(StrEnum):
     VICTIM_RELEASED = "VICTIM_RELEASED"
     """A chosen victim left before its release was asked for."""
     NOTIFIED = "NOTIFIED"
-    """Periodic policy: these will have to go, unless their queue shrinks in time."""
+    """The periodic policy has announced victims, which go unless their queue shrinks in time."""
     WITHDRAWN = "WITHDRAWN"
     """The periodic policy no longer needs the release of these."""
     OBSERVED = "OBSERVED"

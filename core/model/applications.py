@@ -51,7 +51,7 @@ class Application:
         self.user: Final = user
         self.state = AppState.NEW
         self.submitted_ns = now_ns
-        """Earliest of its own creation and that of anything it ever asked for (scheduling.md 5.2)."""
+        """The earliest creation of itself and of anything it ever asked for (scheduling.md 5.2)."""
         self.timer_ns: int | None = None
         """The time when the current state times out; ``None``: never."""
         self.placeholder_deadline_ns: int | None = None

@@ -58,7 +58,7 @@ class Node:
         self.operator_drain: OperatorDrain | None = None
         """The operator who keeps it out of scheduling; ``None``: no operator does."""
         self.schedulable = True
-        """Neither of them does. Kept beside the two because every search for room asks for it."""
+        """Tells whether neither shim nor operator keeps it out; kept because every search for room asks for it."""
         self.allocations: dict[str, Allocation] = {}
         """Own allocations by key, victims that have not left yet included."""
         self.held: dict[str, Allocation] = {}

@@ -86,6 +86,8 @@ class Engine:
         self.configuration: Configuration | None = None
         """The configuration in force, with its warnings; ``None`` while nobody is registered."""
         self._prepared: tuple[str, Configuration] | None = None
+        self._built: dict[str, configure.Building] = {}
+        """Partitions built ahead of the registration that they are for, by name."""
         self.extra_config: Mapping[str, str] = {}
         """Extra settings in force. A command that is refused leaves them alone, or takes them with everything else."""
         self._outbox: list[Effect] = []
@@ -135,6 +137,29 @@ class Engine:
         A hint, and no command: without it the same happens, only later.
         """
         self._prepared = (text, configuration)
+
+    def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
+        """Builds the partitions of *configuration* for a registration of *rm_id* that is about to come, in small steps.
+
+        A hint as :meth:`prepare` is, with the same *configuration*. Others have their turns between two steps: the
+        partitions in force are not touched, and nobody sees the new ones before they come into force all at once.
+        """
+        self._forget_built()
+        for partition in configuration.partitions:
+            name = full_partition_name(rm_id, partition.name)
+            building = configure.Building(name, partition, self._outbox, self._callbacks)
+            complete = False
+            try:
+                yield from building.take_steps()
+                complete = True
+            finally:
+                if not complete:
+                    self._remains.append(dissolving.take_apart(building.state))
+            self._built[name] = building
+
+    def _forget_built(self) -> None:
+        self._remains.extend(dissolving.take_apart(building.state) for building in self._built.values())
+        self._built = {}
 
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
@@ -230,6 +255,7 @@ class Engine:
         for partition in configuration.partitions:
             name = full_partition_name(command.rm_id, partition.name)
             self._build_partition(name, partition, now_ns)
+        self._forget_built()
         self._in_force(configuration)
         self.rm_id = command.rm_id
         self.manager = RegisteredManager(
@@ -258,7 +284,13 @@ class Engine:
             state.recording = self._callbacks.recording
 
     def _build_partition(self, name: str, config: PartitionConfig, now_ns: int) -> None:
-        state = self._partitions[name] = configure.build_partition(name, config, now_ns, self._outbox, self._callbacks)
+        built = self._built.get(name)
+        if built is not None and built.config is config:
+            del self._built[name]
+            state = built.complete(now_ns)
+        else:
+            state = configure.build_partition(name, config, now_ns, self._outbox, self._callbacks)
+        self._partitions[name] = state
         state.operator_drains = self._operator_drains.setdefault(name, {})
         state.reserving.delay_ns = self._reservation_delay_ns
         state.reserving.percent = self._reservation_percent

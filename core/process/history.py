@@ -62,7 +62,7 @@ def chosen_history(
 
 
 class History:
-    """Raises :class:`HistoryUnusable` if there is none and there has to be."""
+    """The durable history of one core. Raises :class:`HistoryUnusable` if there is none and there has to be."""
 
     def __init__(
         self,

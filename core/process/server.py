@@ -55,7 +55,7 @@ from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.event_service import EventService
 from kornel.core.service.explain_service import ExplainService
-from kornel.core.service.garbage import GarbageKeeper, GarbageRounds
+from kornel.core.service.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.health_service import HealthService
 from kornel.core.service.limits import MESSAGE_LIMIT
@@ -88,6 +88,9 @@ from kornel.v1 import (
 
 if TYPE_CHECKING:
     from kornel.core.tracing.tracing import Tracing  # an extra, which need not be installed
+
+AUDITED_AT_END: Final = 20_000
+"""The most records of a core whose books are audited before it ends: a second or so."""
 
 _SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
 _CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
@@ -290,7 +293,9 @@ class KornelServer:
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
-            records=lambda: sum(views.size for views in self._runner.reader.partitions()),
+            records=lambda: sum(
+                views.size + RECORDS_PER_QUEUE * views.queue_count for views in self._runner.reader.partitions()
+            ),
             idle=lambda: self._runner.asleep and not self._runner.questions.waiting,
             logger=logger,
         )
@@ -636,18 +641,11 @@ class KornelServer:
 
     def _log_summary(self) -> None:
         try:
-            partitions = self._runner.reader.status(audited=True).partitions
+            counts = self._runner.reader.final_counts(AUDITED_AT_END)
         except Exception as error:  # A damaged engine must not keep the process from ending.
             self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
             return
-        self._logger.info(
-            "stopped",
-            law_checks=sum(partition.law_checks for partition in partitions),
-            law_violations=sum(partition.law_violations for partition in partitions),
-            invariant_violations=sum(partition.invariant_violations for partition in partitions),
-            preemptions=sum(partition.preemptions for partition in partitions),
-            **self._metrics.as_dict(),
-        )
+        self._logger.info("stopped", **counts._asdict(), **self._metrics.as_dict())
 
 
 def _event_of_root(at_ns: int, message: str) -> EventRecorded:

@@ -12,7 +12,7 @@ from typing import Final
 from isal import isal_zlib
 
 SMALLEST: Final = 1_400
-"""Bytes; a smaller body fits one packet anyway."""
+"""The fewest bytes of a body that is compressed; a smaller one fits one packet anyway."""
 
 PACKED_AT_ONCE: Final = 256 * 1024
 """Bytes, of which the compression takes some hundred microseconds."""

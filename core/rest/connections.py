@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import Final
 
 from kornel.core.rest.http_protocol import PatientProtocol
+from kornel.core.service.addresses import address_block
 
 MOST_CONNECTIONS: Final = 512
 """The most connections by default."""
 
 PART_OF_AN_ADDRESS: Final = 4
-"""One address has at most a quarter of all connections."""
+"""One address (of IPv6, one block of 64 bits) has at most a quarter of all connections."""
 
 HANDSHAKE_PATIENCE_S: Final = 10.0
 GOODBYE_PATIENCE_S: Final = 5.0
@@ -117,7 +118,7 @@ class Connections:
                 self._pausing = self._loop.call_later(PAUSE_S, self.start)
                 return
             taken.setblocking(False)
-            self._take_connection(taken, peer[0])
+            self._take_connection(taken, address_block(peer[0]))
 
     def _take_connection(self, taken: socket.socket, address: str) -> None:
         if self._by_address.get(address, 0) >= self._most_of_address:

@@ -76,7 +76,7 @@ class LongAnswers:
             self._let_go(held)
 
     async def _make_room(self) -> None:
-        """Wait until no more is on its way than may be. Who has had its time makes room."""
+        """Waits until no more bytes are on their way than may be. An answer that has had its time is given up."""
         loop = asyncio.get_running_loop()
         while self.held >= MOST_BYTES:
             oldest = next(iter(self._on_their_way))

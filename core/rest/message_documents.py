@@ -7,6 +7,7 @@ a message.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
+from kornel.core.service.sharing import STEP_S, Sharing
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -63,6 +65,27 @@ def message_document(message: Message) -> dict[str, Any]:
         for field in message.DESCRIPTOR.fields
         if field.is_repeated or not field.has_presence or message.HasField(field.name)
     }
+
+
+async def long_document(message: Message) -> dict[str, Any]:
+    """Returns *message* as a document, made in steps of a few milliseconds, others in between."""
+    document: dict[str, Any] = {}
+    sharing = Sharing.of_loop()
+    with sharing.count_reading():
+        for field in message.DESCRIPTOR.fields:
+            if not field.is_repeated or field.message_type is None or field.message_type.GetOptions().map_entry:
+                if field.is_repeated or not field.has_presence or message.HasField(field.name):
+                    document[field.json_name] = _field_document(message, field)
+                continue
+            items: list[Any] = []
+            began = time.perf_counter()
+            for item in getattr(message, field.name):
+                items.append(message_document(item))
+                if time.perf_counter() - began >= STEP_S:
+                    await sharing.pause_after(time.perf_counter() - began)
+                    began = time.perf_counter()
+            document[field.json_name] = items
+    return document
 
 
 def _field_document(message: Message, field: Any) -> Any:

@@ -52,7 +52,7 @@ _PATH_PARAMETERS: Final = {
     "node": "Node ID.",
     "user": "User name. Decoded twice.",
     "group": "Group name. Decoded twice.",
-    "state": "In any case: active, completed or rejected; in a queue active alone.",
+    "state": "Upper or lower case: active, completed or rejected; of the applications in a queue only active.",
 }
 _NAME: Final = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS: Final = {

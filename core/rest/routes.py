@@ -49,7 +49,7 @@ _TAKEN_SINCE: Final = Parameter("since", "Extension: only samples taken at this 
 _STATUS: Final = Parameter(
     "status", f"Only this one of the active states: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
 )
-_SUBTREE: Final = Parameter("subtree", "Whatever its value: with all queues below.")
+_SUBTREE: Final = Parameter("subtree", "With any value: all queues below as well.")
 
 
 @dataclass(frozen=True, slots=True)

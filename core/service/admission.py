@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.service.addresses import address_block
 from kornel.core.service.callers import host_of
 from kornel.core.service.connections import LINK, ConnectionKeeper, Link
 from kornel.core.service.limits import request_limit
@@ -47,7 +48,7 @@ Serve = Callable[[Requests, Context], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Calls that are open at once, streams among them: of everybody, and of one address."""
+    """Calls that are open at once, streams among them: of everybody, and of one address, or block of IPv6."""
 
     calls: int = 1_024
     host_calls: int = 384
@@ -124,7 +125,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         serve = read_late(handler, handler_call_details.method, self._logger)
 
         async def handle(requests: Requests, context: Context) -> None:
-            host, peer = host_of(context.peer()), host_and_port(context.peer())
+            host, peer = address_block(host_of(context.peer())), host_and_port(context.peer())
             task = asyncio.current_task()
             assert task is not None
             try:

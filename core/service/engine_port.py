@@ -3,7 +3,7 @@ tests too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from kornel.core.config.model import Configuration
@@ -41,6 +41,9 @@ class EnginePort(ReadableEngine, Protocol):
 
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         """Take the hint that *text* is *configuration*, so that a command with it need not be read again."""
+
+    def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
+        """Build in small steps what a registration of *rm_id* with *configuration* is about to bring into force."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:
         """Returns one slice of at most about *budget* decisions."""

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from kornel.core.config.event_settings import EventSettings
+from kornel.core.service.addresses import address_block
 from kornel.core.service.status_codes import EventStreamsFull
 
 T = TypeVar("T")
@@ -80,13 +81,13 @@ class StreamPlaces:
     @contextmanager
     def take_place(self, host: str, now_ns: int) -> Iterator[OpenStream]:
         """Count a stream of *host* as open. Raises :class:`EventStreamsFull`."""
-        settings = self._settings()
+        settings, block = self._settings(), address_block(host)
         if len(self._open) >= settings.streams:
             raise EventStreamsFull(f"{len(self._open)} event streams are open, the limit is {settings.streams}")
-        of_host = sum(stream.host == host for stream in self._open)
+        of_host = sum(address_block(stream.host) == block for stream in self._open)
         if of_host >= settings.streams_per_host:
             most = settings.streams_per_host
-            raise EventStreamsFull(f"{of_host} event streams of {host} are open, the limit for one host is {most}")
+            raise EventStreamsFull(f"{of_host} event streams of {block} are open, the limit for one host is {most}")
         stream = OpenStream(host, now_ns)
         self._open[stream] = None
         try:

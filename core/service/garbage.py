@@ -26,6 +26,8 @@ OLDER_THRESHOLDS: Final = (50, 1_000)
 FREEZE_EVERY: Final = 4_000
 """The number of entries after which survivors are set aside, small enough for a collection of a few milliseconds."""
 LOOK_EVERY_S: Final = 10.0
+RECORDS_PER_QUEUE: Final = 4
+"""A queue takes as many pieces as so many records do, with what the configuration says of it."""
 BLOCKS_PER_RECORD: Final = 25
 """Pieces of memory that an ask, a node or an application takes at most, with what is kept to show it."""
 QUIET_PART: Final = 0.03

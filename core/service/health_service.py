@@ -16,6 +16,7 @@ from typing import Any, Final
 from grpc_health.v1 import health_pb2 as pb
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.service.addresses import address_block
 from kornel.core.service.callers import host_of
 from kornel.core.service.rpc import Context, Handler, end_call, parse, server_stream, unary
 from kornel.core.service.status_codes import InvalidRequest, TooMany, UnknownService
@@ -84,7 +85,7 @@ class HealthService:
     async def _watch(self, raw: bytes, context: Context) -> None:
         try:
             service = _checked_name(parse(pb.HealthCheckRequest, raw))
-            with self._add_watch(host_of(context.peer())) as changed:
+            with self._add_watch(address_block(host_of(context.peer()))) as changed:
                 await self._tell_changes(service, changed, context)
         except Exception as error:
             await end_call(context, error, self._logger)

@@ -49,7 +49,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
-from kornel.core.service.sharing import Sharing
+from kornel.core.service.sharing import STEP_S, Sharing
 from kornel.core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
 from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
@@ -223,9 +223,20 @@ class PartitionRunner:
 
         *configuration*: what its text says, if somebody has read it already.
         """
+        if isinstance(command, RegisterManager) and configuration is not None:
+            await self._build_ahead(command.rm_id, configuration)
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
         await self._put(_Call(command, answer, configuration))
         return await answer
+
+    async def _build_ahead(self, rm_id: str, configuration: Configuration) -> None:
+        """Build what is about to come into force, which takes seconds where there are very many queues."""
+        with self._garbage.pause_while_building():
+            began = time.perf_counter()
+            for _ in self._engine.build_ahead(rm_id, configuration):
+                if time.perf_counter() - began >= STEP_S:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
 
     async def wait_until_idle(self) -> None:
         """Return once there is nothing to do before time passes or input comes. Raises :class:`ShuttingDown`."""

@@ -102,7 +102,7 @@ class _Lane:
         self.streams: list[Stream] = []
         """Bound and live, most recently bound last."""
         self.read_on = 0
-        """Raised with every run taken, and when a new registration empties the lane."""
+        """A number that grows with every run taken, and when a new registration empties the lane."""
         self.room = asyncio.Event()
         self.room.set()
 

@@ -81,7 +81,7 @@ class NamedOnNode(Subject[AskOnNode]):
     node_id: str
 
     def explain_from(self, reading: Reading) -> AskOnNode | None:
-        """Tells why it is not on that node."""
+        """Tells why the ask is not on that node."""
         state = reading.state
         node, ask = state.nodes.get(self.node_id), state.requests.get(self.name)
         if ask is None and self.name in state.applications:

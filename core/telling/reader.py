@@ -40,7 +40,13 @@ from kornel.core.telling.nodes.node_views import (
 )
 from kornel.core.telling.partitions.books_faults import Offender, find_faults
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
-from kornel.core.telling.partitions.partition_status import EngineStatus, PartitionStatus, partition_status
+from kornel.core.telling.partitions.partition_status import (
+    EngineStatus,
+    FinalCounts,
+    PartitionStatus,
+    final_counts,
+    partition_status,
+)
 from kornel.core.telling.partitions.partition_views import PartitionView, partition_view
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.queue_views import QueueView, queue_views
@@ -144,6 +150,12 @@ class Reader:
         found = tuple(reader.status(audited=audited) for reader in self.partitions())
         return EngineStatus(engine.rm_id, engine.checksum, found, engine.unrouted)
 
+    def final_counts(self, most_audited: int) -> FinalCounts:
+        """Counts what the whole core has done. Its books are audited if they have at most so many records."""
+        engine = self._engine
+        states = (engine.partition(name) for name in engine.partition_names())
+        return final_counts([state for state in states if state is not None], most_audited)
+
     def queue_of(self, application_id: str) -> str:
         """Returns the path of the queue of a live application, in whichever partition; empty: there is none."""
         found = (reader.queue_of(application_id) for reader in self.partitions())
@@ -197,6 +209,11 @@ class PartitionReader:
         """The number of requests, nodes and applications there are."""
         state = self._state
         return len(state.requests) + len(state.nodes) + len(state.applications)
+
+    @property
+    def queue_count(self) -> int:
+        """How many queues there are."""
+        return len(self._state.queues)
 
     @property
     def resolver(self) -> str:

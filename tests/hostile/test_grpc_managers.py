@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import grpc
 
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import application_request
+from kornel.si.v1 import si_pb2_grpc
+from tests.e2e.harness import CONFIG, application_request
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS
 
@@ -73,3 +76,20 @@ def test_nodes_with_very_many_allocations_of_their_own(core: AttackedCore) -> No
     raw = name + si.NodeRequest(nodes=[si.NodeInfo.FromString(node)] * 20).SerializeToString()
     with core.attack(processor_s=6, health_s=0.5):
         assert send(core, NODE, name, raw) is not None
+
+
+def test_registering_very_many_queues(core: AttackedCore) -> None:
+    """They are built beside those in force, a few at a time, and the core ends within its grace. The last test: it
+    takes the place of the bystander."""
+    queues = "".join(f"          - {{name: q{number}}}\n" for number in range(60_000))
+    assert core.bystander is not None
+    core.bystander.close()
+    core.bystander = None
+    with grpc.insecure_channel(core.address) as channel, core.attack(memory_mib=512, processor_s=60, health_s=2):
+        register = si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager
+        for text in (CONFIG + queues, CONFIG + queues + "# again\n"):
+            register(si.RegisterResourceManagerRequest(rmID="rm-1", config=text), timeout=120)
+    began = time.monotonic()
+    core.process.send_signal(signal.SIGTERM)
+    assert core.process.wait(30) == 0
+    assert time.monotonic() - began < 5

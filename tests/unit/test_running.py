@@ -123,7 +123,8 @@ def test_costs_are_those_of_tests_that_exist() -> None:
     for unit in known:
         file, _, test = unit.partition("::")
         assert (ROOT / file).is_file(), unit
-        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8") or not test, unit
+        name = test.rpartition("::")[2].partition("[")[0]
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8") or not test, unit
 
 
 SHARES = """

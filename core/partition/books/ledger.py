@@ -7,7 +7,7 @@ on those amounts in step. It wakes nobody: what others may wait for is noted in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -563,12 +563,29 @@ def refresh_fair_terms(state: PartitionState) -> None:
 
 def refresh_fair_terms_below(top: Queue) -> None:
     """Reckon the denominators of *top* and of all queues below again: a max or guarantee of *top* changed."""
+    _refresh_subtree(top, _mark_fair_terms(top))
+
+
+def take_fair_terms_steps(top: Queue) -> Iterator[None]:
+    """Does the same, and yields after each queue."""
+    left = [(top, _mark_fair_terms(top))]
+    while left:
+        queue, above = left.pop()
+        inherited = {**above, **queue.max} if queue.max else above
+        queue.fair_terms = fair_terms(queue, inherited)
+        queue.order.mark_all()
+        left.extend((child, inherited) for child in queue.children.values())
+        yield
+
+
+def _mark_fair_terms(top: Queue) -> dict[int, int]:
+    """Returns the maxima that hold above *top*, whose place in the order of its parent has to be found anew."""
     above: dict[int, int] = {}
     for ancestor in reversed(top.lineage()[1:]):
         above.update(ancestor.max)
     if top.parent is not None:
         top.parent.order.mark_changed(top)
-    _refresh_subtree(top, above)
+    return above
 
 
 def _refresh_subtree(queue: Queue, above: dict[int, int]) -> None:

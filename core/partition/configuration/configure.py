@@ -39,13 +39,43 @@ def build_partition(
 
     *callbacks*: those of the engine; without, nobody is ever asked.
     """
-    state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
-    state.created_ns = now_ns
-    if state.recording:
-        state.events.queues.queue_created(state.root)
-    update(state, config, now_ns)
-    _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
-    return state
+    building = Building(name, config, effects, callbacks)
+    for _ in building.take_steps():
+        pass
+    return building.complete(now_ns)
+
+
+class Building:
+    """A new partition that is being built. Nobody knows it yet, it has no time, and tells nobody of its queues."""
+
+    def __init__(
+        self, name: str, config: PartitionConfig, effects: list[Effect], callbacks: Callbacks | None = None
+    ) -> None:
+        """As :func:`build_partition`, which takes no steps."""
+        self.config = config
+        self.state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
+        self.state.recording = False
+        self._root_before = settings_of(self.state.root)
+        self._enforced_before = self.state.preemption.quota_enabled
+        self._change = _Change()
+
+    def take_steps(self) -> Iterator[None]:
+        """Build; yields after each queue."""
+        self.state.config = self.config
+        return _make_changes(self.state, self.config, None, self._change)
+
+    def complete(self, now_ns: int) -> PartitionState:
+        """Returns the partition, created at *now_ns*, once all steps are taken."""
+        state = self.state
+        state.created_ns = now_ns
+        state.fair_terms_stale = False
+        state.recording = state.callbacks.recording
+        if state.recording:
+            state.events.queues.queue_created(state.root)
+            state.events.queues.queues_reconfigured({state.root.path: self._root_before}, state.queues)
+        quota_timers.follow_terms(state, self._enforced_before, self._change.quotas, now_ns)
+        _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
+        return state
 
 
 def find_obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
@@ -94,18 +124,32 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     before, state.config = state.config, config
     if before is config:
         return
-    offered_types.offer_types(state, offered_types.named_by(config, before))
     queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
+    enforced_before = state.preemption.quota_enabled
+    change = _Change()
+    for _ in _make_changes(state, config, before, change):
+        pass
+    if before is not None and before.preemption != config.preemption:
+        _watch_again(state)
+    if state.recording:
+        state.events.queues.queues_reconfigured(queues_before, state.queues)
+    quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)
+
+
+def _make_changes(
+    state: PartitionState, config: PartitionConfig, before: PartitionConfig | None, change: _Change
+) -> Iterator[None]:
+    """Make what follows *before* follow *config*, and put into *change* what that touches. Yields after each queue."""
+    offered_types.offer_types(state, offered_types.named_by(config, before))
     state.resolver = config.resolver
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
-    enforced_before, state.preemption = state.preemption.quota_enabled, config.preemption
+    state.preemption = config.preemption
     if before is None or config.node_sort != before.node_sort:
         weights = {state.types.index_of(name): weight for name, weight in config.node_sort.weights.items()}
         state.node_order.rebuild_order(NodeScore(config.node_sort.policy, weights), list(state.node_order))
     state.rules_changed()
-    change = _Change()
-    _follow_config(state, "root", config.root, before.root if before is not None else None, change)
+    yield from _follow_config(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:
         dynamic_queues.follow_templates(state)
         for queue in state.queues.values():
@@ -116,12 +160,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     if change.limits:
         user_accounting.change_limits(state, change.limits)
         reconsider_limited(state)
-    _settle_queues(state, change)
-    if before is not None and before.preemption != config.preemption:
-        _watch_again(state)
-    if state.recording:
-        state.events.queues.queues_reconfigured(queues_before, state.queues)
-    quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)
+    yield from _settle_queues(state, change)
 
 
 @dataclass(slots=True)
@@ -144,7 +183,7 @@ class _Change:
 
 def _follow_config(
     state: PartitionState, path: str, new: QueueConfig, old: QueueConfig | None, change: _Change
-) -> None:
+) -> Iterator[None]:
     if new is old:
         return
     if old is None or own_settings(new) != own_settings(old):
@@ -152,9 +191,10 @@ def _follow_config(
         known = old.limits if old is not None and old.parent == new.parent else ()
         if new.limits != known:
             change.limits[queue] = new.limits
+        yield
     gone = {child.name: child for child in old.children} if old is not None else {}
     for child in new.children:
-        _follow_config(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
+        yield from _follow_config(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
     for name in gone:
         _drain(state.queues.get(f"{path}.{name}"), change)
 
@@ -170,20 +210,23 @@ def _drain(queue: Queue | None, change: _Change) -> None:
             _drain(child, change)
 
 
-def _settle_queues(state: PartitionState, change: _Change) -> None:
-    """Works out again what depends on the settings of changed queues: shares, orders, priorities, and who has to
-    wait."""
+def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
+    """Works out again what depends on the settings of changed queues: shares, orders, priorities, and who has to wait.
+
+    Yields after each queue.
+    """
     touched = [queue for queue in change.queues if state.queues.get(queue.path) is queue]
     refreshed: set[Queue] = set()
     for queue in touched:
         if refreshed.isdisjoint(queue.lineage()):
             refreshed.add(queue)
-            ledger.refresh_fair_terms_below(queue)
+            yield from ledger.take_fair_terms_steps(queue)
     for queue in touched:
         queue.order.renew_keys()
         queue.refresh_priority()
         filter_newcomers(queue)
         wake_for_queue(state, queue)
+        yield
     for queue in change.delayed:
         for application in queue.applications.values():
             for ask in application.asks.values():

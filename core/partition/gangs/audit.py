@@ -68,7 +68,7 @@ def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterat
     if proposed is not None and (proposed.proposed_by is not request or request.inquiry is None):
         yield Broken("10.3", key, "waits for the shim's answer about a placeholder that does not know it")
     if real is not None and (real.replaces is not request or not request.released or request.node is None):
-        yield Broken("10.3", key, "linked to a real ask that does not know it, or not told to leave")
+        yield Broken("10.3", key, "linked to a real ask that does not know it, or not asked to leave")
     if placeholder is None:
         if request.node is not None and request.node.allocations.get(key) is not request:
             yield Broken("I4", key, "an allocation that its node does not know")

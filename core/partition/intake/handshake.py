@@ -31,7 +31,7 @@ def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allo
 
 
 def announce_swap(state: PartitionState, real: Allocation, now_ns: int) -> None:
-    """Let the application feel a :func:`swap_in`, and tell the shim where *real* runs."""
+    """Has the application follow a :func:`swap_in`, and tells the shim where *real* runs."""
     assert real.node is not None, "a swapped allocation has a node"
     lifecycle.placeholder_replaced(state, real.application, now_ns)
     state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources))

@@ -43,7 +43,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
 
 
 def release_allocation(state: PartitionState, allocation: Allocation, termination: int, now_ns: int) -> None:
-    """Remove *allocation*, which ends as *termination* says, and let its application feel it."""
+    """Removes *allocation*, which ends as *termination* says, and has its application follow."""
     remove_allocation(state, allocation, termination, now_ns)
     lifecycle.allocation_removed(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
 

@@ -33,7 +33,7 @@ class GovernorBooks:
 
     @property
     def scopes(self) -> Iterable[Scope]:
-        """Returns those that lost something within the window, as far as it has moved."""
+        """Returns the scopes that lost something within the window, as far as it has moved."""
         return self._victims
 
     def count_victims(self, scope: Scope) -> int:
@@ -142,7 +142,7 @@ class AsOf:
 
     @property
     def taken(self) -> Iterator[Taken]:
-        """Returns those that lost something within the window that ends at that time."""
+        """Returns the scopes that lost something within the window that ends at that time."""
         return islice(self._books.taken, self._gone, None)
 
     def count_victims(self, scope: Scope) -> int:

@@ -190,10 +190,10 @@ def _record_run(
 ) -> None:
     freed = {t: run.freed.get(t, 0) for t in plan.target}
     named, stopped = state.types.to_resources, run.stopped
-    told = "would be told to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "told to leave"
+    asked = "would be asked to leave" if stopped is not None and stopped.outcome is Outcome.SHADOW else "asked to leave"
     target, got, left = (format_quantities(named(amounts)) for amounts in (plan.target, freed, unmet))
     amounts = f"target {target}, freed {got}, unmet {left}"
-    parts = [f"{amounts}, chosen {len(plan.victims)}, {told} {len(run.records)}"]
+    parts = [f"{amounts}, chosen {len(plan.victims)}, {asked} {len(run.records)}"]
     if stopped is not None and stopped.detail:
         parts.append(stopped.detail)
     if unmet and stopped is None:

@@ -27,7 +27,7 @@ from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.configuration import limited_body
 from kornel.core.rest.long_answers import LongAnswers
-from kornel.core.rest.message_documents import check_structure, message_document, read_message
+from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
 from kornel.core.security.methods import METHODS
 from kornel.core.service.callers import CALLER, PEER, Permission, principal
@@ -238,7 +238,7 @@ class CallHandlers:
                     raise _refusal_of(status.code, status.details) from error
             answer: bytes = await handler.unary_unary(raw, _HttpContext(_host_of(request)))  # type: ignore[arg-type]  # all of it that handlers use
         message: Message = self._types[call.name][1].FromString(answer)
-        return json_answer(message_document(message))
+        return json_answer(await long_document(message) if call.long else message_document(message))
 
     def _check_change(self, request: Request) -> None:
         """Raises 403 or 415 for a change that a page of another origin might have sent, or that comes from afar."""

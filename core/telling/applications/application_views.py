@@ -355,7 +355,7 @@ def _stamp_of(application: Application, render: Render) -> object:
 
 
 def _asks(application: Application) -> Iterator[list[AskView]]:
-    """Shows those that wait now, in pieces, each as of when its turn comes."""
+    """Shows the asks that wait now, in pieces, each ask as it is when its piece is made."""
     waiting = application.asks
     found = [waiting[key] for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
     for start in range(0, len(found), _PIECE):

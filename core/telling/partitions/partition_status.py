@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kornel.core.domain.drains import DrainedNode
@@ -126,7 +126,7 @@ class PartitionStatus(NamedTuple):
     stuck: tuple[StuckVictim, ...] = ()
     """The stuck victims by key."""
     monitor: MonitorStatus | None = None
-    """``None``: the periodic policy is off."""
+    """The state of the periodic policy; ``None``: it is off."""
     drained: tuple[DrainedNode, ...] = ()
     """Nodes that operators keep out of scheduling, by ID."""
 
@@ -139,6 +139,27 @@ class EngineStatus(NamedTuple):
     partitions: tuple[PartitionStatus, ...]
     unrouted: int = 0
     """Unanswered request entries that named no partition there is."""
+
+
+class FinalCounts(NamedTuple):
+    """What all partitions come to in the end. ``invariant_violations``: ``None`` where the books were too large to be
+    audited, since whoever ends the core has not that much patience."""
+
+    law_checks: int
+    law_violations: int
+    invariant_violations: int | None
+    preemptions: int
+
+
+def final_counts(states: Sequence[PartitionState], most_audited: int) -> FinalCounts:
+    """Returns the sums over *states*, with an audit if they have no more than *most_audited* records together."""
+    records = sum(len(s.requests) + len(s.nodes) + len(s.applications) + len(s.queues) for s in states)
+    return FinalCounts(
+        law_checks=sum(state.law_checks for state in states),
+        law_violations=sum(state.law_violations for state in states),
+        invariant_violations=sum(len(audit.check(s)) for s in states) if records <= most_audited else None,
+        preemptions=sum(state.preemptions for state in states),
+    )
 
 
 def partition_status(state: PartitionState, *, audited: bool, now_ns: int = 0) -> PartitionStatus:

@@ -398,7 +398,7 @@ ROWS = [
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a now starts in 1 s"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a ended FULL: target'
         " f=3, freed f=4, unmet -, chosen 1,"
-        ' told to leave 1"\n'
+        ' asked to leave 1"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a is called off"',
     ),
     Row(
@@ -411,7 +411,7 @@ ROWS = [
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a starts in 2 s"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a ended NONE: target'
         " f=3, freed f=0, unmet f=3, chosen 0,"
-        ' told to leave 0; f=8 is bound to its node"\n'
+        ' asked to leave 0; f=8 is bound to its node"\n'
         'QUEUE root.a SET QUEUE_PREEMPTION {f=5} "Preemption for the max of queue root.a is called off"',
     ),
     Row(

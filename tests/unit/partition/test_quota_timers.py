@@ -271,5 +271,5 @@ def test_the_decision_tells_numbers_and_is_recorded_once() -> None:
     cluster.change(0, max="{f=30}")
     effects = cluster.stage.engine.cycle(10**9, 1000).effects
     (decision,) = [effect for effect in effects if isinstance(effect, PreemptionDecided)]
-    assert decision.detail == "target f=50, freed f=50, unmet -, chosen 5, told to leave 5"
+    assert decision.detail == "target f=50, freed f=50, unmet -, chosen 5, asked to leave 5"
     assert [victim.key for victim in decision.victims] == ["k01", "k02", "k03", "k04", "k05"]

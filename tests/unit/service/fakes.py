@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kornel.core.config.loader import checksum_of
@@ -93,8 +93,11 @@ class FakeEngine:
                 return []
         raise AssertionError(f"nobody told the fake engine what to do with {command}")
 
-    def prepare(self, text: str, configuration: Configuration) -> None:
+    def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
+
+    def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
+        return iter(())
 
     def record_events(self) -> None:
         """Records none, whoever wants them."""

@@ -119,6 +119,23 @@ def test_places_for_streams_are_limited_in_total_and_for_each_host(journal: Even
         places.take_place("a", 5).__enter__()
 
 
+def test_a_block_of_ipv6_has_the_streams_of_one_host(journal: EventJournal) -> None:
+    """Whoever has one of its addresses has all of them. An IPv4 address within IPv6 is that one."""
+    journal.follow_settings({"event.maxStreamsPerHost": "2"})
+    places = journal.places
+    with places.take_place("2001:db8::1", 1), places.take_place("2001:db8::2", 2):
+        with pytest.raises(EventStreamsFull, match="of 2001:db8::/64 are open"):
+            places.take_place("2001:db8::ffff:1", 3).__enter__()
+        with (
+            places.take_place("10.0.0.1", 3),
+            places.take_place("2001:db8:0:1::1", 3),
+            places.take_place("::ffff:10.0.0.1", 3),
+        ):
+            with pytest.raises(EventStreamsFull, match=r"of 10\.0\.0\.1 are open"):
+                places.take_place("10.0.0.1", 4).__enter__()
+            assert places.open_streams()[1].host == "2001:db8::2"
+
+
 def test_what_is_wrong_with_settings_is_logged_once() -> None:
     with structlog.testing.capture_logs() as logged:
         journal = EventJournal("this life", logger=structlog.get_logger())

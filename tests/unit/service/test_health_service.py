@@ -27,7 +27,7 @@ class Peer:
         self._host = host
 
     def peer(self) -> str:
-        return f"ipv4:{self._host}:4711"
+        return f"ipv6:%5B{self._host}%5D:4711" if ":" in self._host else f"ipv4:{self._host}:4711"
 
     async def write(self, raw: bytes) -> None:
         await self.reads.wait()
@@ -121,3 +121,13 @@ async def test_names_and_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert watched.health.watchers == 3
     await watched.close()
     assert watched.health.watchers == 0
+
+
+async def test_a_block_of_ipv6_has_the_watches_of_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_service, "MOST_OF_ONE_HOST", 2)
+    watched = Watched()
+    peers = [Peer(host) for host in ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1")]
+    for peer in peers:
+        await watched.watch(peer)
+    assert [peer.code for peer in peers] == [None, None, grpc.StatusCode.RESOURCE_EXHAUSTED, None]
+    await watched.close()

@@ -44,7 +44,7 @@ FOREIGN: Final = Document(
         "resource": if_any(AMOUNTS, "resources"),
         "priority": always(write_with(TEXT, str), "priority", promised=False),
         "nodeId": if_any(TEXT, "node_id"),
-        # What is static is never told to leave.
+        # What is static is never asked to leave.
         "preemptable": if_any(FLAG, made(_is_preemptable, "static")),
     },
 )

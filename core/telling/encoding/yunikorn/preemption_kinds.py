@@ -18,7 +18,7 @@ PREEMPTION_ENDING: Final = Document(
     kinds.Ending,
     {"leaves": always(FLAG, "leaves"), "tone": always(_WORD, "tone")},
     left_out=("words", "law", "counted", "level"),
-    description="leaves: the victims named were told to leave. tone: good, accent, warn, bad or nothing.",
+    description="leaves: the victims named were asked to leave. tone: good, accent, warn, bad or nothing.",
 )
 
 

@@ -30,6 +30,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{- define "kornel.shimSelector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 58 | trimSuffix "-" }}-shim
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "kornel.shimLabels" -}}
+{{ include "kornel.shimSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "kornel.shimImage" -}}
+{{- $repository := required "shim.image.repository: where you have pushed the image; none is published, so build it from shim_k8s/Dockerfile" .Values.shim.image.repository -}}
+{{- if .Values.shim.image.digest -}}
+{{ $repository }}@{{ .Values.shim.image.digest }}
+{{- else -}}
+{{ $repository }}:{{ default .Chart.AppVersion .Values.shim.image.tag }}
+{{- end -}}
+{{- end -}}
+
 {{- define "kornel.probe" -}}
 exec:
   command:

@@ -1,0 +1,87 @@
+package kornel
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/common"
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+)
+
+// Amounts are amounts of resources by type in base units: vcore in thousandths of a core, memory in bytes.
+type Amounts map[string]int64
+
+// Resource returns the wire form of the amounts.
+func (a Amounts) Resource() *si.Resource {
+	resources := make(map[string]*si.Quantity, len(a))
+	for name, amount := range a {
+		resources[name] = &si.Quantity{Value: amount}
+	}
+	return &si.Resource{Resources: resources}
+}
+
+// An Ask is a request for room for one task.
+type Ask struct {
+	// Key is unique within the partition.
+	Key           string
+	ApplicationID string
+	Resources     Amounts
+	Priority      int32
+	// MayNotBePreempted makes the task a victim of last resort.
+	MayNotBePreempted bool
+	// MayPreempt lets the ask take the room of others.
+	MayPreempt  bool
+	Originator  bool
+	TaskGroup   string
+	Placeholder bool
+	Partition   string
+	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the arrival.
+	Created time.Time
+	Tags    map[string]string
+}
+
+// Allocation returns the ask as the core takes it, which is an allocation without a node. The preemption policy is always
+// sent, so that the core's default for an absent one never applies.
+func (a Ask) Allocation() *si.Allocation {
+	tags := make(map[string]string, len(a.Tags)+1)
+	for key, value := range a.Tags {
+		tags[key] = value
+	}
+	if !a.Created.IsZero() {
+		tags[common.CreationTime] = strconv.FormatInt(a.Created.Unix(), 10)
+	}
+	return &si.Allocation{
+		AllocationKey:    a.Key,
+		ApplicationID:    a.ApplicationID,
+		PartitionName:    a.Partition,
+		ResourcePerAlloc: a.Resources.Resource(),
+		Priority:         a.Priority,
+		TaskGroupName:    a.TaskGroup,
+		Placeholder:      a.Placeholder,
+		Originator:       a.Originator,
+		PreemptionPolicy: &si.PreemptionPolicy{AllowPreemptSelf: !a.MayNotBePreempted, AllowPreemptOther: a.MayPreempt},
+		AllocationTags:   tags,
+	}
+}
+
+// ReleaseOf returns the release of one allocation: its end ([si.TerminationType_STOPPED_BY_RM]), or the confirmation of an
+// end that the core has started, for which termination is the type that the core gave.
+func ReleaseOf(applicationID, key string, termination si.TerminationType) *si.AllocationRelease {
+	return &si.AllocationRelease{ApplicationID: applicationID, AllocationKey: key, TerminationType: termination}
+}
+
+// WantsConfirmation tells whether the core keeps the room of an allocation booked until the shim confirms its release with
+// the same type. Any other release is over already.
+func WantsConfirmation(termination si.TerminationType) bool {
+	switch termination {
+	case si.TerminationType_PREEMPTED_BY_SCHEDULER, si.TerminationType_TIMEOUT, si.TerminationType_PLACEHOLDER_REPLACED:
+		return true
+	}
+	return false
+}
+
+// isForeign tells whether an allocation was made by another scheduler.
+func isForeign(allocation *si.Allocation) bool {
+	_, found := allocation.GetAllocationTags()[common.Foreign]
+	return found
+}

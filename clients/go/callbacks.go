@@ -1,0 +1,340 @@
+package kornel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/protobuf/proto"
+
+	"kornel/clients/go/kornelv1"
+)
+
+const (
+	// openQuestions is the most questions answered at once. Beyond that the stream is not read, and the core drops what waits
+	// for too long.
+	openQuestions = 10_000
+	// noticesWaiting is the most messages with notices that wait for their function. Beyond that the newest are dropped.
+	noticesWaiting    = 100
+	answersPerRequest = 2_000
+)
+
+// Callbacks are a shim's answers to the core's questions, and what it wants to be told beside the decisions. A function that
+// is nil is not subscribed to. What is asked is answered concurrently; what is only told comes one at a time, in order.
+//
+// A function that answers a question should return when its context is done, because the core has stopped waiting by then.
+// One that panics refuses what it was asked.
+type Callbacks struct {
+	// Predicates returns the nodes of the question on which the ask may not run, each with the reason.
+	Predicates func(context.Context, *kornelv1.PredicatesQuestion) map[string]string
+	// PreemptionPredicates tells whether the ask could run if victims left, and the index of the last one that has to.
+	PreemptionPredicates func(context.Context, *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse
+	// StateDump returns the shim's state as a JSON object, for people.
+	StateDump func(context.Context) (string, error)
+	// SchedulingState is told of asks that quotas allow and that found no room.
+	SchedulingState func(context.Context, *si.UpdateContainerSchedulingStateRequest)
+	// Events is told what happened in the core, at most every two seconds.
+	Events func(context.Context, []*si.EventRecord)
+	// PreemptionNotice is told that allocations may be taken at a deadline. nil: nothing to say.
+	PreemptionNotice func(context.Context, *kornelv1.PreemptionNotice) *kornelv1.PreemptionNoticeAnswer
+	// PreemptionWithdrawn is told what of earlier notices does not stand any more. Alone it subscribes to nothing.
+	PreemptionWithdrawn func(context.Context, *kornelv1.PreemptionNoticeWithdrawal)
+	// Timeout is how long the core waits for an answer. Zero: the core's default.
+	Timeout time.Duration
+}
+
+// any tells whether there is anything to subscribe to.
+func (c *Callbacks) any() bool {
+	return c.Predicates != nil || c.PreemptionPredicates != nil || c.StateDump != nil || c.SchedulingState != nil ||
+		c.Events != nil || c.PreemptionNotice != nil
+}
+
+func (c *Callbacks) subscription(rmID string) *kornelv1.Subscription {
+	return &kornelv1.Subscription{
+		RmId:                 rmID,
+		Predicates:           c.Predicates != nil,
+		PreemptionPredicates: c.PreemptionPredicates != nil,
+		SchedulingStates:     c.SchedulingState != nil,
+		Events:               c.Events != nil,
+		StateDump:            c.StateDump != nil,
+		PreemptionNotices:    c.PreemptionNotice != nil,
+		TimeoutMs:            c.Timeout.Milliseconds(),
+	}
+}
+
+// An attachment is a subscription to the core's questions with the answers under way.
+type attachment struct {
+	session   *Session
+	callbacks Callbacks
+	answers   *outbox
+	room      chan struct{}
+	notices   chan *kornelv1.AttachResponse
+	attached  chan struct{}
+
+	mu      sync.Mutex
+	settled bool
+	timeout time.Duration
+	// questions is the context of those of the open call: the core counts them as not asked when it breaks.
+	questions context.Context
+	drop      context.CancelFunc
+}
+
+// AttachCallbacks subscribes to what callbacks has functions for, until the session ends, and returns once the core has
+// accepted the subscription. The stream is opened again when it breaks. It returns [ErrNotSupported] for a core without
+// callbacks, after which the session goes on.
+func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) error {
+	a := &attachment{
+		session:   s,
+		callbacks: callbacks,
+		answers:   newOutbox(0, answersPerRequest, func(proto.Message) int { return 0 }),
+		room:      make(chan struct{}, openQuestions),
+		notices:   make(chan *kornelv1.AttachResponse, noticesWaiting),
+		attached:  make(chan struct{}),
+	}
+	a.renewQuestions()
+	stub := kornelv1.NewCallbackServiceClient(s.client.connection)
+	each := &stream[kornelv1.AttachRequest, kornelv1.AttachResponse]{
+		kind: CallbackStream,
+		open: func(ctx context.Context) (duplex[kornelv1.AttachRequest, kornelv1.AttachResponse], error) {
+			return stub.Attach(ctx)
+		},
+		first: func() *kornelv1.AttachRequest {
+			return &kornelv1.AttachRequest{Subscription: callbacks.subscription(s.client.options.RMID)}
+		},
+		next:     a.nextAnswers,
+		deliver:  a.receive,
+		broke:    a.renewQuestions,
+		reopened: func() {},
+		closing:  s.isClosing,
+		once:     s.once,
+		ready: func(ctx context.Context) error {
+			return s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
+		},
+	}
+	refused := make(chan error, 1)
+	s.running.Add(2)
+	go func() {
+		defer s.running.Done()
+		err := each.run(s.ctx)
+		a.drop()
+		if err == nil || errors.Is(err, context.Canceled) {
+			return
+		}
+		// A core without callbacks refuses them at once; any later end is the end of the session.
+		if errors.Is(err, ErrNotSupported) && !a.isSettled() {
+			refused <- err
+			return
+		}
+		s.end(err)
+	}()
+	go func() {
+		defer s.running.Done()
+		a.deliverNotices()
+	}()
+	go func() {
+		<-s.closed
+		a.answers.close()
+	}()
+	select {
+	case <-a.attached:
+		return nil
+	case err := <-refused:
+		return err
+	case <-s.ctx.Done():
+		return s.reason()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (a *attachment) isSettled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.settled
+}
+
+// renewQuestions gives up the questions and answers of a call that has ended.
+func (a *attachment) renewQuestions() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.drop != nil {
+		a.drop()
+	}
+	a.questions, a.drop = context.WithCancel(a.session.ctx)
+	a.answers.clear()
+}
+
+// nextAnswers returns the answers that are ready, of which one at most is a state dump.
+func (a *attachment) nextAnswers(ctx context.Context) (*kornelv1.AttachRequest, func()) {
+	batch := a.answers.next(ctx)
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	request := &kornelv1.AttachRequest{}
+	used := 0
+	for _, answer := range batch {
+		switch answer := answer.(type) {
+		case *kornelv1.PredicatesAnswer:
+			request.Predicates = append(request.Predicates, answer)
+		case *kornelv1.PreemptionPredicatesAnswer:
+			request.PreemptionPredicates = append(request.PreemptionPredicates, answer)
+		case *kornelv1.PreemptionNoticeAnswer:
+			request.PreemptionNotices = append(request.PreemptionNotices, answer)
+		case *kornelv1.StateDumpAnswer:
+			request.StateDump = answer
+		}
+		used++
+		if request.StateDump != nil {
+			break
+		}
+	}
+	return request, func() { a.answers.written(used) }
+}
+
+func (a *attachment) receive(ctx context.Context, response *kornelv1.AttachResponse) {
+	a.mu.Lock()
+	if attached := response.GetAttached(); attached != nil {
+		a.timeout = time.Duration(attached.GetTimeoutMs()) * time.Millisecond
+		if !a.settled {
+			a.settled = true
+			close(a.attached)
+		}
+	}
+	questions, timeout := a.questions, a.timeout
+	a.mu.Unlock()
+	for _, question := range response.GetPredicates() {
+		a.answer(questions, timeout, func(ctx context.Context) proto.Message { return a.answerPredicates(ctx, question) })
+	}
+	for _, question := range response.GetPreemptionPredicates() {
+		a.answer(questions, timeout, func(ctx context.Context) proto.Message { return a.answerPreemption(ctx, question) })
+	}
+	if question := response.GetStateDump(); question != nil {
+		a.answer(questions, timeout, func(ctx context.Context) proto.Message { return a.answerDump(ctx, question) })
+	}
+	told := len(response.GetSchedulingStates()) + len(response.GetEvents()) + len(response.GetPreemptionNotices())
+	if told+len(response.GetPreemptionWithdrawals()) == 0 {
+		return
+	}
+	select {
+	case a.notices <- response:
+	default:
+		a.session.client.options.Logger.Warn("the callbacks are too slow for the notices of the core, some are dropped")
+	}
+}
+
+// answer runs find in a goroutine of its own, and sends what it returns while somebody waits for it.
+func (a *attachment) answer(questions context.Context, timeout time.Duration, find func(context.Context) proto.Message) {
+	select {
+	case a.room <- struct{}{}:
+	case <-questions.Done():
+		return
+	}
+	go func() {
+		defer func() { <-a.room }()
+		ctx, cancel := context.WithTimeout(questions, timeout)
+		defer cancel()
+		found := find(ctx)
+		if ctx.Err() == nil {
+			_ = a.answers.put(ctx, found)
+		}
+	}()
+}
+
+func (a *attachment) answerPredicates(ctx context.Context, question *kornelv1.PredicatesQuestion) proto.Message {
+	answer := &kornelv1.PredicatesAnswer{QuestionId: question.GetQuestionId()}
+	failed := a.guard("Predicates", func() {
+		for node, reason := range a.callbacks.Predicates(ctx, question) {
+			answer.Refusals = append(answer.Refusals, &kornelv1.NodeRefusal{NodeId: node, Reason: reason})
+		}
+	})
+	if failed != "" {
+		answer.Refusals = nil
+		for _, node := range question.GetNodeIds() {
+			answer.Refusals = append(answer.Refusals, &kornelv1.NodeRefusal{NodeId: node, Reason: failed})
+		}
+	}
+	return answer
+}
+
+func (a *attachment) answerPreemption(ctx context.Context, question *kornelv1.PreemptionPredicatesQuestion) proto.Message {
+	answer := &kornelv1.PreemptionPredicatesAnswer{QuestionId: question.GetQuestionId()}
+	failed := a.guard("PreemptionPredicates", func() {
+		answer.Response = a.callbacks.PreemptionPredicates(ctx, question)
+	})
+	if failed != "" || answer.Response == nil {
+		answer.Response = &si.PreemptionPredicatesResponse{Success: false, Index: -1}
+	}
+	return answer
+}
+
+func (a *attachment) answerDump(ctx context.Context, question *kornelv1.StateDumpQuestion) proto.Message {
+	answer := &kornelv1.StateDumpAnswer{QuestionId: question.GetQuestionId()}
+	failed := a.guard("StateDump", func() {
+		text, err := a.callbacks.StateDump(ctx)
+		answer.Json = text
+		if err != nil {
+			answer.Json, answer.Error = "", err.Error()
+		}
+	})
+	if failed != "" {
+		answer.Json, answer.Error = "", failed
+	}
+	return answer
+}
+
+// guard calls a function of the shim, and returns what went wrong if it panicked.
+func (a *attachment) guard(name string, call func()) (failed string) {
+	defer func() {
+		if found := recover(); found != nil {
+			failed = fmt.Sprintf("callback failed: %v", found)
+			a.session.client.options.Logger.Error("a callback panicked", "callback", name, "panic", found, "stack", string(debug.Stack()))
+		}
+	}()
+	call()
+	return ""
+}
+
+// deliverNotices gives what the core tells to its functions, one after the other.
+func (a *attachment) deliverNotices() {
+	for {
+		select {
+		case response := <-a.notices:
+			a.deliverNotice(response)
+		case <-a.session.ctx.Done():
+			return
+		case <-a.session.closed:
+			return
+		}
+	}
+}
+
+func (a *attachment) deliverNotice(response *kornelv1.AttachResponse) {
+	ctx := a.session.ctx
+	for _, state := range response.GetSchedulingStates() {
+		if a.callbacks.SchedulingState != nil {
+			a.guard("SchedulingState", func() { a.callbacks.SchedulingState(ctx, state) })
+		}
+	}
+	for _, notice := range response.GetPreemptionNotices() {
+		if a.callbacks.PreemptionNotice != nil {
+			a.guard("PreemptionNotice", func() {
+				if answer := a.callbacks.PreemptionNotice(ctx, notice); answer != nil {
+					answer.NoticeId = notice.GetNoticeId()
+					_ = a.answers.put(ctx, answer)
+				}
+			})
+		}
+	}
+	for _, withdrawn := range response.GetPreemptionWithdrawals() {
+		if a.callbacks.PreemptionWithdrawn != nil {
+			a.guard("PreemptionWithdrawn", func() { a.callbacks.PreemptionWithdrawn(ctx, withdrawn) })
+		}
+	}
+	if events := response.GetEvents(); len(events) > 0 && a.callbacks.Events != nil {
+		a.guard("Events", func() { a.callbacks.Events(ctx, events) })
+	}
+}

@@ -1,0 +1,184 @@
+package kornel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"kornel/clients/go/fakecore"
+	"kornel/clients/go/kornelv1"
+)
+
+func attach(t *testing.T, callbacks Callbacks) (*fakecore.Core, *Session) {
+	t.Helper()
+	core := serveCore(t, fakecore.New())
+	session := register(t, connect(t, core, Options{}))
+	if err := session.AttachCallbacks(withDeadline(t), callbacks); err != nil {
+		t.Fatal(err)
+	}
+	return core, session
+}
+
+func predicates(keys ...string) *kornelv1.AttachResponse {
+	message := &kornelv1.AttachResponse{}
+	for _, key := range keys {
+		message.Predicates = append(message.Predicates, &kornelv1.PredicatesQuestion{AllocationKey: key, NodeIds: []string{"n1", "n2"}})
+	}
+	return message
+}
+
+func receiveAnswer(t *testing.T, answer <-chan *kornelv1.AttachRequest) *kornelv1.AttachRequest {
+	t.Helper()
+	select {
+	case found := <-answer:
+		return found
+	case <-time.After(deadline):
+		t.Fatal("no answer")
+		return nil
+	}
+}
+
+func TestQuestionsAreAnsweredConcurrently(t *testing.T) {
+	const questions = 200
+	var all sync.WaitGroup
+	all.Add(questions)
+	// Every answer waits until all questions have been asked.
+	core, _ := attach(t, Callbacks{
+		Timeout: deadline,
+		Predicates: func(_ context.Context, question *kornelv1.PredicatesQuestion) map[string]string {
+			all.Done()
+			all.Wait()
+			return map[string]string{"n2": "not for " + question.GetAllocationKey()}
+		},
+	})
+	var keys []string
+	for n := range questions {
+		keys = append(keys, fmt.Sprint(n))
+	}
+	for n, answer := range core.Ask(predicates(keys...)) {
+		refusals := receiveAnswer(t, answer).GetPredicates()[0].GetRefusals()
+		if len(refusals) != 1 || refusals[0].GetNodeId() != "n2" || refusals[0].GetReason() != "not for "+keys[n] {
+			t.Fatalf("answer %d: %v", n, refusals)
+		}
+	}
+}
+
+func TestFunctionThatPanicsRefuses(t *testing.T) {
+	core, _ := attach(t, Callbacks{
+		Timeout:    deadline,
+		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { panic("broken") },
+		PreemptionPredicates: func(context.Context, *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse {
+			panic("broken")
+		},
+		StateDump: func(context.Context) (string, error) { return "", errors.New("too busy") },
+	})
+	message := predicates("k")
+	message.PreemptionPredicates = []*kornelv1.PreemptionPredicatesQuestion{{}}
+	message.StateDump = &kornelv1.StateDumpQuestion{}
+	answers := core.Ask(message)
+	refusals := receiveAnswer(t, answers[0]).GetPredicates()[0].GetRefusals()
+	if len(refusals) != 2 || refusals[0].GetReason() != "callback failed: broken" {
+		t.Fatalf("predicates: %v", refusals)
+	}
+	if response := receiveAnswer(t, answers[1]).GetPreemptionPredicates()[0].GetResponse(); response.GetSuccess() {
+		t.Fatalf("preemption predicates: %v", response)
+	}
+	if dump := receiveAnswer(t, answers[2]).GetStateDump(); dump.GetError() != "too busy" || dump.GetJson() != "" {
+		t.Fatalf("dump: %v", dump)
+	}
+}
+
+func TestQuestionIsGivenUpWhenTheCoreStopsWaiting(t *testing.T) {
+	over := make(chan error, 1)
+	core, _ := attach(t, Callbacks{
+		Timeout: 50 * time.Millisecond,
+		Predicates: func(ctx context.Context, question *kornelv1.PredicatesQuestion) map[string]string {
+			if question.GetAllocationKey() == "slow" {
+				<-ctx.Done()
+				over <- ctx.Err()
+			}
+			return nil
+		},
+	})
+	slow := core.Ask(predicates("slow"))[0]
+	if err := <-over; !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("given up with %v", err)
+	}
+	// Answers keep their order, so one for the slow question would be here before that for the quick one.
+	receiveAnswer(t, core.Ask(predicates("quick"))[0])
+	select {
+	case answer := <-slow:
+		t.Fatalf("answered late: %v", answer)
+	default:
+	}
+}
+
+func TestCallbacksAreAttachedAgainAfterABreak(t *testing.T) {
+	core, _ := attach(t, Callbacks{
+		Timeout:    deadline,
+		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { return nil },
+	})
+	core.Stop()
+	core.Serve()
+	if !core.Await(func(log []string) bool { return count(log, "attach rm-1") == 2 }) {
+		t.Fatalf("not attached again: %v", core.Log())
+	}
+	receiveAnswer(t, core.Ask(predicates("k"))[0])
+}
+
+func TestNoticesComeInOrder(t *testing.T) {
+	told := make(chan string, 10)
+	core, _ := attach(t, Callbacks{
+		SchedulingState: func(_ context.Context, state *si.UpdateContainerSchedulingStateRequest) {
+			told <- state.GetAllocationKey()
+		},
+		Events: func(_ context.Context, events []*si.EventRecord) {
+			for _, event := range events {
+				told <- event.GetMessage()
+			}
+		},
+	})
+	for _, key := range []string{"1", "2", "3"} {
+		core.Tell(&kornelv1.AttachResponse{SchedulingStates: []*si.UpdateContainerSchedulingStateRequest{{AllocationKey: key}}})
+	}
+	core.Tell(&kornelv1.AttachResponse{Events: []*si.EventRecord{{Message: "4"}, {Message: "5"}}})
+	for _, wanted := range []string{"1", "2", "3", "4", "5"} {
+		select {
+		case got := <-told:
+			if got != wanted {
+				t.Fatalf("%s instead of %s", got, wanted)
+			}
+		case <-time.After(deadline):
+			t.Fatal("nothing was told")
+		}
+	}
+}
+
+func TestCoreWithoutCallbacksLeavesTheSessionAlone(t *testing.T) {
+	core := fakecore.New()
+	core.WithoutCallbacks = true
+	session := register(t, connect(t, serveCore(t, core), Options{}))
+	callbacks := Callbacks{Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { return nil }}
+	if err := session.AttachCallbacks(withDeadline(t), callbacks); !errors.Is(err, ErrNotSupported) {
+		t.Fatalf("attached to nothing: %v", err)
+	}
+	if answers, err := session.CreateNodes(withDeadline(t), node("n")); err != nil || len(answers) != 1 {
+		t.Fatalf("%v %v", answers, err)
+	}
+}
+
+func TestEndOfTheCallbacksIsTheEndOfTheSession(t *testing.T) {
+	core, session := attach(t, Callbacks{Events: func(context.Context, []*si.EventRecord) {}})
+	core.EndCallbacks(status.Error(codes.FailedPrecondition, "resync-required"))
+	waitDone(t, session.Done())
+	if !errors.Is(session.Err(), ErrResyncRequired) {
+		t.Fatalf("ended with %v", session.Err())
+	}
+}

@@ -1,0 +1,253 @@
+package kornel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"kornel/clients/go/kornelv1"
+)
+
+const (
+	maxMessageBytes = 64 << 20
+	callTimeout     = 30 * time.Second
+	// The core allows a ping every ten seconds at most.
+	pingInterval = 10 * time.Second
+	pingTimeout  = 15 * time.Second
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Options say how a client works. The zero value of each but Address and RMID is a good one.
+type Options struct {
+	// Address of the core, such as 127.0.0.1:50051 or unix:/run/kornel.sock.
+	Address string
+	// RMID names the resource manager.
+	RMID string
+	// Credentials prove who the shim is.
+	Credentials Credentials
+	// ConnectTimeout is how long a registration waits for a connection; 10 s.
+	ConnectTimeout time.Duration
+	// ReconnectTimeout is how long a broken connection may be away before a session ends; 60 s.
+	ReconnectTimeout time.Duration
+	// Batch is the most entries of one request; 1000.
+	Batch int
+	// Outbox is the most entries that wait per stream before a method that sends waits too; 20,000.
+	Outbox int
+	// Inbox is the most messages that wait unread before the streams are read no further; 1000.
+	Inbox int
+	// Logger is told what goes wrong without ending anything; [slog.Default].
+	Logger *slog.Logger
+	// DialOptions come after those of the client.
+	DialOptions []grpc.DialOption
+}
+
+// A Client is a connection to one core on behalf of one resource manager. After a break it connects again by itself.
+type Client struct {
+	options    Options
+	connection *grpc.ClientConn
+	scheduler  si.SchedulerClient
+}
+
+// NewClient prepares a client without connecting. An error is [ErrCredentials], or about the address.
+func NewClient(options Options) (*Client, error) {
+	setDefault(&options.ConnectTimeout, 10*time.Second)
+	setDefault(&options.ReconnectTimeout, time.Minute)
+	setDefault(&options.Batch, 1000)
+	setDefault(&options.Outbox, 20_000)
+	setDefault(&options.Inbox, 1000)
+	setDefault(&options.Logger, slog.Default())
+	dial := []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		// Without it a core that comes back is found only after gRPC's own pauses, which grow to two minutes.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestPause},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// A core that hangs, or a network that swallows packets, is noticed by what no longer answers.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout}),
+		// Otherwise a channel that was quiet for half an hour has to be woken.
+		grpc.WithIdleTimeout(0),
+	}
+	proofs, err := options.Credentials.dialOptions(options.Address)
+	if err != nil {
+		return nil, err
+	}
+	dial = append(append(dial, proofs...), options.DialOptions...)
+	connection, err := grpc.NewClient(options.Address, dial...)
+	if err != nil {
+		return nil, fmt.Errorf("address of the core: %w", err)
+	}
+	return &Client{options, connection, si.NewSchedulerClient(connection)}, nil
+}
+
+func setDefault[T comparable](option *T, value T) {
+	var zero T
+	if *option == zero {
+		*option = value
+	}
+}
+
+// RMID returns the name of the resource manager.
+func (c *Client) RMID() string { return c.options.RMID }
+
+// Connection returns the connection, for the other services of kornel.v1.
+func (c *Client) Connection() grpc.ClientConnInterface { return c.connection }
+
+// Close ends the connection with everything on it. A [Session] is closed before, so that what is queued gets written.
+func (c *Client) Close() error { return c.connection.Close() }
+
+// WaitUntilReady waits for a connection. It returns [ErrConnectionLost] once ctx is done.
+func (c *Client) WaitUntilReady(ctx context.Context) error {
+	for {
+		state := c.connection.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.Shutdown:
+			return ErrClosed
+		case connectivity.Idle:
+			c.connection.Connect()
+		}
+		if !c.connection.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("%w: no connection to %s in time", ErrConnectionLost, c.options.Address)
+		}
+	}
+}
+
+func (c *Client) waitUntilReady(ctx context.Context, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return c.WaitUntilReady(limited)
+}
+
+// A Registration is what a resource manager says of itself.
+type Registration struct {
+	// Config is the text of queues.yaml. Empty: the core's default.
+	Config string
+	// PolicyGroup is the key under which the configuration is remembered; queues.
+	PolicyGroup string
+	Version     string
+	BuildInfo   map[string]string
+	// ExtraConfig holds the settings outside of the queues.
+	ExtraConfig map[string]string
+}
+
+// register registers the resource manager, after which the core has forgotten everything that it reported before.
+func (c *Client) register(ctx context.Context, registration Registration) error {
+	if err := c.waitUntilReady(ctx, c.options.ConnectTimeout); err != nil {
+		return err
+	}
+	setDefault(&registration.PolicyGroup, "queues")
+	request := &si.RegisterResourceManagerRequest{
+		RmID:        c.options.RMID,
+		Version:     registration.Version,
+		PolicyGroup: registration.PolicyGroup,
+		BuildInfo:   registration.BuildInfo,
+		Config:      registration.Config,
+		ExtraConfig: registration.ExtraConfig,
+	}
+	return c.call(ctx, "RegisterResourceManager", func(limited context.Context) error {
+		_, err := c.scheduler.RegisterResourceManager(limited, request)
+		return err
+	})
+}
+
+// Unregister removes the resource manager and everything it reported from the core (kornel.v1). Streams that are open end.
+func (c *Client) Unregister(ctx context.Context) error {
+	stub := kornelv1.NewManagerServiceClient(c.connection)
+	return c.call(ctx, "UnregisterResourceManager", func(limited context.Context) error {
+		request := &kornelv1.UnregisterResourceManagerRequest{RmId: c.options.RMID}
+		_, err := stub.UnregisterResourceManager(limited, request)
+		return err
+	})
+}
+
+// UpdateConfiguration puts another queue configuration and other settings into force (kornel.v1). A configuration with
+// errors is refused as a whole with INVALID_ARGUMENT.
+func (c *Client) UpdateConfiguration(ctx context.Context, policyGroup, config string, extraConfig map[string]string) (*kornelv1.UpdateConfigurationResponse, error) {
+	stub := kornelv1.NewConfigurationServiceClient(c.connection)
+	setDefault(&policyGroup, "queues")
+	request := &kornelv1.UpdateConfigurationRequest{
+		RmId: c.options.RMID, PolicyGroup: policyGroup, Config: config, ExtraConfig: extraConfig,
+	}
+	var response *kornelv1.UpdateConfigurationResponse
+	err := c.call(ctx, "UpdateConfiguration", func(limited context.Context) (err error) {
+		response, err = stub.UpdateConfiguration(limited, request)
+		return err
+	})
+	return response, err
+}
+
+// ValidateConfiguration returns the core's judgement of a queue configuration (kornel.v1). It changes nothing.
+func (c *Client) ValidateConfiguration(ctx context.Context, config string) (*kornelv1.ValidateConfigurationResponse, error) {
+	stub := kornelv1.NewConfigurationServiceClient(c.connection)
+	var response *kornelv1.ValidateConfigurationResponse
+	err := c.call(ctx, "ValidateConfiguration", func(limited context.Context) (err error) {
+		response, err = stub.ValidateConfiguration(limited, &kornelv1.ValidateConfigurationRequest{Config: config})
+		return err
+	})
+	return response, err
+}
+
+// call makes a unary call, again and again while the core is too busy for it and says how long to wait.
+func (c *Client) call(ctx context.Context, name string, do func(context.Context) error) error {
+	for {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		err := do(limited)
+		cancel()
+		if found := status.Convert(err); found.Code() == codes.ResourceExhausted {
+			if delay, ok := retryDelay(found); ok && sleep(ctx, delay) == nil {
+				continue
+			}
+		}
+		return judgeCall(name, err)
+	}
+}
+
+// sleep waits for a duration, or until ctx is done.
+func sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// nextPause returns the pause after one: twice as long, up to a second.
+func nextPause(pause time.Duration) time.Duration {
+	return min(2*pause, longestPause)
+}
+
+// spread returns a pause that differs by up to a fifth, so that many shims do not come back at the same moment.
+func spread(pause time.Duration) time.Duration {
+	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+}
+
+// isRefusal tells whether err is a refusal with one of these codes.
+func isRefusal(err error, wanted ...codes.Code) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	for _, code := range wanted {
+		if refused.Status.Code() == code {
+			return true
+		}
+	}
+	return false
+}

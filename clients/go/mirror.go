@@ -1,0 +1,362 @@
+package kornel
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/common"
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/protobuf/proto"
+)
+
+// A Mirror remembers what a shim has reported and what the core has decided, so that a core which has forgotten it can be
+// told again. It is not safe for concurrent use.
+//
+// Messages that are noted must not be changed afterwards.
+type Mirror struct {
+	nodes        map[string]*mirrorNode
+	applications map[string]*mirrorApplication
+	allocations  map[string]*mirrorAllocation
+	foreign      map[string]*mirrorAllocation
+	order        uint64
+}
+
+type mirrorNode struct {
+	info        *si.NodeInfo
+	schedulable bool
+	accepted    bool // as the shim was told
+	order       uint64
+}
+
+type mirrorApplication struct {
+	request  *si.AddApplicationRequest
+	accepted bool // as the shim was told
+	order    uint64
+}
+
+type mirrorAllocation struct {
+	allocation *si.Allocation
+	node       string // empty: an ask that waits
+	told       bool   // the shim knows that it was placed, or confirmed
+	order      uint64
+}
+
+// NewMirror returns an empty mirror.
+func NewMirror() *Mirror {
+	return &Mirror{
+		nodes:        map[string]*mirrorNode{},
+		applications: map[string]*mirrorApplication{},
+		allocations:  map[string]*mirrorAllocation{},
+		foreign:      map[string]*mirrorAllocation{},
+	}
+}
+
+// A MirrorSize counts what a mirror holds.
+type MirrorSize struct{ Nodes, Applications, Asks, Allocations, Foreign int }
+
+// Size returns how much the mirror holds.
+func (m *Mirror) Size() MirrorSize {
+	size := MirrorSize{Nodes: len(m.nodes), Applications: len(m.applications), Foreign: len(m.foreign)}
+	for _, each := range m.allocations {
+		if each.node == "" {
+			size.Asks++
+		} else {
+			size.Allocations++
+		}
+	}
+	return size
+}
+
+func (m *Mirror) nextOrder() uint64 {
+	m.order++
+	return m.order
+}
+
+// NoteNodes notes nodes that the shim reports.
+func (m *Mirror) NoteNodes(nodes ...*si.NodeInfo) {
+	for _, info := range nodes {
+		id := info.GetNodeID()
+		known := m.nodes[id]
+		switch action := info.GetAction(); action {
+		case si.NodeInfo_CREATE, si.NodeInfo_CREATE_DRAIN:
+			// The core refuses a node that is there already, and keeps what it has.
+			if known == nil {
+				m.nodes[id] = &mirrorNode{info: info, schedulable: action == si.NodeInfo_CREATE, order: m.nextOrder()}
+			}
+		case si.NodeInfo_DECOMISSION:
+			delete(m.nodes, id)
+		case si.NodeInfo_UPDATE:
+			if known != nil && info.GetSchedulableResource() != nil {
+				// Attributes are read at creation only.
+				changed := proto.CloneOf(known.info)
+				changed.SchedulableResource = info.GetSchedulableResource()
+				known.info = changed
+			}
+		case si.NodeInfo_DRAIN_NODE, si.NodeInfo_DRAIN_TO_SCHEDULABLE:
+			if known != nil {
+				known.schedulable = action == si.NodeInfo_DRAIN_TO_SCHEDULABLE
+			}
+		}
+	}
+}
+
+// NoteApplications notes applications that the shim adds and removes.
+func (m *Mirror) NoteApplications(request *si.ApplicationRequest) {
+	for _, added := range request.GetNew() {
+		if id := added.GetApplicationID(); m.applications[id] == nil {
+			m.applications[id] = &mirrorApplication{request: added, order: m.nextOrder()}
+		}
+	}
+	for _, removed := range request.GetRemove() {
+		m.forgetApplication(removed.GetApplicationID())
+	}
+}
+
+// NoteAllocations notes asks, allocations and releases that the shim reports.
+func (m *Mirror) NoteAllocations(request *si.AllocationRequest) {
+	for _, allocation := range request.GetAllocations() {
+		m.noteAllocation(allocation)
+	}
+	for _, release := range request.GetReleases().GetAllocationsToRelease() {
+		m.noteRelease(release)
+	}
+}
+
+func (m *Mirror) noteAllocation(allocation *si.Allocation) {
+	books := m.allocations
+	if isForeign(allocation) {
+		books = m.foreign
+	}
+	key := allocation.GetAllocationKey()
+	known := books[key]
+	if known == nil {
+		known = &mirrorAllocation{order: m.nextOrder()}
+		books[key] = known
+	}
+	known.allocation = allocation
+	if node := allocation.GetNodeID(); node != "" {
+		known.node = node
+	}
+}
+
+func (m *Mirror) noteRelease(release *si.AllocationRelease) {
+	key, application := release.GetAllocationKey(), release.GetApplicationID()
+	switch {
+	case application == "":
+		delete(m.foreign, key)
+	case key == "":
+		m.forgetAllocations(application)
+	case release.GetTerminationType() == schedulingFailedOnRM:
+		// The container could not be started: the ask waits again.
+		if known := m.allocations[key]; known != nil {
+			known.node, known.told = "", false
+		}
+	default:
+		delete(m.allocations, key)
+	}
+}
+
+// schedulingFailedOnRM is a termination type of newer shims, which the interface's package does not name yet.
+const schedulingFailedOnRM = si.TerminationType(5)
+
+func (m *Mirror) forgetApplication(id string) {
+	delete(m.applications, id)
+	m.forgetAllocations(id)
+}
+
+func (m *Mirror) forgetAllocations(application string) {
+	for key, each := range m.allocations {
+		if each.allocation.GetApplicationID() == application {
+			delete(m.allocations, key)
+		}
+	}
+}
+
+// TakeNodes notes the core's answers about nodes, and returns those that the shim does not know yet; nil: none. While a
+// core that has forgotten everything is told again, replaying is true: then what the shim was told before stands, even if
+// the core refuses it now.
+func (m *Mirror) TakeNodes(response *si.NodeResponse, replaying bool) (news *si.NodeResponse, refused int) {
+	news = &si.NodeResponse{}
+	for _, accepted := range response.GetAccepted() {
+		if known := m.nodes[accepted.GetNodeID()]; known != nil && !known.accepted {
+			known.accepted = true
+			news.Accepted = append(news.Accepted, accepted)
+		}
+	}
+	for _, rejected := range response.GetRejected() {
+		known := m.nodes[rejected.GetNodeID()]
+		if known != nil && known.accepted && replaying {
+			refused++
+			continue
+		}
+		if known != nil && !known.accepted {
+			delete(m.nodes, rejected.GetNodeID())
+		}
+		news.Rejected = append(news.Rejected, rejected)
+	}
+	if len(news.Accepted)+len(news.Rejected) == 0 {
+		return nil, refused
+	}
+	return news, refused
+}
+
+// TakeApplications does for applications what [Mirror.TakeNodes] does for nodes. An application that has ended is forgotten:
+// its ID is free again.
+func (m *Mirror) TakeApplications(response *si.ApplicationResponse, replaying bool) (news *si.ApplicationResponse, refused int) {
+	news = &si.ApplicationResponse{Updated: response.GetUpdated()}
+	for _, accepted := range response.GetAccepted() {
+		if known := m.applications[accepted.GetApplicationID()]; known != nil && !known.accepted {
+			known.accepted = true
+			news.Accepted = append(news.Accepted, accepted)
+		}
+	}
+	for _, rejected := range response.GetRejected() {
+		id := rejected.GetApplicationID()
+		known := m.applications[id]
+		if replaying && known != nil && known.accepted && m.runsSomething(id) {
+			refused++
+			continue
+		}
+		// One that is added twice is refused the second time, and stays.
+		if known != nil && (replaying || !known.accepted) {
+			m.forgetApplication(id)
+		}
+		news.Rejected = append(news.Rejected, rejected)
+	}
+	for _, updated := range response.GetUpdated() {
+		switch updated.GetState() {
+		case "Completed", "Failed":
+			m.forgetApplication(updated.GetApplicationID())
+		}
+	}
+	if len(news.Accepted)+len(news.Rejected)+len(news.Updated) == 0 {
+		return nil, refused
+	}
+	return news, refused
+}
+
+func (m *Mirror) runsSomething(application string) bool {
+	for _, each := range m.allocations {
+		if each.node != "" && each.allocation.GetApplicationID() == application {
+			return true
+		}
+	}
+	return false
+}
+
+// TakeAllocations does for allocations what [Mirror.TakeNodes] does for nodes. The confirmation of what the shim knows to
+// be placed is no news.
+func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool) (news *si.AllocationResponse, refused int) {
+	news = &si.AllocationResponse{Released: response.GetReleased()}
+	for _, placed := range response.GetNew() {
+		known := m.allocations[placed.GetAllocationKey()]
+		if known != nil && known.told && known.node == placed.GetNodeID() {
+			continue
+		}
+		if known != nil {
+			known.node, known.told = placed.GetNodeID(), true
+		}
+		news.New = append(news.New, placed)
+	}
+	for _, released := range response.GetReleased() {
+		known := m.allocations[released.GetAllocationKey()]
+		// What the shim has to stop first is there until it confirms. An ask that waited is gone at once.
+		if known != nil && (known.node == "" || !WantsConfirmation(released.GetTerminationType())) {
+			delete(m.allocations, released.GetAllocationKey())
+		}
+	}
+	for _, rejected := range response.GetRejectedAllocations() {
+		key := rejected.GetAllocationKey()
+		known := m.allocations[key]
+		if known != nil && known.told {
+			// A resize is refused without an end of the allocation, and so is what runs by a core that forgot it.
+			if replaying {
+				refused++
+				continue
+			}
+		} else {
+			delete(m.allocations, key)
+		}
+		news.RejectedAllocations = append(news.RejectedAllocations, rejected)
+	}
+	if len(news.New)+len(news.Released)+len(news.RejectedAllocations) == 0 {
+		return nil, refused
+	}
+	return news, refused
+}
+
+// A Replay is what a core that has forgotten everything is told, in this order: nodes, which come closed, and applications,
+// each with their answers; foreign and placed allocations, with the answers to the latter; asks; and which nodes are open.
+type Replay struct {
+	Nodes        []*si.NodeInfo
+	Applications []*si.AddApplicationRequest
+	Foreign      []*si.Allocation
+	Placed       []*si.Allocation
+	Asks         []*si.Allocation
+	Open         []*si.NodeInfo
+	// Lost are allocations on nodes that were removed while the core was away.
+	Lost []*si.AllocationRelease
+}
+
+// Replay returns what a core that has forgotten everything is to be told. What is lost is forgotten.
+func (m *Mirror) Replay() *Replay {
+	replay := &Replay{}
+	busy := map[string]bool{}
+	for _, each := range inOrder(m.allocations, func(each *mirrorAllocation) uint64 { return each.order }) {
+		allocation := each.allocation
+		switch {
+		case each.node == "":
+			replay.Asks = append(replay.Asks, allocation)
+		case m.nodes[each.node] == nil:
+			release := ReleaseOf(allocation.GetApplicationID(), allocation.GetAllocationKey(), si.TerminationType_STOPPED_BY_RM)
+			release.PartitionName = allocation.GetPartitionName()
+			release.Message = "the node was removed"
+			replay.Lost = append(replay.Lost, release)
+			delete(m.allocations, allocation.GetAllocationKey())
+		default:
+			busy[allocation.GetApplicationID()] = true
+			if allocation.GetNodeID() != each.node {
+				allocation = proto.CloneOf(allocation)
+				allocation.NodeID = each.node
+			}
+			replay.Placed = append(replay.Placed, allocation)
+		}
+	}
+	for _, each := range inOrder(m.foreign, func(each *mirrorAllocation) uint64 { return each.order }) {
+		if m.nodes[each.node] != nil {
+			replay.Foreign = append(replay.Foreign, each.allocation)
+		}
+	}
+	for _, each := range inOrder(m.nodes, func(each *mirrorNode) uint64 { return each.order }) {
+		closed := proto.CloneOf(each.info)
+		closed.Action = si.NodeInfo_CREATE_DRAIN
+		replay.Nodes = append(replay.Nodes, closed)
+		if each.schedulable {
+			replay.Open = append(replay.Open, &si.NodeInfo{
+				NodeID: closed.GetNodeID(), Action: si.NodeInfo_DRAIN_TO_SCHEDULABLE, Attributes: closed.GetAttributes(),
+			})
+		}
+	}
+	for _, each := range inOrder(m.applications, func(each *mirrorApplication) uint64 { return each.order }) {
+		request := each.request
+		if busy[request.GetApplicationID()] {
+			// Its containers run: it must be taken back even where its queue would refuse it now.
+			request = proto.CloneOf(request)
+			if request.Tags == nil {
+				request.Tags = map[string]string{}
+			}
+			request.Tags[common.AppTagCreateForce] = "true"
+		}
+		replay.Applications = append(replay.Applications, request)
+	}
+	return replay
+}
+
+func inOrder[Entry any](entries map[string]Entry, order func(Entry) uint64) []Entry {
+	sorted := make([]Entry, 0, len(entries))
+	for _, entry := range entries {
+		sorted = append(sorted, entry)
+	}
+	slices.SortFunc(sorted, func(a, b Entry) int { return cmp.Compare(order(a), order(b)) })
+	return sorted
+}

@@ -1,0 +1,155 @@
+package kornel
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+)
+
+func placed(key, application, node string) *si.Allocation {
+	return &si.Allocation{AllocationKey: key, ApplicationID: application, NodeID: node}
+}
+
+func newOf(each ...*si.Allocation) *si.AllocationResponse { return &si.AllocationResponse{New: each} }
+
+func released(key string, termination si.TerminationType) *si.AllocationResponse {
+	return &si.AllocationResponse{Released: []*si.AllocationRelease{ReleaseOf("a", key, termination)}}
+}
+
+func keys(allocations []*si.Allocation) []string {
+	var found []string
+	for _, each := range allocations {
+		found = append(found, each.GetAllocationKey()+"@"+each.GetNodeID())
+	}
+	return found
+}
+
+// fill returns a mirror of a node, an application, two placed tasks and one that waits.
+func fill() *Mirror {
+	mirror := NewMirror()
+	mirror.NoteNodes(node("n"))
+	mirror.NoteApplications(addApps("a"))
+	mirror.NoteAllocations(asks("a", "1", "2", "3"))
+	mirror.TakeNodes(&si.NodeResponse{Accepted: []*si.AcceptedNode{{NodeID: "n"}}}, false)
+	mirror.TakeApplications(&si.ApplicationResponse{Accepted: []*si.AcceptedApplication{{ApplicationID: "a"}}}, false)
+	mirror.TakeAllocations(newOf(placed("1", "a", "n"), placed("2", "a", "n")), false)
+	return mirror
+}
+
+func TestMirrorFollowsAllocations(t *testing.T) {
+	for _, each := range []struct {
+		name   string
+		change func(*Mirror)
+		placed []string
+		asks   []string
+	}{
+		{"nothing", func(*Mirror) {}, []string{"1@n", "2@n"}, []string{"3@"}},
+		{"a release of the shim", func(m *Mirror) {
+			m.NoteAllocations(releases(ReleaseOf("a", "1", si.TerminationType_STOPPED_BY_RM)))
+		}, []string{"2@n"}, []string{"3@"}},
+		{"a withdrawn ask", func(m *Mirror) {
+			m.NoteAllocations(releases(ReleaseOf("a", "3", si.TerminationType_STOPPED_BY_RM)))
+		}, []string{"1@n", "2@n"}, nil},
+		{"a release of all of the application", func(m *Mirror) {
+			m.NoteAllocations(releases(ReleaseOf("a", "", si.TerminationType_STOPPED_BY_RM)))
+		}, nil, nil},
+		{"a container that could not be started", func(m *Mirror) {
+			m.NoteAllocations(releases(ReleaseOf("a", "1", schedulingFailedOnRM)))
+		}, []string{"2@n"}, []string{"1@", "3@"}},
+		{"a release by the core", func(m *Mirror) {
+			m.TakeAllocations(released("1", si.TerminationType_STOPPED_BY_RM), false)
+		}, []string{"2@n"}, []string{"3@"}},
+		// Its container runs until the shim confirms.
+		{"a victim", func(m *Mirror) {
+			m.TakeAllocations(released("1", si.TerminationType_PREEMPTED_BY_SCHEDULER), false)
+		}, []string{"1@n", "2@n"}, []string{"3@"}},
+		{"a victim that is confirmed", func(m *Mirror) {
+			m.TakeAllocations(released("1", si.TerminationType_PREEMPTED_BY_SCHEDULER), false)
+			m.NoteAllocations(releases(ReleaseOf("a", "1", si.TerminationType_PREEMPTED_BY_SCHEDULER)))
+		}, []string{"2@n"}, []string{"3@"}},
+		{"a placeholder that timed out before it was placed", func(m *Mirror) {
+			m.TakeAllocations(released("3", si.TerminationType_TIMEOUT), false)
+		}, []string{"1@n", "2@n"}, nil},
+		{"a rejected ask", func(m *Mirror) {
+			m.TakeAllocations(&si.AllocationResponse{RejectedAllocations: []*si.RejectedAllocation{{AllocationKey: "3"}}}, false)
+		}, []string{"1@n", "2@n"}, nil},
+		{"a resize", func(m *Mirror) {
+			m.NoteAllocations(&si.AllocationRequest{Allocations: []*si.Allocation{placed("1", "a", "n")}})
+		}, []string{"1@n", "2@n"}, []string{"3@"}},
+		{"an application that was removed", func(m *Mirror) {
+			m.NoteApplications(&si.ApplicationRequest{Remove: []*si.RemoveApplicationRequest{{ApplicationID: "a"}}})
+		}, nil, nil},
+		{"an application that has ended", func(m *Mirror) {
+			m.TakeApplications(&si.ApplicationResponse{Updated: []*si.UpdatedApplication{{ApplicationID: "a", State: "Failed"}}}, false)
+		}, nil, nil},
+		{"an application that is failing", func(m *Mirror) {
+			m.TakeApplications(&si.ApplicationResponse{Updated: []*si.UpdatedApplication{{ApplicationID: "a", State: "Failing"}}}, false)
+		}, []string{"1@n", "2@n"}, []string{"3@"}},
+	} {
+		t.Run(each.name, func(t *testing.T) {
+			mirror := fill()
+			each.change(mirror)
+			replay := mirror.Replay()
+			if got := keys(replay.Placed); !slices.Equal(got, each.placed) {
+				t.Errorf("placed: %v", got)
+			}
+			if got := keys(replay.Asks); !slices.Equal(got, each.asks) {
+				t.Errorf("asks: %v", got)
+			}
+		})
+	}
+}
+
+func TestMirrorFollowsNodes(t *testing.T) {
+	mirror := fill()
+	larger := &si.NodeInfo{NodeID: "n", Action: si.NodeInfo_UPDATE, SchedulableResource: Amounts{"vcore": 9}.Resource()}
+	mirror.NoteNodes(larger, &si.NodeInfo{NodeID: "n", Action: si.NodeInfo_DRAIN_NODE})
+	replay := mirror.Replay()
+	if len(replay.Nodes) != 1 || len(replay.Open) != 0 {
+		t.Fatalf("%v %v", replay.Nodes, replay.Open)
+	}
+	if got := replay.Nodes[0]; got.GetAction() != si.NodeInfo_CREATE_DRAIN || got.GetSchedulableResource().GetResources()["vcore"].GetValue() != 9 {
+		t.Fatalf("%v", got)
+	}
+	mirror.NoteNodes(&si.NodeInfo{NodeID: "n", Action: si.NodeInfo_DECOMISSION})
+	replay = mirror.Replay()
+	// What ran there cannot be reported, and the core that knew it is gone: the shim has to hear of it.
+	var lost []string
+	for _, each := range replay.Lost {
+		lost = append(lost, each.GetAllocationKey())
+	}
+	if len(replay.Nodes)+len(replay.Placed) != 0 || !slices.Equal(lost, []string{"1", "2"}) {
+		t.Fatalf("%v %v %v", replay.Nodes, replay.Placed, lost)
+	}
+	if again := mirror.Replay(); len(again.Lost) != 0 {
+		t.Fatalf("lost twice: %v", again.Lost)
+	}
+}
+
+func TestOnlyNewsIsPassedOn(t *testing.T) {
+	mirror := fill()
+	if news, _ := mirror.TakeAllocations(newOf(placed("1", "a", "n"), placed("3", "a", "n")), true); !slices.Equal(keys(news.GetNew()), []string{"3@n"}) {
+		t.Fatalf("passed on: %v", news)
+	}
+	if news, _ := mirror.TakeNodes(&si.NodeResponse{Accepted: []*si.AcceptedNode{{NodeID: "n"}}}, true); news != nil {
+		t.Fatalf("passed on: %v", news)
+	}
+	// A second application of the same name is refused, and the first one stays.
+	again := &si.ApplicationResponse{Rejected: []*si.RejectedApplication{{ApplicationID: "a", Reason: "application-exists"}}}
+	if news, _ := mirror.TakeApplications(again, false); len(news.GetRejected()) != 1 || mirror.Size().Applications != 1 {
+		t.Fatalf("passed on: %v", news)
+	}
+}
+
+func TestApplicationWithContainersIsForcedIntoACoreThatForgotIt(t *testing.T) {
+	mirror := fill()
+	mirror.NoteApplications(addApps("idle"))
+	replay := mirror.Replay()
+	if got := replay.Applications[0].GetTags()["application.create.force"]; got != "true" {
+		t.Fatalf("a: %q", got)
+	}
+	if got := replay.Applications[1].GetTags(); len(got) != 0 {
+		t.Fatalf("idle: %v", got)
+	}
+}

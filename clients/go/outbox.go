@@ -1,0 +1,156 @@
+package kornel
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// maxBatchBytes is a quarter of the 64 MiB that both ends accept: room for field headers.
+const maxBatchBytes = 16 << 20
+
+// An outbox holds the entries of one stream until they are written: in order, and taken in batches, because the message and
+// not the entry is the unit of cost on the wire. Nothing waits for a batch to fill.
+type outbox struct {
+	mu       sync.Mutex
+	entries  []proto.Message
+	capacity int // 0: without limit
+	batch    int
+	// rank tells in which order the core handles the lists of one request. A batch ends where the rank would go down, so
+	// that packing entries into requests never changes what happens first.
+	rank    func(proto.Message) int
+	closed  bool
+	changed chan struct{} // closed and replaced at every change
+}
+
+func newOutbox(capacity, batch int, rank func(proto.Message) int) *outbox {
+	return &outbox{capacity: capacity, batch: batch, rank: rank, changed: make(chan struct{})}
+}
+
+func (o *outbox) announceChange() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// put queues entries in order, and waits while the outbox is full. It returns [ErrClosed] once the outbox is closed.
+func (o *outbox) put(ctx context.Context, entries ...proto.Message) error {
+	for {
+		o.mu.Lock()
+		if o.closed {
+			o.mu.Unlock()
+			return ErrClosed
+		}
+		room := len(entries)
+		if o.capacity > 0 {
+			room = min(room, o.capacity-len(o.entries))
+		}
+		if room > 0 {
+			o.entries = append(o.entries, entries[:room]...)
+			entries = entries[room:]
+			o.announceChange()
+		}
+		changed := o.changed
+		o.mu.Unlock()
+		if len(entries) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// next returns the entries of the next request, which stay queued until [outbox.written] removes them. None: the outbox is
+// closed and empty, or ctx is done.
+func (o *outbox) next(ctx context.Context) []proto.Message {
+	for {
+		o.mu.Lock()
+		taken := o.peek()
+		done := len(taken) > 0 || o.closed
+		changed := o.changed
+		o.mu.Unlock()
+		if done {
+			return taken
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (o *outbox) peek() []proto.Message {
+	var size, count int
+	for count < len(o.entries) && count < o.batch {
+		entry := o.entries[count]
+		size += proto.Size(entry)
+		if count > 0 && (size > maxBatchBytes || o.rank(entry) < o.rank(o.entries[count-1])) {
+			break
+		}
+		count++
+	}
+	return o.entries[:count:count]
+}
+
+// written removes the first count entries: gRPC has taken them.
+func (o *outbox) written(count int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// What was cleared meanwhile cannot be removed again.
+	o.entries = o.entries[min(count, len(o.entries)):]
+	if len(o.entries) == 0 {
+		o.entries = nil
+	}
+	o.announceChange()
+}
+
+// drained waits until everything queued was written, or the outbox is closed.
+func (o *outbox) drained(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		done, changed := len(o.entries) == 0 || o.closed, o.changed
+		o.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// close accepts nothing more. What is queued can still be taken.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.closed = true
+		o.announceChange()
+	}
+}
+
+func (o *outbox) isClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closed
+}
+
+func (o *outbox) length() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.entries)
+}
+
+// clear drops everything that waits.
+func (o *outbox) clear() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.entries = nil
+	o.announceChange()
+}

@@ -1,0 +1,501 @@
+package kornel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+)
+
+// A Receiver takes what the core says. Its methods are called one at a time, over all streams. They may call methods of the
+// [Shim]; while one runs, nothing further is read.
+type Receiver interface {
+	ReceiveNodes(*si.NodeResponse)
+	ReceiveApplications(*si.ApplicationResponse)
+	ReceiveAllocations(*si.AllocationResponse)
+}
+
+// ShimOptions say what a [Shim] does. Only Receiver is required.
+type ShimOptions struct {
+	Receiver Receiver
+	// Callbacks answer the core's questions. They are attached before anything is reported.
+	Callbacks Callbacks
+	// ResyncOnBreak has the shim register again after every break. Otherwise it opens broken streams again, and only
+	// registers again when the core wants it to: what was being written or delivered at that moment is lost then.
+	ResyncOnBreak bool
+	// ConfigurationRefused is told when the core refused a configuration that was set while it was away, so that the one
+	// before stays in force.
+	ConfigurationRefused func(error)
+}
+
+// A Shim keeps one resource manager registered at one core. It remembers what is reported and decided, and tells all of it to
+// a core that has forgotten it, in the order of recovery; what is reported meanwhile follows. The [Receiver] hears only what
+// it does not know yet.
+//
+// The methods that report something never block and may be called from several goroutines.
+type Shim struct {
+	client  *Client
+	options ShimOptions
+	logger  *slog.Logger
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	// delivery is held while the receiver runs. It is taken before mu.
+	delivery sync.Mutex
+
+	mu           sync.Mutex
+	mirror       *Mirror
+	registration Registration // what the next registration begins with
+	good         Registration // what the core accepted last
+	session      *Session
+	phase        phase
+	held         heldEntries
+	echoes       map[string]bool // placed allocations whose confirmation is awaited
+	echoed       chan struct{}
+	status       ShimStatus
+	failure      error
+}
+
+// A phase says how far a shim has come with its session.
+type phase int
+
+const (
+	away      phase = iota // no session: what is reported is only remembered
+	replaying              // the mirror is being told: what is reported waits
+	live                   // what is reported is sent
+)
+
+type heldEntries struct{ nodes, applications, allocations []proto.Message }
+
+// A ShimStatus describes a shim, for metrics and health.
+type ShimStatus struct {
+	// Live tells whether the core knows everything that was reported.
+	Live bool
+	// Registrations counts those that succeeded.
+	Registrations int
+	// Refused counts what the core, told again, refused although it had accepted it before.
+	Refused int
+	// Queued counts entries that wait to be written.
+	Queued int
+	// LastError is why the last session ended, or could not begin.
+	LastError error
+	Mirror    MirrorSize
+}
+
+// NewShim prepares a shim on a client, which it leaves open when it ends.
+func NewShim(client *Client, options ShimOptions) *Shim {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Shim{
+		client:  client,
+		options: options,
+		logger:  client.options.Logger,
+		ctx:     ctx,
+		cancel:  cancel,
+		done:    make(chan struct{}),
+		mirror:  NewMirror(),
+	}
+}
+
+// Start registers the resource manager and returns once its streams are open and its callbacks are attached; it is called
+// once. A configuration with errors is an error; anything else is tried again until ctx is done.
+func (s *Shim) Start(ctx context.Context, registration Registration) error {
+	s.mu.Lock()
+	s.registration = registration
+	s.mu.Unlock()
+	for pause := firstPause; ; pause = nextPause(pause) {
+		err := s.open(ctx)
+		if err == nil {
+			go s.maintain()
+			return nil
+		}
+		if isRefusal(err, codes.InvalidArgument) || errors.Is(err, ErrSuperseded) || errors.Is(err, ErrClosed) {
+			return s.giveUp(err)
+		}
+		if s.ctx.Err() != nil {
+			return s.giveUp(ErrClosed)
+		}
+		s.logger.Warn("the core cannot be had yet", "error", err)
+		if sleep(ctx, spread(pause)) != nil {
+			return s.giveUp(err)
+		}
+	}
+}
+
+func (s *Shim) giveUp(err error) error {
+	s.mu.Lock()
+	s.failure = err
+	s.mu.Unlock()
+	close(s.done)
+	return err
+}
+
+// Done returns a channel that is closed when the shim has ended: because it was closed, or because another program has
+// registered as the same resource manager.
+func (s *Shim) Done() <-chan struct{} { return s.done }
+
+// Err returns why the shim ended, such as [ErrSuperseded]. It returns nil before, and after the shim was closed.
+func (s *Shim) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.failure, ErrClosed) {
+		return nil
+	}
+	return s.failure
+}
+
+// Status returns how the shim is doing.
+func (s *Shim) Status() ShimStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.status
+	status.Live = s.phase == live
+	status.Mirror = s.mirror.Size()
+	status.Queued = len(s.held.nodes) + len(s.held.applications) + len(s.held.allocations)
+	if s.session != nil {
+		for _, each := range s.session.outboxes() {
+			status.Queued += each.length()
+		}
+	}
+	return status
+}
+
+// Close writes what is queued, half-closes the streams and leaves nothing running.
+func (s *Shim) Close(ctx context.Context) error {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	s.cancel()
+	if session != nil {
+		_ = session.Close(ctx)
+	}
+	select {
+	case <-s.done:
+		return s.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// UpdateNodes reports nodes and node actions in order.
+func (s *Shim) UpdateNodes(nodes ...*si.NodeInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mirror.NoteNodes(nodes...)
+	s.send(func(session *Session) *outbox { return session.nodes }, &s.held.nodes, messages(nodes))
+}
+
+// UpdateApplications adds and removes applications.
+func (s *Shim) UpdateApplications(request *si.ApplicationRequest) {
+	entries := append(messages(request.GetNew()), messages(request.GetRemove())...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mirror.NoteApplications(request)
+	s.send(func(session *Session) *outbox { return session.applications }, &s.held.applications, entries)
+}
+
+// UpdateAllocations reports asks, allocations and releases.
+func (s *Shim) UpdateAllocations(request *si.AllocationRequest) {
+	entries := append(messages(request.GetAllocations()), messages(request.GetReleases().GetAllocationsToRelease())...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mirror.NoteAllocations(request)
+	s.send(func(session *Session) *outbox { return session.allocations }, &s.held.allocations, entries)
+}
+
+// send queues entries for the session, or has them wait while the core is being told what it has forgotten.
+func (s *Shim) send(pick func(*Session) *outbox, held *[]proto.Message, entries []proto.Message) {
+	switch s.phase {
+	case live:
+		// The outboxes of a shim have no limit, so this does not wait; the mirror knows what a closed one does not take.
+		_ = pick(s.session).put(s.ctx, entries...)
+	case replaying:
+		*held = append(*held, entries...)
+	case away:
+	}
+}
+
+// UpdateConfiguration puts a queue configuration and other settings into force. One that the core refuses is an error, and
+// not remembered. While the core is away, the next registration brings it; if the core refuses it then, the one that was in
+// force before stays.
+func (s *Shim) UpdateConfiguration(ctx context.Context, config string, extraConfig map[string]string) error {
+	s.mu.Lock()
+	next := s.registration
+	next.Config, next.ExtraConfig = config, maps.Clone(extraConfig)
+	connected := s.phase != away
+	if !connected {
+		s.registration = next
+	}
+	s.mu.Unlock()
+	if !connected {
+		s.logger.Info("the configuration is kept until the core is back")
+		return nil
+	}
+	_, err := s.client.UpdateConfiguration(ctx, next.PolicyGroup, config, extraConfig)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.registration, s.good = next, next
+		return nil
+	case isRefusal(err, codes.Unavailable, codes.FailedPrecondition):
+		s.logger.Info("the configuration is kept until the core is back", "error", err)
+		s.registration = next
+		return nil
+	}
+	return err
+}
+
+// maintain begins a new session whenever one has ended, until the shim is closed or superseded.
+func (s *Shim) maintain() {
+	defer close(s.done)
+	for {
+		s.mu.Lock()
+		session := s.session
+		s.mu.Unlock()
+		<-session.Done()
+		err := session.Err()
+		for pause := firstPause; ; pause = nextPause(pause) {
+			s.noteEnd(err)
+			if s.ctx.Err() != nil {
+				s.fail(ErrClosed)
+				return
+			}
+			if errors.Is(err, ErrSuperseded) {
+				s.fail(err)
+				return
+			}
+			s.logger.Warn("the core has to be told everything again", "reason", err)
+			if err = s.open(s.ctx); err == nil {
+				break
+			}
+			_ = sleep(s.ctx, spread(pause))
+		}
+	}
+}
+
+func (s *Shim) noteEnd(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = away
+	s.held = heldEntries{}
+	s.status.LastError = err
+}
+
+func (s *Shim) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = err
+}
+
+// open begins a session: it registers, attaches the callbacks, and tells the core what the mirror holds.
+func (s *Shim) open(ctx context.Context) error {
+	session, err := s.register(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.replay(ctx, session); err != nil {
+		_ = session.Close(ctx)
+		return err
+	}
+	return nil
+}
+
+// register registers with the configuration that was set last or, if the core refuses that one, with the last good one.
+func (s *Shim) register(ctx context.Context) (*Session, error) {
+	s.mu.Lock()
+	wanted, good, registeredBefore := s.registration, s.good, s.status.Registrations > 0
+	s.mu.Unlock()
+	used := wanted
+	err := s.client.register(ctx, wanted)
+	if isRefusal(err, codes.InvalidArgument) && registeredBefore && !sameConfiguration(wanted, good) {
+		s.logger.Error("the core refuses the configuration; the last good one stays in force", "error", err)
+		if s.options.ConfigurationRefused != nil {
+			s.options.ConfigurationRefused(err)
+		}
+		used = good
+		err = s.client.register(ctx, good)
+	}
+	if err != nil {
+		return nil, err
+	}
+	session := s.client.openSession(s.newReceiver(), 0, s.options.ResyncOnBreak)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.good = used
+	// Unless another one was set meanwhile, the refused one is not tried again.
+	if sameConfiguration(s.registration, wanted) {
+		s.registration = used
+	}
+	s.session = session
+	s.status.Registrations++
+	return session, nil
+}
+
+func sameConfiguration(a, b Registration) bool {
+	return a.Config == b.Config && maps.Equal(a.ExtraConfig, b.ExtraConfig)
+}
+
+// replay attaches the callbacks and tells the core what the mirror holds, then what was reported meanwhile.
+func (s *Shim) replay(ctx context.Context, session *Session) error {
+	if s.options.Callbacks.any() {
+		err := session.AttachCallbacks(ctx, s.options.Callbacks)
+		if errors.Is(err, ErrNotSupported) {
+			s.logger.Warn("the core does not ask: everything is placed unasked", "error", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	s.delivery.Lock()
+	s.mu.Lock()
+	plan := s.mirror.Replay()
+	s.phase = replaying
+	s.held = heldEntries{}
+	s.echoes = make(map[string]bool, len(plan.Placed))
+	for _, placed := range plan.Placed {
+		s.echoes[placed.GetAllocationKey()] = true
+	}
+	s.echoed = make(chan struct{})
+	if len(s.echoes) == 0 {
+		close(s.echoed)
+	}
+	s.mu.Unlock()
+	if len(plan.Lost) > 0 {
+		s.options.Receiver.ReceiveAllocations(&si.AllocationResponse{Released: plan.Lost})
+	}
+	s.delivery.Unlock()
+	if err := s.tell(ctx, session, plan); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = live
+	held := s.held
+	s.held = heldEntries{}
+	_ = session.nodes.put(ctx, held.nodes...)
+	_ = session.applications.put(ctx, held.applications...)
+	_ = session.allocations.put(ctx, held.allocations...)
+	return nil
+}
+
+func (s *Shim) tell(ctx context.Context, session *Session, plan *Replay) error {
+	if _, err := session.CreateNodes(ctx, plan.Nodes...); err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	answers, err := session.AddApplications(ctx, plan.Applications...)
+	if err != nil {
+		return fmt.Errorf("applications: %w", err)
+	}
+	refused := map[string]bool{}
+	for _, answer := range answers {
+		if rejected, ok := answer.(ApplicationRejected); ok {
+			refused[rejected.ApplicationID] = true
+			s.logger.Error("the core refuses an application that it had accepted", "application", rejected.ApplicationID, "reason", rejected.Reason)
+		}
+	}
+	_ = session.ReportAllocations(ctx, plan.Foreign...)
+	_ = session.ReportAllocations(ctx, plan.Placed...)
+	select {
+	case <-s.echoed:
+	case <-session.ctx.Done():
+		return session.reason()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, ask := range plan.Asks {
+		if !refused[ask.GetApplicationID()] {
+			_ = session.ReportAllocations(ctx, ask)
+		}
+	}
+	return session.SendNodes(ctx, plan.Open...)
+}
+
+// A shimReceiver takes the messages of one session. Those of a session that has ended are not handed on any more.
+type shimReceiver struct {
+	shim *Shim
+}
+
+func (s *Shim) newReceiver() receiver { return &shimReceiver{s} }
+
+func (r *shimReceiver) receiveNodes(response *si.NodeResponse) {
+	s := r.shim
+	s.delivery.Lock()
+	s.mu.Lock()
+	news, refused := s.mirror.TakeNodes(response, s.phase == replaying)
+	s.status.Refused += refused
+	session := s.session
+	s.mu.Unlock()
+	for _, rejected := range response.GetRejected() {
+		s.logger.Warn("the core refuses a node", "node", rejected.GetNodeID(), "reason", rejected.GetReason())
+	}
+	if news != nil {
+		s.options.Receiver.ReceiveNodes(news)
+	}
+	s.delivery.Unlock()
+	resolveAll(session, NodeUpdates(response))
+}
+
+func (r *shimReceiver) receiveApplications(response *si.ApplicationResponse) {
+	s := r.shim
+	s.delivery.Lock()
+	s.mu.Lock()
+	news, refused := s.mirror.TakeApplications(response, s.phase == replaying)
+	s.status.Refused += refused
+	session := s.session
+	s.mu.Unlock()
+	if news != nil {
+		s.options.Receiver.ReceiveApplications(news)
+	}
+	s.delivery.Unlock()
+	resolveAll(session, ApplicationUpdates(response))
+}
+
+func (r *shimReceiver) receiveAllocations(response *si.AllocationResponse) {
+	s := r.shim
+	s.delivery.Lock()
+	defer s.delivery.Unlock()
+	s.mu.Lock()
+	news, refused := s.mirror.TakeAllocations(response, s.phase == replaying)
+	s.status.Refused += refused
+	s.noteEchoes(response)
+	s.mu.Unlock()
+	for _, rejected := range response.GetRejectedAllocations() {
+		s.logger.Warn("the core refuses an allocation", "key", rejected.GetAllocationKey(), "reason", rejected.GetReason())
+	}
+	if news != nil {
+		s.options.Receiver.ReceiveAllocations(news)
+	}
+}
+
+func (s *Shim) noteEchoes(response *si.AllocationResponse) {
+	if len(s.echoes) == 0 {
+		return
+	}
+	for _, each := range response.GetNew() {
+		delete(s.echoes, each.GetAllocationKey())
+	}
+	for _, each := range response.GetRejectedAllocations() {
+		delete(s.echoes, each.GetAllocationKey())
+	}
+	for _, each := range response.GetReleased() {
+		delete(s.echoes, each.GetAllocationKey())
+	}
+	if len(s.echoes) == 0 {
+		close(s.echoed)
+	}
+}
+
+func resolveAll(session *Session, updates []Update) {
+	if session == nil {
+		return
+	}
+	for _, update := range updates {
+		session.resolve(update)
+	}
+}

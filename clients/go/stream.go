@@ -1,0 +1,129 @@
+package kornel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// errStreamBroke ends a session that was told not to open broken streams again.
+var errStreamBroke = errors.New("a stream broke")
+
+// A duplex is one call with messages in both directions.
+type duplex[Request, Response any] interface {
+	Send(*Request) error
+	Recv() (*Response, error)
+	CloseSend() error
+}
+
+// A stream is one duplex call, kept open: it binds, writes requests, reads responses, and opens the call again when it
+// breaks. The core keeps a manager's state while no stream is open, so a break costs nothing but time.
+type stream[Request, Response any] struct {
+	kind StreamKind
+	open func(context.Context) (duplex[Request, Response], error)
+	// first returns the first message, which binds the call.
+	first func() *Request
+	// next returns the next request, and what to do once gRPC has taken it. nil: nothing more will come.
+	next func(context.Context) (*Request, func())
+	// deliver hands a response on; it blocks while there is no room for it.
+	deliver func(context.Context, *Response)
+	// broke is called after a call has ended, reopened once the next one is open.
+	broke, reopened func()
+	// closing tells whether the end of the call is what was wanted.
+	closing func() bool
+	// ready waits for a connection.
+	ready func(context.Context) error
+	// once is set for streams that end with the first break.
+	once bool
+}
+
+// run keeps the call open until closing is true and the core has finished. The error says why opening it again cannot help.
+func (s *stream[Request, Response]) run(ctx context.Context) error {
+	pause := firstPause
+	for again := false; ; again = true {
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+		heard, err := s.runCall(ctx, again)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if s.closing() {
+			return nil
+		}
+		delay, fatal := judgeStreamEnd(string(s.kind), err)
+		if fatal != nil {
+			return fatal
+		}
+		if s.once {
+			return fmt.Errorf("%s: %w: %w", s.kind, errStreamBroke, err)
+		}
+		if s.broke != nil {
+			s.broke()
+		}
+		// A stream that worked starts the pauses anew; one that breaks at once must not be hammered.
+		if heard {
+			pause = firstPause
+		}
+		if err := sleep(ctx, max(delay, spread(pause))); err != nil {
+			return err
+		}
+		pause = nextPause(pause)
+	}
+}
+
+// runCall runs one call to its end. It tells whether anything was received, and how the call ended: io.EOF is a status of
+// OK.
+func (s *stream[Request, Response]) runCall(ctx context.Context, again bool) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	call, err := s.open(ctx)
+	if err != nil {
+		cancel()
+		return false, err
+	}
+	writing := make(chan struct{})
+	go func() {
+		defer close(writing)
+		s.write(ctx, call)
+	}()
+	defer func() {
+		cancel()
+		<-writing
+	}()
+	if again && s.reopened != nil {
+		s.reopened()
+	}
+	for {
+		response, err := call.Recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return heard, nil
+			}
+			return heard, err
+		}
+		heard = true
+		s.deliver(ctx, response)
+	}
+}
+
+func (s *stream[Request, Response]) write(ctx context.Context, call duplex[Request, Response]) {
+	// An error of Send only says that the call is over; the reading side learns why.
+	if call.Send(s.first()) != nil {
+		return
+	}
+	for {
+		request, taken := s.next(ctx)
+		if request == nil {
+			if ctx.Err() == nil {
+				_ = call.CloseSend()
+			}
+			return
+		}
+		if call.Send(request) != nil {
+			return
+		}
+		// Only now: a request that was being written when the call broke is written again.
+		taken()
+	}
+}

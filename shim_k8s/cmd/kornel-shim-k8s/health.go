@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"kornel/shim_k8s/scheduler"
+)
+
+// health tells whether the shim is well.
+type health struct {
+	remote  *scheduler.Remote
+	leading atomic.Bool
+}
+
+// ready returns why the shim does not schedule although it should. One that waits for the Lease is ready to take over.
+func (h *health) ready() error {
+	if !h.leading.Load() {
+		return nil
+	}
+	status, registered := h.remote.Status()
+	switch {
+	case !registered:
+		return errors.New("not registered at the core yet")
+	case !status.Live && status.LastError != nil:
+		return fmt.Errorf("the core has to be told everything again: %w", status.LastError)
+	case !status.Live:
+		return errors.New("the core is not there yet")
+	}
+	return nil
+}
+
+func (h *health) serveReady(response http.ResponseWriter, _ *http.Request) {
+	if err := h.ready(); err != nil {
+		http.Error(response, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	role := "stands by"
+	if h.leading.Load() {
+		role = "schedules"
+	}
+	_, _ = fmt.Fprintln(response, role)
+}
+
+// serveHTTP serves metrics and health until the server is closed.
+func serveHTTP(address string, remote *scheduler.Remote, health *health) (*http.Server, error) {
+	registry := prometheus.NewRegistry()
+	leading := prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "kornel_shim_leading", Help: "1 while this shim is the one that schedules."},
+		func() float64 {
+			if health.leading.Load() {
+				return 1
+			}
+			return 0
+		},
+	)
+	registry.MustRegister(
+		remote.Collector(), leading, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz/live", func(response http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(response, "live") })
+	mux.HandleFunc("GET /healthz/ready", health.serveReady)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	return server, nil
+}

@@ -1,0 +1,122 @@
+// Program kornel-shim-k8s runs Apache YuniKorn's Kubernetes shim, as it is released, against a Kornel core.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/apache/yunikorn-k8shim/pkg/client"
+	"github.com/apache/yunikorn-k8shim/pkg/conf"
+	"github.com/apache/yunikorn-k8shim/pkg/plugin/predicates"
+	"github.com/apache/yunikorn-k8shim/pkg/shim"
+
+	kornel "kornel/clients/go"
+	"kornel/shim_k8s/scheduler"
+	"kornel/shim_k8s/tasks"
+)
+
+// defaultListen is where metrics and health are served.
+const defaultListen = ":9091"
+
+type settings struct {
+	core, listen, lease, identity string
+	credentials                   kornel.Credentials
+	leaseDuration                 time.Duration
+}
+
+func readSettings() settings {
+	s := settings{credentials: kornel.CredentialsFromEnvironment()}
+	hostname, _ := os.Hostname()
+	flag.StringVar(&s.core, "core", fromEnvironment("KORNEL_ADDRESS", "127.0.0.1:50051"), "address of the core (KORNEL_ADDRESS)")
+	flag.StringVar(&s.credentials.CA, "ca", s.credentials.CA, "PEM file of the CA that signed the core's certificate (KORNEL_CA)")
+	flag.StringVar(&s.credentials.Certificate, "cert", s.credentials.Certificate, "certificate to show the core (KORNEL_CERT)")
+	flag.StringVar(&s.credentials.Key, "key", s.credentials.Key, "private key of --cert (KORNEL_KEY)")
+	flag.StringVar(&s.credentials.TokenFile, "token-file", s.credentials.TokenFile, "bearer token to show the core (KORNEL_TOKEN_FILE)")
+	flag.StringVar(&s.credentials.ServerName, "server-name", s.credentials.ServerName, "name in the core's certificate, if not the host of its address (KORNEL_SERVER_NAME)")
+	flag.StringVar(&s.listen, "listen", defaultListen, "where to serve metrics and health; empty: nowhere")
+	flag.StringVar(&s.lease, "lease", "kornel-shim-k8s", "name of the Lease that the shim which schedules holds, in the shim's namespace; empty: no leader election")
+	flag.DurationVar(&s.leaseDuration, "lease-duration", 15*time.Second, "how long others wait for a holder of the Lease that is silent")
+	flag.StringVar(&s.identity, "identity", fromEnvironment("POD_NAME", hostname), "name of this shim in the Lease (POD_NAME)")
+	flag.Parse()
+	return s
+}
+
+func fromEnvironment(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+func main() {
+	settings := readSettings()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, settings); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, settings settings) error {
+	predicates.EnableOptionalKubernetesFeatureGates()
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	remote := scheduler.New(scheduler.Options{Address: settings.core, Credentials: settings.credentials, Logger: logger})
+	health := &health{remote: remote}
+	if settings.listen != "" {
+		server, err := serveHTTP(settings.listen, remote, health)
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+	}
+	return lead(ctx, settings, logger, func(ctx context.Context) error {
+		health.leading.Store(true)
+		return schedule(ctx, remote, logger)
+	})
+}
+
+// schedule runs the shim until ctx is done, or until nothing can be scheduled any more.
+func schedule(ctx context.Context, remote *scheduler.Remote, logger *slog.Logger) error {
+	// Read only now: another shim may have scheduled with newer ones while this one waited for the Lease.
+	configMaps, err := client.LoadBootstrapConfigMaps()
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if err := conf.UpdateConfigMaps(configMaps, true); err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	k8shim := shim.NewShimScheduler(remote, conf.GetSchedulerConf(), configMaps)
+	remote.DependsOnPlacements(tasks.DependOnPlacements(k8shim.GetContext))
+	started := make(chan error, 1)
+	go func() { started <- k8shim.Run() }()
+	select {
+	case err := <-started:
+		if err != nil {
+			return fmt.Errorf("start the shim: %w", err)
+		}
+	case <-ctx.Done():
+		// It waits for a core, or for the API server.
+		remote.Stop()
+		return nil
+	}
+	logger.Info("scheduling", "scheduler", conf.GetSchedulerConf().SchedulerName)
+	select {
+	case <-ctx.Done():
+		k8shim.Stop()
+		remote.Stop()
+		return nil
+	case <-remote.Done():
+		if err := remote.Err(); err != nil {
+			return err
+		}
+		return errors.New("the connection to the core has ended")
+	}
+}

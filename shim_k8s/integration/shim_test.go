@@ -1,0 +1,237 @@
+// Package integration runs the Kubernetes shim itself, with informers of a clientset that has no API server behind it: pods
+// are placed, and never bound. The shim keeps state in variables of its packages, so there is one of it for all tests.
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/yunikorn-k8shim/pkg/conf"
+	"github.com/apache/yunikorn-k8shim/pkg/plugin/predicates"
+	"github.com/apache/yunikorn-k8shim/pkg/shim"
+	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+
+	kornel "kornel/clients/go"
+	"kornel/clients/go/fakecore"
+	"kornel/shim_k8s/scheduler"
+	"kornel/shim_k8s/tasks"
+)
+
+const (
+	deadline   = 60 * time.Second
+	namespace  = "team"
+	queues     = "partitions: [{name: default, placementrules: [{name: tag, value: namespace, create: true}], queues: [{name: root, submitacl: '*'}]}]"
+	kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "%s"}}]
+contexts: [{name: none, context: {cluster: none, user: none}}]
+users: [{name: none}]
+current-context: none
+`
+)
+
+// serveConfigMaps serves an API server that has no ConfigMaps, and nothing else: those alone the shim reads past its informers.
+func serveConfigMaps(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if !strings.HasSuffix(request.URL.Path, "/configmaps") {
+			http.NotFound(response, request)
+			return
+		}
+		response.Header().Set("Content-Type", "application/json")
+		if request.URL.Query().Get("watch") != "" {
+			response.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(response).Flush()
+			<-request.Context().Done()
+			return
+		}
+		_, _ = fmt.Fprint(response, `{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}`)
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL
+}
+
+func makeNode(name string, cpus string) *v1.Node {
+	room := v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse(cpus), v1.ResourceMemory: resource.MustParse("64Gi"), v1.ResourcePods: resource.MustParse("110"),
+	}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status: v1.NodeStatus{
+			Capacity: room, Allocatable: room,
+			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
+		},
+	}
+}
+
+func makePod(name, application string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, UID: types.UID(name), CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{"applicationId": application, "app": application},
+		},
+		Spec: v1.PodSpec{
+			SchedulerName: "yunikorn",
+			Containers: []v1.Container{{
+				Name:      "main",
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+			}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodPending},
+	}
+}
+
+func apart(pod *v1.Pod) *v1.Pod {
+	term := v1.PodAffinityTerm{TopologyKey: "kubernetes.io/hostname", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": pod.Labels["app"]}}}
+	pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}}
+	return pod
+}
+
+// A cluster is a shim on nodes that are not there, at a core.
+type cluster struct {
+	t       *testing.T
+	clients *fake.Clientset
+	shim    *shim.KubernetesShim
+	core    *fakecore.Core // nil for a real one
+}
+
+// run starts a shim on nodes of four CPUs. The core is that of KORNEL_ADDRESS, or a scripted one.
+func run(t *testing.T, nodes int) *cluster {
+	t.Helper()
+	c := &cluster{t: t, clients: fake.NewClientset()}
+	c.create(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	for n := range nodes {
+		c.create(makeNode(fmt.Sprintf("node-%d", n), "4"))
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(fmt.Sprintf(kubeconfig, serveConfigMaps(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options := scheduler.Options{Address: os.Getenv("KORNEL_ADDRESS"), Credentials: kornel.CredentialsFromEnvironment()}
+	if options.Address == "" {
+		c.core = fakecore.New()
+		c.core.Serve()
+		t.Cleanup(c.core.Stop)
+		options.Address, options.DialOptions = fakecore.Address, []grpc.DialOption{c.core.Dialer()}
+	}
+	t.Setenv(conf.EnvKubeConfig, file)
+	predicates.EnableOptionalKubernetesFeatureGates()
+	maps := []*v1.ConfigMap{nil, {Data: map[string]string{"queues.yaml": queues}}}
+	if err := conf.UpdateConfigMaps(maps, true); err != nil {
+		t.Fatal(err)
+	}
+	settings := conf.GetSchedulerConf()
+	settings.KubeConfig = file
+	remote := scheduler.New(options)
+	c.shim = shim.NewShimSchedulerForPlugin(remote, informers.NewSharedInformerFactory(c.clients, 0), settings, maps)
+	remote.DependsOnPlacements(tasks.DependOnPlacements(c.shim.GetContext))
+	started := make(chan error, 1)
+	go func() { started <- c.shim.Run() }()
+	select {
+	case err := <-started:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(deadline):
+		t.Fatal("the shim did not start")
+	}
+	t.Cleanup(func() {
+		c.shim.Stop()
+		remote.Stop()
+	})
+	return c
+}
+
+func (c *cluster) create(object any) {
+	c.t.Helper()
+	var err error
+	switch object := object.(type) {
+	case *v1.Namespace:
+		_, err = c.clients.CoreV1().Namespaces().Create(context.Background(), object, metav1.CreateOptions{})
+	case *v1.Node:
+		_, err = c.clients.CoreV1().Nodes().Create(context.Background(), object, metav1.CreateOptions{})
+	case *v1.Pod:
+		_, err = c.clients.CoreV1().Pods(namespace).Create(context.Background(), object, metav1.CreateOptions{})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// nodesOf returns where the pods of an application were placed, once all of them are.
+func (c *cluster) nodesOf(t *testing.T, application string, pods int) map[string]int {
+	t.Helper()
+	var found map[string]int
+	for limit := time.Now().Add(deadline); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
+		known := c.shim.GetContext().GetApplication(application)
+		if known == nil {
+			continue
+		}
+		found = map[string]int{}
+		placed := 0
+		for n := range pods {
+			if task := known.GetTask(fmt.Sprintf("%s-%d", application, n)); task != nil && task.GetNodeName() != "" {
+				found[task.GetNodeName()]++
+				placed++
+			}
+		}
+		if placed == pods {
+			return found
+		}
+	}
+	t.Fatalf("%s: of %d pods, placed are %v", application, pods, found)
+	return nil
+}
+
+func TestShim(t *testing.T) {
+	const nodes = 10
+	c := run(t, nodes)
+	t.Run("places pods", func(t *testing.T) {
+		for n := range 6 {
+			c.create(makePod(fmt.Sprintf("plain-%d", n), "plain"))
+		}
+		c.nodesOf(t, "plain", 6)
+	})
+	t.Run("keeps pods apart that must not share a node", func(t *testing.T) {
+		if c.core != nil {
+			t.Skip("the scripted core asks nothing, and KORNEL_ADDRESS names no other one")
+		}
+		for n := range nodes {
+			c.create(apart(makePod(fmt.Sprintf("apart-%d", n), "apart")))
+		}
+		if found := c.nodesOf(t, "apart", nodes); len(found) != nodes {
+			t.Fatalf("%d pods on %v", nodes, found)
+		}
+	})
+	t.Run("tells a core that forgot", func(t *testing.T) {
+		if c.core == nil {
+			t.Skip("a real core is not restarted from here")
+		}
+		// The shim itself cannot report again what it has reported.
+		c.core.Restart()
+		c.create(makePod("later-0", "later"))
+		c.nodesOf(t, "later", 1)
+		told := 0
+		for _, entry := range c.core.Since("register") {
+			if strings.HasPrefix(entry, "allocation plain-") {
+				told++
+			}
+		}
+		if told != 6 {
+			t.Fatalf("told of %d allocations: %v", told, c.core.Since("register"))
+		}
+	})
+}

@@ -1,0 +1,351 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/api"
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/grpc"
+
+	kornel "kornel/clients/go"
+	"kornel/clients/go/kornelv1"
+)
+
+const (
+	// callbackTimeout is how long the core waits for an answer. Its own default of a second is short for a shim whose
+	// questions wait for each other.
+	callbackTimeout = 10 * time.Second
+	// configurationTimeout bounds a change of the configuration, which the shim waits for.
+	configurationTimeout = 10 * time.Second
+	stopTimeout          = 10 * time.Second
+)
+
+var errNotRegistered = errors.New("the shim has not registered yet")
+
+// Options say how a [Remote] reaches its core.
+type Options struct {
+	// Address of the core.
+	Address     string
+	Credentials kornel.Credentials
+	Logger      *slog.Logger
+	// DialOptions are added to those of the client.
+	DialOptions []grpc.DialOption
+}
+
+// A Remote is a scheduler in another process, as the shim sees it.
+type Remote struct {
+	options Options
+	counts  counts
+	turns   Dependence
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when nothing will be scheduled any more
+	endOnce sync.Once
+
+	mu      sync.Mutex
+	depends func(applicationID, key string) bool
+	client  *kornel.Client
+	shim    *kornel.Shim
+}
+
+var _ api.SchedulerAPI = (*Remote)(nil)
+
+// New returns a scheduler that connects when the shim registers.
+func New(options Options) *Remote {
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Remote{
+		options: options,
+		turns:   NewTurns(placementTimeout),
+		ctx:     ctx,
+		cancel:  cancel,
+		ended:   make(chan struct{}),
+		depends: func(string, string) bool { return false },
+	}
+}
+
+// DependsOnPlacements says how to tell whether where other pods run decides about an ask. It is set before the shim runs.
+func (r *Remote) DependsOnPlacements(depends func(applicationID, key string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.depends = depends
+}
+
+// RegisterResourceManager connects to the core, registers and attaches to its questions. It waits for a core that is not
+// there; a configuration that the core refuses is an error.
+func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequest, callback api.ResourceManagerCallback) (*si.RegisterResourceManagerResponse, error) {
+	client, err := kornel.NewClient(kornel.Options{
+		Address:     r.options.Address,
+		RMID:        request.GetRmID(),
+		Credentials: r.options.Credentials,
+		Logger:      r.options.Logger,
+		DialOptions: r.options.DialOptions,
+	})
+	if err != nil {
+		return nil, err
+	}
+	answers := &answers{callback: callback, turns: r.turns, depends: r.dependsOnPlacements, counts: &r.counts, logger: r.options.Logger}
+	shim := kornel.NewShim(client, kornel.ShimOptions{
+		Receiver:  &decisions{callback: callback, turns: r.turns, counts: &r.counts, logger: r.options.Logger},
+		Callbacks: answers.callbacks(),
+		// The shim cannot ask again for what was lost with a connection.
+		ResyncOnBreak:        true,
+		ConfigurationRefused: func(error) { r.counts.configurationsRefused.Add(1) },
+	})
+	r.mu.Lock()
+	r.client, r.shim = client, shim
+	r.mu.Unlock()
+	err = shim.Start(r.ctx, kornel.Registration{
+		Config:      request.GetConfig(),
+		PolicyGroup: request.GetPolicyGroup(),
+		Version:     request.GetVersion(),
+		BuildInfo:   request.GetBuildInfo(),
+		ExtraConfig: request.GetExtraConfig(),
+	})
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	go func() {
+		<-shim.Done()
+		r.endOnce.Do(func() { close(r.ended) })
+	}()
+	return &si.RegisterResourceManagerResponse{}, nil
+}
+
+// UpdateNode reports nodes. It never waits.
+func (r *Remote) UpdateNode(request *si.NodeRequest) error {
+	shim, err := r.registered()
+	if err == nil {
+		shim.UpdateNodes(request.GetNodes()...)
+	}
+	return err
+}
+
+// UpdateApplication adds and removes applications. It never waits.
+func (r *Remote) UpdateApplication(request *si.ApplicationRequest) error {
+	shim, err := r.registered()
+	if err == nil {
+		shim.UpdateApplications(request)
+	}
+	return err
+}
+
+// UpdateAllocation reports asks, allocations and releases. It never waits.
+func (r *Remote) UpdateAllocation(request *si.AllocationRequest) error {
+	shim, err := r.registered()
+	if err != nil {
+		return err
+	}
+	shim.UpdateAllocations(request)
+	for _, release := range request.GetReleases().GetAllocationsToRelease() {
+		r.turns.Settle(release.GetAllocationKey())
+	}
+	return nil
+}
+
+// UpdateConfiguration puts a configuration into force, or returns what is wrong with it. While the core is away it is kept.
+func (r *Remote) UpdateConfiguration(request *si.UpdateConfigurationRequest) error {
+	shim, err := r.registered()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, configurationTimeout)
+	defer cancel()
+	return shim.UpdateConfiguration(ctx, request.GetConfig(), request.GetExtraConfig())
+}
+
+// Stop writes what waits and ends the connection, also where a registration still waits for its core. The core keeps its
+// state.
+func (r *Remote) Stop() {
+	r.cancel()
+	r.mu.Lock()
+	shim, client := r.shim, r.client
+	r.shim, r.client = nil, nil
+	r.mu.Unlock()
+	if shim != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		_ = shim.Close(ctx)
+		_ = client.Close()
+	}
+	r.endOnce.Do(func() { close(r.ended) })
+}
+
+// Done returns a channel that is closed when nothing will be scheduled any more: after [Remote.Stop], or because another
+// shim has registered in this one's place.
+func (r *Remote) Done() <-chan struct{} { return r.ended }
+
+// Err returns why nothing will be scheduled any more; nil after [Remote.Stop].
+func (r *Remote) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shim == nil {
+		return nil
+	}
+	return r.shim.Err()
+}
+
+// Status returns how the connection is doing, and false before the shim has registered.
+func (r *Remote) Status() (kornel.ShimStatus, bool) {
+	shim, err := r.registered()
+	if err != nil {
+		return kornel.ShimStatus{}, false
+	}
+	return shim.Status(), true
+}
+
+func (r *Remote) registered() (*kornel.Shim, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shim == nil {
+		return nil, errNotRegistered
+	}
+	return r.shim, nil
+}
+
+func (r *Remote) dependsOnPlacements(applicationID, key string) bool {
+	r.mu.Lock()
+	depends := r.depends
+	r.mu.Unlock()
+	return depends(applicationID, key)
+}
+
+// decisions hands what the core says to the shim.
+type decisions struct {
+	callback api.ResourceManagerCallback
+	turns    Dependence
+	counts   *counts
+	logger   *slog.Logger
+}
+
+// ReceiveNodes hands on answers about nodes.
+func (d *decisions) ReceiveNodes(response *si.NodeResponse) {
+	d.report("nodes", d.callback.UpdateNode(response))
+}
+
+// ReceiveApplications hands on answers about applications, and their states.
+func (d *decisions) ReceiveApplications(response *si.ApplicationResponse) {
+	for _, rejected := range response.GetRejected() {
+		rejected.Reason = ShowReason(rejected.GetReason())
+	}
+	d.counts.applicationsRejected.Add(int64(len(response.GetRejected())))
+	d.report("applications", d.callback.UpdateApplication(response))
+}
+
+// ReceiveAllocations hands on decisions. When the shim has taken them over, its next predicates see them.
+func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
+	d.report("allocations", d.callback.UpdateAllocation(response))
+	d.counts.placed.Add(int64(len(response.GetNew())))
+	d.counts.released.Add(int64(len(response.GetReleased())))
+	for _, placed := range response.GetNew() {
+		d.turns.Settle(placed.GetAllocationKey())
+	}
+	for _, released := range response.GetReleased() {
+		d.turns.Settle(released.GetAllocationKey())
+	}
+	for _, rejected := range response.GetRejectedAllocations() {
+		d.turns.Settle(rejected.GetAllocationKey())
+	}
+}
+
+func (d *decisions) report(what string, err error) {
+	if err != nil {
+		d.logger.Error("the shim did not take over a decision", "about", what, "error", err)
+	}
+}
+
+// answers puts the core's questions to the shim.
+type answers struct {
+	callback api.ResourceManagerCallback
+	turns    Dependence
+	depends  func(applicationID, key string) bool
+	counts   *counts
+	logger   *slog.Logger
+}
+
+func (a *answers) callbacks() kornel.Callbacks {
+	callbacks := kornel.Callbacks{
+		Timeout:    callbackTimeout,
+		Predicates: a.predicates,
+		PreemptionPredicates: func(_ context.Context, question *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse {
+			a.counts.preemptionQuestions.Add(1)
+			return a.callback.PreemptionPredicates(question.GetArguments())
+		},
+		// These two call the API server, which may take its time; what follows must not wait for that.
+		SchedulingState: func(_ context.Context, state *si.UpdateContainerSchedulingStateRequest) {
+			go a.callback.UpdateContainerSchedulingState(state)
+		},
+		Events: func(_ context.Context, events []*si.EventRecord) { go a.callback.SendEvent(events) },
+	}
+	if plugin, ok := a.callback.(api.StateDumpPlugin); ok {
+		callbacks.StateDump = func(context.Context) (string, error) { return plugin.GetStateDump() }
+	}
+	return callbacks
+}
+
+// predicates returns the nodes on which a pod may not run, each with the shim's reason.
+func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQuestion) map[string]string {
+	a.counts.questions.Add(1)
+	key := question.GetAllocationKey()
+	if !a.depends(question.GetApplicationId(), key) {
+		refused := make(map[string]string)
+		// All nodes are judged: what the core would ask about the others later costs more than judging them now.
+		for _, node := range question.GetNodeIds() {
+			if reason := a.judge(question, node); reason != "" {
+				refused[node] = reason
+			}
+			if ctx.Err() != nil {
+				break
+			}
+		}
+		return refused
+	}
+	a.counts.dependentQuestions.Add(1)
+	if a.turns.Begin(ctx, key) != nil {
+		return nil // the core has stopped waiting
+	}
+	refused, found := a.judgeUntilYes(question)
+	// A reservation does not place anything: another question comes before that.
+	a.turns.Answer(key, found && question.GetAllocate())
+	return refused
+}
+
+// judgeUntilYes refuses all nodes but the first one on which the pod may run: a yes for several would be one for a node
+// that nobody was asked about with the others' placements in place.
+func (a *answers) judgeUntilYes(question *kornelv1.PredicatesQuestion) (refused map[string]string, found bool) {
+	refused = make(map[string]string)
+	for _, node := range question.GetNodeIds() {
+		reason := "another node is tried first"
+		if !found {
+			reason = a.judge(question, node)
+		}
+		if reason == "" {
+			found = true
+		} else {
+			refused[node] = reason
+		}
+	}
+	return refused, found
+}
+
+func (a *answers) judge(question *kornelv1.PredicatesQuestion, node string) string {
+	err := a.callback.Predicates(&si.PredicatesArgs{
+		AllocationKey: question.GetAllocationKey(), NodeID: node, Allocate: question.GetAllocate(),
+	})
+	a.counts.judgements.Add(1)
+	if err == nil {
+		return ""
+	}
+	a.counts.refusals.Add(1)
+	if text := err.Error(); text != "" {
+		return text
+	}
+	return "refused"
+}

@@ -1,0 +1,1 @@
+"""Tests of what is written in Go, which need it installed: ``make test-go``."""

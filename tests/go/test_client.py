@@ -1,0 +1,80 @@
+"""The Go client: its own tests, its stubs, and its example against the kit and a core."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import PATIENCE_S, running_core
+from tests.go.toolchain import BUILD_S, CLIENT, ROOT, find_go, list_unformatted, run_go
+
+pytestmark = pytest.mark.timeout(BUILD_S)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("go") / "example"
+    run_go(CLIENT, "build", "-o", str(program), "./example")
+    return program
+
+
+def test_sources_are_formatted_and_vetted() -> None:
+    assert not list_unformatted(CLIENT)
+    run_go(CLIENT, "vet", "./...")
+
+
+def test_its_own_tests_pass() -> None:
+    run_go(CLIENT, "test", "./...")
+
+
+def test_stubs_match_the_proto_files() -> None:
+    find_go()
+    command = [sys.executable, CLIENT / "generate.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+def test_the_example_keeps_every_rule_for_shims(example: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kornel.conformance", "shim", "--log", str(tmp_path)]
+    command += ["--", str(example), "--core", "{address}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=BUILD_S, check=False
+    )
+    # Nothing is left unseen: it has a gang, so the kit can time out and replace placeholders.
+    assert done.stdout.splitlines()[-1] == "26 checks: 26 pass, 0 fail: conforms", done.stdout + done.stderr
+
+
+async def test_the_example_runs_its_gang_and_its_tasks_at_a_core(example: Path) -> None:
+    tasks = {f"task-{number}" for number in range(8)}
+    async with running_core() as core:
+        shim = await asyncio.create_subprocess_exec(
+            example, "--core", core.address, "--runtime", "50ms", stderr=asyncio.subprocess.PIPE
+        )
+        ran: set[str] = set()
+        ended: set[str] = set()
+        printed = ""
+        try:
+            assert shim.stderr is not None
+            async with asyncio.timeout(PATIENCE_S):
+                while not tasks <= ended:
+                    line = (await shim.stderr.readline()).decode()
+                    assert line, f"the shim ended: {printed}"
+                    printed += line
+                    ran.update(re.findall(r"(\S+) runs on node-1", line))
+                    ended.update(re.findall(r"(\S+) ends", line))
+            # Four fit at a time, and the first two take the place of their placeholders.
+            assert tasks | {"placeholder-0", "placeholder-1"} <= ran
+            assert "placeholder-0 ends: PLACEHOLDER_REPLACED" in printed
+            shim.terminate()
+            assert await asyncio.wait_for(shim.wait(), PATIENCE_S) == 0
+        finally:
+            if shim.returncode is None:
+                shim.kill()
+                await shim.wait()
