@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
-from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_group
+from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_empty_groups, remove_group
 from kornel.shim_local.machine.launcher import Launcher
 from kornel.shim_local.machine.processes import MARK, is_alive, kill_marked, read_boot_id
 
@@ -106,7 +106,7 @@ class Agent:
         for attempt in self._attempts.values():
             self._stop_watching(attempt)
         if self.cgroups.folder is not None:
-            remove_group(str(self.cgroups.folder))
+            remove_empty_groups(self.cgroups.folder)
         os.close(self._lock)
 
     def describe_machine(self) -> dict[str, Any]:
@@ -294,8 +294,9 @@ class Agent:
         if attempt.end is None:
             if attempt.group:
                 kill_group(attempt.group)
-                remove_group(attempt.group)
             kill_marked(f"{self._identity}/{attempt.folder.key}")
+            if attempt.group:
+                remove_group(attempt.group)
             self._write_lost(attempt, "its supervisor was killed")
         self._report_state(attempt)
 

@@ -106,6 +106,15 @@ def remove_group(group: str) -> None:
         Path(group).rmdir()
 
 
+def remove_empty_groups(folder: Path) -> None:
+    """Remove *folder* and the groups of jobs in it, as far as nothing runs in them."""
+    with suppress(OSError):
+        for group in folder.iterdir():
+            if group.is_dir():
+                remove_group(str(group))
+    remove_group(str(folder))
+
+
 def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups:
     """Returns where groups of jobs can be made, with a folder called *name* for all of them.
 
