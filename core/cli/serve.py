@@ -80,7 +80,7 @@ def serve(
             envvar="KORNEL_HISTORY",
             help="Where applications, preemptions, events and configurations are kept: an SQLite file, or the URL of a"
             " PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in the"
-            " state directory.",
+            " state directory, with another port than 50051 in the name: history-50052.db.",
         ),
     ] = None,
     history_keep: Annotated[

@@ -116,7 +116,11 @@ def serve_core(options: ServeOptions) -> None:
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:
     try:
         kept = chosen_history(
-            options.history, list(options.history_keep), options.history_spool, options.history_spool_mib * 2**20
+            options.history,
+            list(options.history_keep),
+            options.history_spool,
+            options.history_spool_mib * 2**20,
+            address=options.grpc,
         )
     except HistorySettingsError as error:
         print_error(f"--history: {error}")

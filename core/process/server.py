@@ -609,6 +609,9 @@ class KornelServer:
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
         self.events.follow_settings(extra_config)
+        # What comes of unregistering a manager is the last of what it did.
+        if self._runner.reader.rm_id:
+            self.history.follow_settings(extra_config)
         self.health.settings_changed()
         self._levels.follow_settings(extra_config)
 

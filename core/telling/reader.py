@@ -214,7 +214,7 @@ class PartitionReader:
 
     @property
     def queue_count(self) -> int:
-        """How many queues there are."""
+        """Returns the number of queues."""
         return len(self._state.queues)
 
     @property

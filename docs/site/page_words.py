@@ -26,10 +26,7 @@ export const MEANINGS = """
 def make_module() -> str:
     """Returns the module as it should be."""
     meanings = {
-        "refusal": {
-            **members(Rejection),
-            BAD_TEXT: _BAD_TEXT
-        },
+        "refusal": {**members(Rejection), BAD_TEXT: _BAD_TEXT},
         "waiting": members(BlockerKind),
         "verdict": members(PreemptionVerdict),
         "outcome": members(Outcome),

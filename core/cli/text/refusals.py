@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.tables import format_table
 from kornel.core.cli.text.times import format_moment
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1 import read_pb2 as pb
 
 

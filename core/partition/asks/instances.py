@@ -60,6 +60,12 @@ def of_key(state: PartitionState, key: str) -> list[Allocation]:
     return [] if only is None else [only]
 
 
+def count_requests(state: PartitionState, key: str) -> int:
+    """Returns how many requests there are under *key*."""
+    siblings = state.instances.get(key)
+    return len(siblings) if siblings is not None else int(key in state.requests)
+
+
 def any_of(state: PartitionState, key: str) -> Allocation | None:
     """Returns one of the requests under *key*, ``None`` if there is none; all are of one application."""
     found = state.requests.get(key)

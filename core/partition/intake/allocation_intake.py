@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count, islice
+from operator import itemgetter
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
 from kornel.core.domain.application_states import AppState
@@ -33,6 +34,10 @@ _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _RUNNING = AppState.RUNNING
 """Names a member once: reading it from its class costs as much as a call, and every ask comes by."""
 _NS_PER_S = 10**9
+
+_COUNTLESS = ("resources", "node_id", "max_allocations", "instance")
+_CONTENT = itemgetter(*(at for at, name in enumerate(AllocationSpec._fields) if name not in _COUNTLESS))
+"""What a spec says of every request under its key, whatever their number, and but for its size, which is a shape."""
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
@@ -159,12 +164,12 @@ def _too_long(what: str, length: int, most: int) -> str:
 
 def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
     """Tells whether a repeated ask means more allocations than its key has."""
-    return spec.legacy and len(instances.of_key(state, spec.key)) < spec.max_allocations
+    return spec.legacy and instances.count_requests(state, spec.key) < spec.max_allocations
 
 
 def _shares_too_many(state: PartitionState, spec: AllocationSpec) -> bool:
     """Tells whether an ask for several allocations under one key means more of these than a partition keeps."""
-    more = spec.max_allocations - max(1, len(instances.of_key(state, spec.key)))
+    more = spec.max_allocations - max(1, instances.count_requests(state, spec.key))
     return more > 0 and state.sharing_count + more > MOST_SHARING
 
 
@@ -258,6 +263,8 @@ def _record_request(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
 ) -> Allocation:
     request = Allocation(spec, application, shape, created_ns, state.next_number())
+    if spec.dependent:
+        request.dependent = True
     instances.remember_request(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)
@@ -289,12 +296,17 @@ def _take_older(
     (protocol.md 3.4)."""
     known = instances.of_key(state, spec.key)
     pending = [request for request in known if request.pending]
-    wanted = max(0, spec.max_allocations - (len(known) - len(pending)))
+    allocated = [request for request in known if not request.pending]
+    wanted = max(0, spec.max_allocations - len(allocated))
     for ask in pending[wanted:]:
         withdraw_ask(state, ask)
-    replaced = [ask for ask in pending[:wanted] if _replace_ask(state, ask, spec, shape, now_ns)]
+    replaced = [
+        ask for ask in _select_changed(pending[:wanted], spec, shape) if _replace_ask(state, ask, spec, shape, now_ns)
+    ]
     replaced += [
-        request for request in known if not request.pending and _amend_allocation(state, request, spec, now_ns)
+        request
+        for request in _select_changed(allocated, spec, shape)
+        if _amend_allocation(state, request, spec, now_ns)
     ]
     if wanted == len(pending) and not replaced:
         state.ignore_entry(Ignored.NO_CHANGE, spec.key)
@@ -303,6 +315,12 @@ def _take_older(
         free = (number for number in count() if number not in used)
         for number in islice(free, wanted - len(pending)):
             _add_ask(state, application, spec._replace(instance=number), shape, now_ns)
+
+
+def _select_changed(requests: Iterable[Allocation], spec: AllocationSpec, shape: Shape) -> list[Allocation]:
+    """Returns those of *requests* that *spec* may change: of ten thousand none, where it only changes their number."""
+    said = _CONTENT(spec)
+    return [request for request in requests if request.shape is not shape or _CONTENT(request.spec) != said]
 
 
 def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape, now_ns: int) -> bool:

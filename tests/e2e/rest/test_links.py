@@ -31,9 +31,7 @@ def test_an_address_with_a_place_for_the_page_stays() -> None:
     assert checked_links(address, "") == PageLinks(address, "")
 
 
-@pytest.mark.parametrize(
-    "address", ["javascript:alert(1)", "docs.example.org", "https://", "https://a b", "//x/y"]
-)
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "docs.example.org", "https://", "https://a b", "//x/y"])
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(BadLink, match="--grafana-url"):
         checked_links("", address)

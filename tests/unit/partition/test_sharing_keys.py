@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -62,3 +64,41 @@ def test_asks_of_ten_thousand_allocations_are_bounded_together(cluster: Cluster)
     assert cluster.ask("k0", MOST_INSTANCES) == [], "what is there already makes no more"
     cluster.release("k0")
     assert cluster.ask("more", MOST_INSTANCES) == []
+
+
+def count_calls(act: Callable[[], object]) -> int:
+    """How many functions of Python *act* calls."""
+    calls = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_another_number_costs_what_it_changes(cluster: Cluster) -> None:
+    """Whoever stays is looked at and left alone: a call each, where ten were made to find that nothing changes."""
+    many = 2_000
+    cluster.ask("k", many)
+    for number in (many, many - 1, many):
+        assert count_calls(partial(cluster.ask, "k", number)) < many * 2
+    state = cluster.engine.partition(PARTITION)
+    assert state is not None
+    assert len(state.requests) == many
+
+
+def test_another_number_and_something_else_at_once(cluster: Cluster) -> None:
+    """A priority that comes with another number counts for all of them."""
+    cluster.ask("k", 5)
+    spec = AllocationSpec("k", "app", PARTITION, Resources({"vcore": 1}), legacy=True, max_allocations=3, priority=7)
+    cluster.engine.apply(UpdateAllocations("rm-1", (spec,)), 0)
+    state = cluster.engine.partition(PARTITION)
+    assert state is not None
+    assert [request.spec.priority for request in state.requests.values()] == [7, 7, 7]
