@@ -29,13 +29,19 @@ AttachCall: TypeAlias = grpc.aio.StreamStreamCall[callback_pb2.AttachRequest, ca
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The subscriptions of the shim. ``None`` or false: none of that kind. *state_dump*: its text about itself."""
+    """The subscriptions of the shim. ``None`` or false: none of that kind. *state_dump*: its text about itself.
+
+    depends     every answer to predicates says that it depends on other placements
+    timeout_ms  how long the core waits; 0: as it likes
+    """
 
     predicates: Predicates | None = None
     preemption_predicates: PreemptionPredicates | None = None
     scheduling_states: bool = False
     events: bool = False
     state_dump: str | None = None
+    depends: bool = False
+    timeout_ms: int = 0
 
     def to_subscription(self, rm: str) -> callback_pb2.Subscription:
         """Returns the subscription as a message for the core."""
@@ -46,6 +52,7 @@ class Answers:
             scheduling_states=self.scheduling_states,
             events=self.events,
             state_dump=self.state_dump is not None,
+            timeout_ms=self.timeout_ms,
         )
 
 
@@ -57,6 +64,9 @@ class CallbackPeer:
         self.preemption_questions: Final[list[callback_pb2.PreemptionPredicatesQuestion]] = []
         self.states: Final[list[si.UpdateContainerSchedulingStateRequest]] = []
         self.events: Final[list[si.EventRecord]] = []
+        self.not_placed: Final[list[str]] = []
+        self.withheld: Final[list[callback_pb2.PredicatesQuestion]] = []
+        """Questions about predicates that were not answered."""
         self._call = call
         self._answers = answers
         self._deadline_s = deadline_s
@@ -90,6 +100,26 @@ class CallbackPeer:
         except TimeoutError:
             raise Mismatch(f"expected {hope}, but that did not come within {self._deadline_s:g} s") from None
 
+    async def answer(self, *keys: str, acknowledge: bool = False) -> None:
+        """Say yes to the withheld questions about *keys*, in that order, in one request."""
+        answer = callback_pb2.AttachRequest()
+        for key in keys:
+            question = next(each for each in self.withheld if each.allocation_key == key)
+            self.withheld.remove(question)
+            answer.predicates.add(question_id=question.question_id, depends_on_placements=self._answers.depends)
+            if acknowledge:
+                answer.acknowledged.add(allocation_key=key)
+        await self._call.write(answer)
+
+    async def acknowledge(self, key: str) -> None:
+        """Say that the allocation *key* is in place."""
+        await self._call.write(callback_pb2.AttachRequest(acknowledged=[callback_pb2.PlacementKey(allocation_key=key)]))
+
+    async def ended(self) -> tuple[grpc.StatusCode, str]:
+        """Returns how the core ended the call. Raises Mismatch when it does not."""
+        await self.wait_until(self._reader.done, "the callback stream to end")
+        return await self._call.code(), await self._call.details() or ""
+
     async def close(self) -> None:
         """Cancel the call, and leave nothing running."""
         self._call.cancel()
@@ -113,6 +143,7 @@ class CallbackPeer:
         self.preemption_questions.extend(response.preemption_predicates)
         self.states.extend(response.scheduling_states)
         self.events.extend(response.events)
+        self.not_placed.extend(void.allocation_key for void in response.not_placed)
         self._news.set()
         answer = callback_pb2.AttachRequest(
             predicates=[judged for each in response.predicates if (judged := self._answer_predicates(each))],
@@ -129,9 +160,12 @@ class CallbackPeer:
     def _answer_predicates(self, question: callback_pb2.PredicatesQuestion) -> callback_pb2.PredicatesAnswer | None:
         refused = self._answers.predicates(question) if self._answers.predicates else None
         if refused is None:
+            self.withheld.append(question)
             return None
         refusals = [callback_pb2.NodeRefusal(node_id=node, reason=reason) for node, reason in refused.items()]
-        return callback_pb2.PredicatesAnswer(question_id=question.question_id, refusals=refusals)
+        return callback_pb2.PredicatesAnswer(
+            question_id=question.question_id, refusals=refusals, depends_on_placements=self._answers.depends
+        )
 
     def _answer_preemption(
         self, question: callback_pb2.PreemptionPredicatesQuestion

@@ -116,7 +116,12 @@ class Connection:
         check(got is code, f"expected the {stream.name} stream to end with {code.name}, got {got.name}")
 
     async def register(
-        self, config: str = configs.BASIC, *, rm: str | None = None, extra: Mapping[str, str] | None = None
+        self,
+        config: str = configs.BASIC,
+        *,
+        rm: str | None = None,
+        extra: Mapping[str, str] | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
     ) -> si.RegisterResourceManagerResponse:
         """Register, and open no stream."""
         request = si.RegisterResourceManagerRequest(
@@ -126,7 +131,7 @@ class Connection:
             config=config,
             extraConfig=extra or {},
         )
-        return await self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S)
+        return await self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
     async def expect_refusal(self, call: Awaitable[object], code: grpc.StatusCode) -> grpc.aio.AioRpcError:
         """Expect *call* to fail with *code*; returns the error."""

@@ -15,6 +15,7 @@ USER: Final = "tester"
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
 FOREIGN_TAG: Final = "foreign"
+DEPENDENT_TAG: Final = "kornel.dependsOnPlacements"
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 FORCE_TAG: Final = "application.create.force"
 

@@ -41,7 +41,8 @@ class Ask:
 
     The preemption flags are always sent, so the core's default for an absent policy never applies.
     *created_s* is Unix seconds and only needed for tasks that existed before this shim did; without it the
-    core takes the arrival.
+    core takes the arrival. *depends_on_placements*: where other tasks run decides where this one may, so predicates are
+    asked in turn.
     """
 
     key: str
@@ -56,11 +57,14 @@ class Ask:
     partition: str = ""
     created_s: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+    depends_on_placements: bool = False
 
     def _all_tags(self) -> dict[str, str]:
         tags = dict(self.tags)
         if self.created_s is not None:
             tags["creationTime"] = str(self.created_s)
+        if self.depends_on_placements:
+            tags["kornel.dependsOnPlacements"] = "true"
         return tags
 
     def _encode_policy(self) -> si.PreemptionPolicy:

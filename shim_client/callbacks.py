@@ -11,14 +11,14 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import grpc
 import grpc.aio
 
-from kornel.shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused
+from kornel.shim_client.errors import ConnectionLost, NotSupported, ShimClientError, StreamRefused, Superseded
 from kornel.shim_client.stream import DuplexStream
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
@@ -34,7 +34,13 @@ CLOSE_GRACE_S: Final = 5.0
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-Answer: TypeAlias = pb.PredicatesAnswer | pb.PreemptionPredicatesAnswer | pb.StateDumpAnswer | pb.PreemptionNoticeAnswer
+Answer: TypeAlias = (
+    pb.PredicatesAnswer
+    | pb.PreemptionPredicatesAnswer
+    | pb.StateDumpAnswer
+    | pb.PreemptionNoticeAnswer
+    | pb.PlacementKey
+)
 Attach: TypeAlias = "Callable[[], grpc.aio.StreamStreamCall[pb.AttachRequest, pb.AttachResponse]]"
 
 
@@ -42,7 +48,8 @@ class PredicatesQuestion(NamedTuple):
     """A question on which of these nodes the ask *key* may run. The core prefers the first one, and has room on all of
     them.
 
-    *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there.
+    *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there. *dependent*:
+    other placements decide; those made so far were acknowledged, and a yes is for the first node that is not refused.
     """
 
     partition: str
@@ -50,6 +57,20 @@ class PredicatesQuestion(NamedTuple):
     key: str
     node_ids: tuple[str, ...]
     allocate: bool
+    dependent: bool = False
+
+
+class Judgement(NamedTuple):
+    """An answer to a predicates question that says more than which nodes are refused.
+
+    depends_on_placements  the answer could be another one if other tasks were placed elsewhere
+    in_place               the handler counts the task as running on the first node that it does not refuse, from now
+                           on; :meth:`CallbackHandler.not_placed` is called if that does not come true
+    """
+
+    refused: Mapping[str, str]
+    depends_on_placements: bool = False
+    in_place: bool = False
 
 
 class PreemptionQuestion(NamedTuple):
@@ -122,10 +143,14 @@ class CallbackHandler:
     They run in the event loop and must not block. One that raises refuses what it was asked; the stream goes on.
     """
 
-    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
+    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str] | Judgement:
         """Returns the nodes of *question* on which the ask may not run, each with the reason. Several calls run at
-        once."""
+        once, but never two with ``dependent`` set."""
         raise NotImplementedError
+
+    def not_placed(self, partition: str, key: str) -> None:
+        """Called when a task that was acknowledged, or answered with ``in_place``, does not run after all. Nothing is
+        asked before it has returned. Overriding it alone subscribes to nothing."""
 
     async def preemption_predicates(self, question: PreemptionQuestion) -> int | None:
         """Returns the index of the last victim that has to leave; ``None``: it would not help. Several calls run at
@@ -206,6 +231,14 @@ class CallbackAttachment:
             answer.checkpoints.add(allocation_key=key, time_ns=at_ns)
         self._answers.put(answer)
 
+    def acknowledge(self, keys: Iterable[str], *, partition: str = "") -> None:
+        """Tell the core that the shim has these allocations in place: the next question that depends on them may come.
+
+        Only those of asks that depend on placements are of interest; others do no harm.
+        """
+        for key in keys:
+            self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key))
+
     def note_registered(self) -> None:
         """Note that the RM has registered, so that a stream that was given up can be opened again."""
         self._registered_again.set()
@@ -244,6 +277,9 @@ class CallbackAttachment:
             if not self._settled.is_set():
                 raise
             self._give_up_questions()
+            if isinstance(error, Superseded):
+                self._answers.close()
+                return
             _LOGGER.warning("callbacks of %s are detached until it registers again: %s", self._rm_id, error)
             await self._registered_again.wait()
 
@@ -287,6 +323,8 @@ class CallbackAttachment:
         if response.HasField("attached"):
             self.timeout_s = response.attached.timeout_ms / 1000
             self._settled.set()
+        for void in response.not_placed:
+            self._handler.not_placed(void.partition, void.allocation_key)
         questions: list[Coroutine[Any, Any, None]] = [
             self._answer_predicates(
                 question.question_id,
@@ -296,6 +334,7 @@ class CallbackAttachment:
                     question.allocation_key,
                     tuple(question.node_ids),
                     question.allocate,
+                    question.dependent,
                 ),
             )
             for question in response.predicates
@@ -350,14 +389,18 @@ class CallbackAttachment:
             task.cancel()
 
     async def _answer_predicates(self, number: int, question: PredicatesQuestion) -> None:
+        depends = in_place = False
         try:
-            refused = await self._handler.predicates(question)
+            judged = await self._handler.predicates(question)
+            refused, depends, in_place = judged if isinstance(judged, Judgement) else Judgement(judged)
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id, reason in refused.items()]
         except Exception as error:
             _LOGGER.exception("callback handler failed in predicates")
             reason = _describe_error(error)
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id in question.node_ids]
-        self._answers.put(pb.PredicatesAnswer(question_id=number, refusals=refusals))
+        self._answers.put(pb.PredicatesAnswer(question_id=number, refusals=refusals, depends_on_placements=depends))
+        if in_place:
+            self.acknowledge([question.key], partition=question.partition)
 
     async def _answer_preemption(self, number: int, question: PreemptionQuestion) -> None:
         try:
@@ -481,6 +524,8 @@ def _encode_batch(batch: Sequence[Answer]) -> pb.AttachRequest:
             request.preemption_predicates.append(answer)
         elif isinstance(answer, pb.PreemptionNoticeAnswer):
             request.preemption_notices.append(answer)
+        elif isinstance(answer, pb.PlacementKey):
+            request.acknowledged.append(answer)
         else:
             request.state_dump.CopyFrom(answer)
     return request

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -25,8 +28,10 @@ from kornel.shim_client.errors import (
     ConnectionLost,
     CoreUnreachable,
     NotSupported,
+    RegistrationHeld,
     RegistrationRefused,
     ShimClientError,
+    Superseded,
 )
 from kornel.shim_client.outbox import Outbox, OutboxClosed
 from kornel.shim_client.stream import DuplexStream, wait_until_ready
@@ -60,6 +65,10 @@ from kornel.v1 import (
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 CALL_TIMEOUT_S: Final = 30.0
 CLOSE_GRACE_S: Final = 5.0
+
+SESSION_KEY: Final = "kornel-session"
+LEASE_KEY: Final = "kornel-lease"
+RETRY_KEY: Final = "kornel-retry-after-ms"
 
 AllocationEntry: TypeAlias = si.Allocation | si.AllocationAsk | si.AllocationAskRelease | si.AllocationRelease
 ApplicationEntry: TypeAlias = si.AddApplicationRequest | si.RemoveApplicationRequest
@@ -107,6 +116,9 @@ class ShimClient:
         self.rm_id = rm_id
         self.generation = generation
         self._credentials = credentials
+        self.session = uuid.uuid4().hex
+        """The name of this program's session, by which the core tells it from another one with the same RM."""
+        self._metadata = ((SESSION_KEY, self.session),)
         self._connect_s = connect_s
         self._reconnect_s = reconnect_s
         self._batch = batch
@@ -170,11 +182,13 @@ class ShimClient:
         version: str = "",
         build_info: Mapping[str, str] | None = None,
         extra_config: Mapping[str, str] | None = None,
+        wait_for_s: float | None = None,
     ) -> None:
         """Register the RM and open its streams. *config*: queues.yaml text, empty for the core's default.
 
-        The core forgets everything an earlier registration of the same RM reported. Raises
-        RegistrationRefused.
+        The core forgets everything an earlier registration of the same RM reported, and ends the streams of another
+        program that made it. *wait_for_s*: leave such a program alone until it has had no stream for that long; the
+        core then refuses with RegistrationHeld, which says when to try again. Raises RegistrationRefused.
         """
         request = si.RegisterResourceManagerRequest(
             rmID=self.rm_id,
@@ -186,10 +200,16 @@ class ShimClient:
         )
         scheduler = si_pb2_grpc.SchedulerStub(self._open_channel())
         try:
-            await scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S)
+            lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s)}"),)
+            await scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=(*self._metadata, *lease))
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise CoreUnreachable(self.address, self._connect_s) from error
+            retry_ms = dict(error.trailing_metadata() or ()).get(RETRY_KEY)
+            if retry_ms is not None:
+                raise RegistrationHeld(
+                    "RegisterResourceManager", error.code(), error.details() or "", int(retry_ms) / 1000
+                ) from error
             raise RegistrationRefused("RegisterResourceManager", error.code(), error.details() or "") from error
         if self._streams is None or self._streams.done():
             self._reset_queues()
@@ -210,7 +230,11 @@ class ShimClient:
             await wait_until_ready(channel, self._reconnect_s)
 
         attachment = CallbackAttachment(
-            handler, rm_id=self.rm_id, timeout_s=timeout_s, start=stub.Attach, connected=connected
+            handler,
+            rm_id=self.rm_id,
+            timeout_s=timeout_s,
+            start=partial(stub.Attach, metadata=self._metadata),
+            connected=connected,
         )
         try:
             await attachment.wait_until_attached()
@@ -230,7 +254,7 @@ class ShimClient:
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
         request = manager_pb2.UnregisterResourceManagerRequest(rm_id=self.rm_id)
         try:
-            await stub.UnregisterResourceManager(request, timeout=CALL_TIMEOUT_S)
+            await stub.UnregisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("UnregisterResourceManager", error) from error
 
@@ -260,10 +284,13 @@ class ShimClient:
         """Yields the core's messages as typed values, in the order of each stream, until the client is closed. For one
         consumer at a time.
 
-        Raises what ended the streams: ResyncRequired, StreamRefused or ConnectionLost.
+        Raises what ended the streams: ResyncRequired, Superseded, StreamRefused or ConnectionLost. What was decided
+        before another program took over, and is unread, is not yielded any more: it is that program's to carry out.
         """
         async for batch in self.update_batches():
             for update in batch:
+                if isinstance(self._failure, Superseded):
+                    raise self._failure
                 yield update
 
     async def update_batches(self) -> AsyncIterator[tuple[Update, ...]]:
@@ -381,7 +408,7 @@ class ShimClient:
             rm_id=self.rm_id, policy_group=policy_group, config=config, extra_config=extra_config or {}
         )
         try:
-            return await stub.UpdateConfiguration(request, timeout=CALL_TIMEOUT_S)
+            return await stub.UpdateConfiguration(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("UpdateConfiguration", error) from error
 
@@ -482,6 +509,8 @@ class ShimClient:
             failure = self._failure or ConnectionLost("the client is closed")
             _give_up(self._node_answers, failure)
             _give_up(self._application_answers, failure)
+            while isinstance(failure, Superseded) and not self._inbox.empty():
+                self._inbox.get_nowait()
             await self._inbox.put(None)
 
     def _make_streams(self) -> tuple[Coroutine[None, None, None], ...]:
@@ -494,7 +523,7 @@ class ShimClient:
         return (
             DuplexStream(
                 StreamKind.NODE,
-                start=scheduler.UpdateNode,
+                start=partial(scheduler.UpdateNode, metadata=self._metadata),
                 bind=si.NodeRequest(rmID=self.rm_id),
                 encode=lambda batch: si.NodeRequest(rmID=self.rm_id, nodes=batch),
                 outbox=self._nodes,
@@ -504,7 +533,7 @@ class ShimClient:
             ).run(),
             DuplexStream(
                 StreamKind.APPLICATION,
-                start=scheduler.UpdateApplication,
+                start=partial(scheduler.UpdateApplication, metadata=self._metadata),
                 bind=si.ApplicationRequest(rmID=self.rm_id),
                 encode=self._encode_applications,
                 outbox=self._applications,
@@ -514,7 +543,7 @@ class ShimClient:
             ).run(),
             DuplexStream(
                 StreamKind.ALLOCATION,
-                start=scheduler.UpdateAllocation,
+                start=partial(scheduler.UpdateAllocation, metadata=self._metadata),
                 bind=si.AllocationRequest(rmID=self.rm_id),
                 encode=self._encode_allocations,
                 outbox=self._allocations,

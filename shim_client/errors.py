@@ -5,7 +5,9 @@ ShimClientError
 ├── RegistrationRefused    the core answered no: the configuration or the RM's identity is wrong
 ├── ConnectionLost         the streams broke and could not be opened again in the time allowed
 ├── ResyncRequired         the core does not know this RM any more: register again, report everything again
+├── RegistrationHeld       another program still speaks for this RM, and this one wanted to wait: try later
 ├── StreamRefused          the core ended a stream for a reason that opening it again will not cure
+├── Superseded             another program registered the same RM: end, and do not come back by yourself
 ├── NotSupported           the core does not serve this kornel.v1 call
 └── CallFailed             any other refusal of a unary call
 """
@@ -47,6 +49,14 @@ class RegistrationRefused(CallFailed):
     """The core refused the registration; the RM counts as not registered."""
 
 
+class RegistrationHeld(RegistrationRefused):
+    """Another program speaks for the RM, and this one asked to wait. *retry_s*: when it may be gone."""
+
+    def __init__(self, call: str, code: grpc.StatusCode, reason: str, retry_s: float) -> None:
+        super().__init__(call, code, reason)
+        self.retry_s = retry_s
+
+
 class NotSupported(CallFailed):
     """The core serves ``si.v1`` but not this call of ``kornel.v1``."""
 
@@ -58,6 +68,14 @@ class StreamRefused(ShimClientError):
         super().__init__(f"{stream} ended by the core ({code.name}): {reason}")
         self.code = code
         self.reason = reason
+
+
+class Superseded(StreamRefused):
+    """Another program registered the same RM, so the core listens to it and to this one no more.
+
+    Nothing that was sent since counts. Whoever registers again takes the core back, and the two would go on doing that
+    to each other: end instead.
+    """
 
 
 class ResyncRequired(StreamRefused):

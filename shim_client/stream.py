@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused
+from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused, Superseded
 
 Entry = TypeVar("Entry", bound=Message)
 Written_co = TypeVar("Written_co", bound=Message, covariant=True)
@@ -34,6 +34,9 @@ TRANSIENT: Final = frozenset(
         grpc.StatusCode.UNAVAILABLE,
     }
 )
+SUPERSEDED: Final = "superseded"
+"""The details of ABORTED begin with it when another program has registered the same RM."""
+
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 5.0
 
@@ -83,7 +86,7 @@ class DuplexStream(Generic[Entry, Request, Response]):
     async def run(self) -> None:
         """Keep the stream open. Returns once the outbox is closed and the core has finished.
 
-        Raises ResyncRequired, StreamRefused or ConnectionLost when opening it again cannot help.
+        Raises ResyncRequired, Superseded, StreamRefused or ConnectionLost when opening it again cannot help.
         """
         pause = FIRST_PAUSE_S
         opened_before = False
@@ -93,6 +96,8 @@ class DuplexStream(Generic[Entry, Request, Response]):
             opened_before = True
             if self._outbox.closed:
                 return
+            if code is grpc.StatusCode.ABORTED and reason.startswith(SUPERSEDED):
+                raise Superseded(self._kind, code, reason)
             if code is grpc.StatusCode.FAILED_PRECONDITION:
                 raise ResyncRequired(self._kind, code, reason)
             if code not in TRANSIENT:

@@ -37,7 +37,7 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
         with log.open("ab") as output:
             began = output.tell()
             process = subprocess.Popen(
-                [sys.executable, "-m", "kornel.shim_local", *arguments, "--foreground"],
+                [sys.executable, "-P", "-m", "kornel.shim_local", *arguments, "--foreground"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -269,7 +269,7 @@ def explain_job(
         return
     key = str(waiting[0]["key"])
     explained = subprocess.run(
-        [sys.executable, "-m", "kornel", "--core", str(address), "explain", key],
+        [sys.executable, "-P", "-m", "kornel", "--core", str(address), "explain", key],
         env=program_environment(),
         check=False,
     )

@@ -1,4 +1,4 @@
-"""The ``kornel-shim-mock`` command: play scenarios and traces against a core, or the whole demo with one of its own."""
+"""The ``kornel-shim-mock`` command: plays scenarios and traces against a core, or the whole demo with its own core."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from kornel.shim_mock.trace import Inflation, load_trace, trace_scenario
 
 DEFAULT_CORE: Final = "127.0.0.1:50051"
 CONNECT_S = 10.0
+RECONNECT_S: Final = 60.0
 EXIT_EXPECTATION: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_CORE: Final = 3
@@ -61,6 +62,14 @@ app = typer.Typer(
 
 Core = Annotated[str, typer.Option("--core", metavar="ADDR", help="Where the core listens: host:port or unix:path.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder for the picture of the run.")]
+Reconnect = Annotated[
+    bool,
+    typer.Option(
+        "--reconnect/--no-reconnect",
+        help=f"Wait up to {RECONNECT_S:g} s for a core that went away, and report everything again to one that was"
+        " started again; or end with status 3.",
+    ),
+]
 Speed = Annotated[float | None, typer.Option("--speed", min=0.001, max=1e6, help="Simulated seconds per real second.")]
 Latency = Annotated[
     int,
@@ -94,6 +103,7 @@ def run(
     core: Core = DEFAULT_CORE,
     speed: Speed = None,
     out: Out = None,
+    reconnect: Reconnect = True,
 ) -> None:
     """Play a scenario against a running core."""
 
@@ -101,7 +111,7 @@ def run(
         loaded = load_scenario(_scenario_path(scenario))
         if speed is not None:
             loaded = dataclasses.replace(loaded, speed=speed)
-        return await _play_and_report(console, loaded, core, context.obj, out)
+        return await _play_and_report(console, loaded, core, context.obj, out, reconnect=reconnect)
 
     _exit_with(play)
 
@@ -122,13 +132,14 @@ def trace(
     latency_guarantee: Latency = 40,
     factor: Factor = None,
     out: Out = None,
+    reconnect: Reconnect = True,
 ) -> None:
     """Play a trace, inflated until queues compete, against a running core."""
 
     async def play(console: Console) -> bool:
         inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
         loaded = trace_scenario(load_trace(folder), inflation, name=folder.name or "trace")
-        return await _play_and_report(console, loaded, core, context.obj, out)
+        return await _play_and_report(console, loaded, core, context.obj, out, reconnect=reconnect)
 
     _exit_with(play)
 
@@ -210,10 +221,23 @@ def _demo_scenario(folder: Path | None, inflation: Inflation, seed: int) -> Scen
 
 
 async def _play_and_report(
-    console: Console, scenario: Scenario, core: str, credentials: Credentials, out: Path | None
+    console: Console,
+    scenario: Scenario,
+    core: str,
+    credentials: Credentials,
+    out: Path | None,
+    *,
+    reconnect: bool = False,
 ) -> bool:
     with LiveLine(console, scenario.name) as line:
-        result = await run_scenario(scenario, core, credentials=credentials, connect_s=CONNECT_S, progress=line.update)
+        result = await run_scenario(
+            scenario,
+            core,
+            credentials=credentials,
+            connect_s=CONNECT_S,
+            reconnect_s=RECONNECT_S if reconnect else 0.0,
+            progress=line.update,
+        )
     picture = _write_picture(result, out) if out is not None else None
     print_report(console, result, picture=picture)
     return result.passed

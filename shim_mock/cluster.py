@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from kornel.shim_client import (
     NodeRejected,
     Released,
     ShimClient,
+    ShimClientError,
     StreamReopened,
     Update,
     resource,
@@ -34,6 +36,7 @@ from kornel.shim_mock.accounts import Accounts
 from kornel.shim_mock.clock import SimulatedClock
 from kornel.shim_mock.lifecycle import HOLDING, IllegalTransition, TaskEvent, TaskState, next_state
 from kornel.shim_mock.queues import ancestors
+from kornel.shim_mock.registration import Registration
 from kornel.shim_mock.scenario import Application, Change, NodeGroup, Scenario, TaskGroup
 from kornel.si.v1 import si_pb2 as si
 
@@ -50,6 +53,7 @@ class Task:
     originator: bool
     hopeless: bool
     asked_s: float
+    created_s: int
     state: TaskState = TaskState.WAITING
     node: str = ""
     victim: bool = False
@@ -57,8 +61,8 @@ class Task:
     attempts: int = 0
     lives: int = 0
 
-    def ask(self) -> Ask:
-        """Returns the request for the task."""
+    def ask(self, *, again: bool = False) -> Ask:
+        """Returns the request for the task. *again*: to a core that has forgotten how old it is."""
         priority_class = self.group.priority_class
         return Ask(
             key=self.key,
@@ -68,6 +72,7 @@ class Task:
             allow_preempt_self=priority_class.allow_preemption,
             allow_preempt_other=priority_class.may_preempt,
             originator=self.originator,
+            created_s=self.created_s if again else None,
             tags={REQUIRED_NODE: self.group.node} if self.group.node else {},
         )
 
@@ -82,10 +87,20 @@ class Fate:
 
 
 class SimulatedCluster:
-    """The state of one run. *client* must be registered before anything is sent."""
+    """The state of one run. *client* must be registered before anything is sent.
 
-    def __init__(self, scenario: Scenario, client: ShimClient, clock: SimulatedClock) -> None:
+    *registration* absent: one that is never made again.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        client: ShimClient,
+        clock: SimulatedClock,
+        registration: Registration | None = None,
+    ) -> None:
         self.scenario = scenario
+        self.registration = registration or Registration(client, scenario.config)
         self.accounts = Accounts(scenario.queues, (entry.queue for entry in scenario.applications))
         self.tasks: dict[str, Task] = {}
         self.fates: Final = {application.id: Fate() for application in scenario.applications}
@@ -99,6 +114,12 @@ class SimulatedCluster:
         self._nodes: dict[str, Mapping[str, int]] = {}
         self._node_used: dict[str, dict[str, int]] = {}
         self._known_nodes: set[str] = set()
+        self._accepted_nodes: dict[str, si.NodeInfo] = {}
+        self._drained_nodes: set[str] = set()
+        self._accepted_applications: dict[str, Application] = {}
+        self._arrivals: Counter[str] = Counter()
+        self._unconfirmed: set[str] = set()
+        self._confirmed = asyncio.Event()
         self._hopeless: dict[tuple[int, str], bool] = {}
         self._asks: list[Ask] = []
         self._releases: list[si.AllocationRelease] = []
@@ -128,9 +149,12 @@ class SimulatedCluster:
                 )
             )
         self._hopeless.clear()
-        for answer in await self._client.create_nodes(infos):
+        answers = await self.registration.ask_until_answered(partial(self._client.create_nodes, infos))
+        for info, answer in zip(infos, answers, strict=True):
             if isinstance(answer, NodeRejected):
                 self._note_anomaly(f"node {answer.node_id} was refused: {answer.reason}")
+            else:
+                self._accepted_nodes[info.nodeID] = info
         for group, node_id in new:
             for at_s, action in (
                 (group.drain_s, si.NodeInfo.DRAIN_NODE),
@@ -142,31 +166,26 @@ class SimulatedCluster:
 
     async def add_applications(self, applications: Sequence[Application]) -> None:
         """Add *applications*, wait for the core's answers, and submit the tasks of those it accepted."""
-        answers = await self._client.add_applications(
-            [
-                si.AddApplicationRequest(
-                    applicationID=application.id,
-                    queueName=application.queue,
-                    ugi=si.UserGroupInformation(user=application.user, groups=application.groups),
-                )
-                for application in applications
-            ]
-        )
+        requests = [_describe_application(application) for application in applications]
+        answers = await self.registration.ask_until_answered(partial(self._client.add_applications, requests))
         for application, answer in zip(applications, answers, strict=True):
             if isinstance(answer, ApplicationRejected):
                 self._note_anomaly(f"application {application.id} was refused: {answer.reason}")
                 for group in application.tasks:
                     self.accounts.plan_tasks(application.queue, -group.count)
                 continue
+            self._accepted_applications[application.id] = application
             if application.fail_s is not None:
                 self._clock.call_at(application.fail_s, partial(self._fail_task, application))
             for group in application.tasks:
                 self.arriving += 1
+                self._arrivals[application.id] += 1
                 self._clock.call_later(group.at_s, self._make_arrival(application, group))
 
     async def reconfigure(self, change: Change) -> None:
         """Put another configuration into force. Raises CallFailed if the core refuses it."""
-        await self._client.update_configuration(change.config)
+        await self.registration.ask_until_answered(partial(self._client.update_configuration, change.config))
+        self.registration.config = change.config
         self.accounts.set_limits(change.queues)
         self._note_activity()
 
@@ -176,6 +195,10 @@ class SimulatedCluster:
                 # The core's releases for its tasks follow; new tasks must not count on it.
                 self._nodes.pop(node_id, None)
                 self._hopeless.clear()
+            elif action == si.NodeInfo.DRAIN_NODE:
+                self._drained_nodes.add(node_id)
+            else:
+                self._drained_nodes.discard(node_id)
             self._node_actions.append(si.NodeInfo(nodeID=node_id, action=action))
             self._wake.set()
 
@@ -202,6 +225,7 @@ class SimulatedCluster:
                 self._clock.call_at(began_s + submitted / group.arrival_per_s, arrive)
             else:
                 self.arriving -= 1
+                self._arrivals[application.id] -= 1
 
         return arrive
 
@@ -210,7 +234,7 @@ class SimulatedCluster:
     ) -> None:
         now_s = self._clock.real_s
         hopeless = self._fits_no_node(group)
-        task = Task(key, application, group, originator, hopeless, now_s, lives=lives)
+        task = Task(key, application, group, originator, hopeless, now_s, int(time.time()), lives=lives)
         self.tasks[key] = task
         self.accounts.book_ask(application.queue, group.resources, hopeless=hopeless, at_s=now_s)
         self._asks.append(task.ask())
@@ -232,12 +256,17 @@ class SimulatedCluster:
     def handle_update(self, update: Update) -> None:
         """Carry out one update of the core."""
         match update:
+            case Allocated(key=key) if key in self._unconfirmed:
+                self._note_confirmed(key)
             case Allocated():
                 self._start_task(update)
             case Released():
                 self._handle_release(update)
             case AskReleased(key=key):
                 self._drop_ask(key, TaskEvent.DROPPED)
+            case AskRejected(key=key, reason=reason) if key in self._unconfirmed:
+                self._note_anomaly(f"task {key}, which runs, was refused: {reason}")
+                self._note_confirmed(key)
             case AskRejected(key=key, reason=reason):
                 self._note_anomaly(f"task {key} was refused: {reason}")
                 self._drop_ask(key, TaskEvent.REFUSED)
@@ -405,16 +434,90 @@ class SimulatedCluster:
         """Send what has gathered, until cancelled."""
         while True:
             await self._wake.wait()
+            await self.registration.wait_in_sync()
             self._wake.clear()
-            nodes, self._node_actions = self._node_actions, []
-            asks, self._asks = self._asks, []
-            releases, self._releases = self._releases, []
-            withdrawn, self._withdrawn = self._withdrawn, []
-            await self._client.send_nodes(nodes)
-            await self._client.submit_asks(asks)
-            if withdrawn:
-                await self._client.withdraw_asks(withdrawn)
-            await self._client.release(releases)
+            try:
+                await self._send_gathered()
+            except ShimClientError:
+                # All of it is among what is reported after the next registration.
+                if not self.registration.renews:
+                    raise
+
+    async def _send_gathered(self) -> None:
+        registered = self.registration.count
+        nodes, self._node_actions = self._node_actions, []
+        asks, self._asks = self._asks, []
+        releases, self._releases = self._releases, []
+        withdrawn, self._withdrawn = self._withdrawn, []
+        await self._client.send_nodes(nodes)
+        for part in (
+            partial(self._client.submit_asks, asks),
+            partial(self._client.withdraw_asks, withdrawn),
+            partial(self._client.release, releases),
+        ):
+            # A core that was started again in between is told by report_again, in its order.
+            if registered != self.registration.count:
+                return
+            await part()
+
+    async def report_again(self) -> None:
+        """Report everything to a core that has forgotten it: nodes, applications, what runs, what waits.
+
+        The nodes come closed and are opened once the core has confirmed what runs on them, so that nothing new takes
+        that room. What was ending has ended. Raises the errors of :mod:`shim_client` when the core goes away again.
+        """
+        self._unconfirmed.clear()
+        nodes = [info for node_id, info in self._accepted_nodes.items() if node_id in self._nodes]
+        for node in await self._client.create_nodes([_closed(info) for info in nodes]):
+            if isinstance(node, NodeRejected):
+                self._note_anomaly(f"node {node.node_id} was refused: {node.reason}")
+        self._end_what_was_ending()
+        live = {task.application.id for task in self.tasks.values() if task.state in (*HOLDING, TaskState.WAITING)}
+        applications = [
+            entry for name, entry in self._accepted_applications.items() if name in live or self._arrivals[name]
+        ]
+        for application in await self._client.add_applications([_describe_application(each) for each in applications]):
+            if isinstance(application, ApplicationRejected):
+                self._note_anomaly(f"application {application.application_id} was refused: {application.reason}")
+        await self._report_tasks()
+        await self._confirmed.wait()
+        opened = [info.nodeID for info in nodes if info.nodeID not in self._drained_nodes]
+        await self._client.send_nodes(
+            si.NodeInfo(nodeID=node_id, action=si.NodeInfo.DRAIN_TO_SCHEDULABLE) for node_id in opened
+        )
+
+    async def _report_tasks(self) -> None:
+        """Report what runs and ask for what waits, and let :meth:`send` go on."""
+        # What ended while the core answered. From here to the report nothing may change.
+        self._end_what_was_ending()
+        self._asks, self._releases, self._withdrawn, self._node_actions = [], [], [], []
+        running = [task for task in self.tasks.values() if task.state is TaskState.RUNNING]
+        waiting = [task.ask(again=True) for task in self.tasks.values() if task.state is TaskState.WAITING]
+        self._unconfirmed = {task.key for task in running}
+        self._confirmed.clear()
+        if not running:
+            self._confirmed.set()
+        await self._client.report_allocations(_running_allocation(task) for task in running)
+        await self._client.submit_asks(waiting)
+        self._note_activity()
+        self.registration.mark_in_sync()
+
+    def _end_what_was_ending(self) -> None:
+        """End the tasks whose end the core was to hear of, and those whose node has gone."""
+        for task in list(self.tasks.values()):
+            if task.state is TaskState.STOPPING:
+                self._remove_ended(task.key)
+            elif task.state is TaskState.TERMINATING:
+                task.state = next_state(task.state, TaskEvent.CONFIRMED)
+                self._free_room(task)
+                self._recreate_task(task)
+            elif task.state is TaskState.RUNNING and task.node not in self._nodes:
+                self._remove_ended(task.key)
+
+    def _note_confirmed(self, key: str) -> None:
+        self._unconfirmed.discard(key)
+        if not self._unconfirmed:
+            self._confirmed.set()
 
     def _send_again(self) -> None:
         """Send again, after a stream broke, what the core may not have received. All of it is idempotent."""
@@ -481,3 +584,25 @@ class SimulatedCluster:
     def node_count(self) -> int:
         """Returns how many nodes the core must know."""
         return len(self._nodes)
+
+
+def _describe_application(application: Application) -> si.AddApplicationRequest:
+    return si.AddApplicationRequest(
+        applicationID=application.id,
+        queueName=application.queue,
+        ugi=si.UserGroupInformation(user=application.user, groups=application.groups),
+    )
+
+
+def _closed(info: si.NodeInfo) -> si.NodeInfo:
+    """Returns the report of the same node that lets nothing new be placed on it."""
+    closed = si.NodeInfo()
+    closed.CopyFrom(info)
+    closed.action = si.NodeInfo.CREATE_DRAIN
+    return closed
+
+
+def _running_allocation(task: Task) -> si.Allocation:
+    allocation = task.ask(again=True).to_g3()
+    allocation.nodeID = task.node
+    return allocation

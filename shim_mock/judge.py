@@ -8,6 +8,7 @@ from typing import Final
 from kornel.shim_mock.cluster import SimulatedCluster
 from kornel.shim_mock.expectations import Expectation, Kind, Verdict
 from kornel.shim_mock.lifecycle import TaskState
+from kornel.shim_mock.quantities import describe_amounts, describe_share
 from kornel.v1 import status_pb2
 
 _UNTOLD: Final = "the core does not tell: it has no StatusService, or this shim no permission to read and to audit"
@@ -96,7 +97,7 @@ class Judge:
             case Kind.REACHES_GUARANTEED:
                 guaranteed = account.limits.guaranteed.items()
                 amounts = ", ".join(
-                    f"{kind} {account.usage_net_of_victims(kind)} of {most}" for kind, most in guaranteed
+                    describe_share(kind, account.usage_net_of_victims(kind), most) for kind, most in guaranteed
                 )
                 hopeless = f", {account.hopeless} fit no node" if account.hopeless else ""
                 waiting = account.waiting - account.hopeless
@@ -119,8 +120,8 @@ class Judge:
                 detail = f"{preempted} preempted"
                 if below:
                     first = below[0]
-                    amounts = f"{first.resource_type} {first.left} of {first.guaranteed}"
-                    detail = f"{amounts} by preempting {first.key}; {len(below)} times in all"
+                    amounts = describe_share(first.resource_type, first.left, first.guaranteed)
+                    detail = f"{amounts} by preempting {first.key}; {_count_times(len(below))} in all"
                 self._add_verdict(expectation, not below, detail)
             case Kind.PREEMPTED_AT_MOST:
                 self._add_verdict(expectation, preempted <= expectation.count, f"{preempted} preempted")
@@ -137,7 +138,9 @@ class Judge:
                 self._add_verdict(expectation, fate.preempted >= expectation.count, detail)
             case Kind.FAILS:
                 fate = self._cluster.fates[expectation.application]
-                self._add_verdict(expectation, fate.failed, f"{fate.failures} failures, {fate.preempted} preempted")
+                self._add_verdict(
+                    expectation, fate.failed, f"failed {_count_times(fate.failures)}, {fate.preempted} preempted"
+                )
             case Kind.NO_LAW_VIOLATIONS:
                 self._add_verdict(expectation, *self._check_laws(status))
             case Kind.NOTHING_LOST:
@@ -153,7 +156,9 @@ class Judge:
         if account is None or not account.limits.maximum:
             return False, "no max in force"
         most = account.limits.maximum
-        held = ", ".join(f"{kind} {account.usage_net_of_victims(kind)} of {amount}" for kind, amount in most.items())
+        held = ", ".join(
+            describe_share(kind, account.usage_net_of_victims(kind), amount) for kind, amount in most.items()
+        )
         return all(account.usage_net_of_victims(kind) <= amount for kind, amount in most.items()), held
 
     def _check_laws(self, status: status_pb2.GetStatusResponse | None) -> tuple[bool, str]:
@@ -162,7 +167,7 @@ class Judge:
         checks = sum(partition.law_checks for partition in status.partitions)
         violations = sum(partition.law_violations for partition in status.partitions)
         broken = sum(partition.invariant_violations for partition in status.partitions)
-        detail = f"{checks} plans checked, {violations} broke a law, {broken} accounting checks failed"
+        detail = f"plans checked: {checks}, that broke a law: {violations}; accounting checks failed: {broken}"
         # Preemption without a single check would mean that nobody looked.
         looked = checks > 0 or not self._cluster.accounts.preemptions
         return looked and not violations and not broken, detail
@@ -197,11 +202,16 @@ class Judge:
                 ("pending", queue.pending, account.pending),
                 ("preempting", queue.preempting, account.preempting),
             ):
-                core_text, own_text = _drop_zeros(core_amounts), _drop_zeros(own_amounts)
-                if core_text != own_text:
-                    yield f"{queue.path} {what}: core {core_text}, cluster {own_text}"
-            if queue.leaf and queue.preempted_allocations != account.preempted:
+                told, mine = _drop_zeros(core_amounts), _drop_zeros(own_amounts)
+                if told != mine:
+                    yield f"{queue.path} {what}: core {describe_amounts(told)}, cluster {describe_amounts(mine)}"
+            # A core that was started again has begun to count again.
+            if queue.leaf and not cluster.registration.count and queue.preempted_allocations != account.preempted:
                 yield f"{queue.path} preempted: core {queue.preempted_allocations}, cluster {account.preempted}"
+
+
+def _count_times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _drop_zeros(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -6,6 +6,7 @@ Every function takes the raw text and raises ValueError with what is wrong and w
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -14,6 +15,10 @@ INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 # Longer than any simulation, short enough that every timer computed from it stays finite.
 LONGEST_S: Final = 10 * 365 * 86400
+
+UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
+"""The units of amounts that :func:`scale_amount` writes, for the types that have one."""
+_DIVISORS: Final = {"vcore": 1_000, "memory": 2**30, "gpu_milli": 1_000}
 
 _QUANTITY: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
 _SUFFIXES: Final = {
@@ -127,3 +132,31 @@ def parse_flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text == "true"
+
+
+def scale_amount(kind: str, amount: int) -> str:
+    """Returns *amount* for people: vcore in cores, memory in GiB, gpu_milli in GPUs, other types as they are.
+
+    A decimal is shown only where it can matter, so that a table of a large cluster fits a terminal.
+    """
+    divisor = _DIVISORS.get(kind, 1)
+    whole = amount / divisor
+    return f"{whole:,.1f}" if divisor > 1 and whole < 1_000 else f"{whole:,.0f}"
+
+
+def describe_share(kind: str, part: int, whole: int) -> str:
+    """Returns *part* of *whole* in a sentence: ``vcore 3.0 of 4.0``, ``8.0 of 16.0 GiB``."""
+    unit = UNITS.get(kind)
+    said = f"{scale_amount(kind, part)} of {scale_amount(kind, whole)}"
+    return f"{said} {unit}" if unit else f"{kind} {said}"
+
+
+def describe_amounts(amounts: Mapping[str, int]) -> str:
+    """Returns amounts in a sentence: ``vcore 3.0, 8.0 GiB``; ``nothing`` for none."""
+    return (
+        ", ".join(
+            f"{scale_amount(kind, amount)} {UNITS[kind]}" if kind in UNITS else f"{kind} {scale_amount(kind, amount)}"
+            for kind, amount in amounts.items()
+        )
+        or "nothing"
+    )

@@ -16,15 +16,13 @@ from rich.table import Table
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_mock.clock import SimulatedClock
 from kornel.shim_mock.cluster import SimulatedCluster
+from kornel.shim_mock.quantities import UNITS, scale_amount
 from kornel.shim_mock.run import RunResult
 
 REFRESH_S: Final = 0.2
 LOG_EVERY_S: Final = 10.0
 """The seconds between two lines about progress where no bar can be drawn."""
 SHOWN: Final = 10
-GIB: Final = 2**30
-DIVISORS: Final = {"vcore": 1_000, "memory": GIB, "gpu_milli": 1_000}
-UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
 
 
 class LiveLine:
@@ -43,6 +41,7 @@ class LiveLine:
         self._name = name
         self._every_s = REFRESH_S if console.is_terminal else LOG_EVERY_S
         self._shown_s = 0.0
+        self._registrations = 0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -55,6 +54,9 @@ class LiveLine:
 
     def update(self, cluster: SimulatedCluster, clock: SimulatedClock) -> None:
         """Show the state of *cluster*, not more often than a reader can follow."""
+        if cluster.registration.count > self._registrations:
+            self._registrations = cluster.registration.count
+            self._console.print("the core was started again: everything is reported again", highlight=False)
         now_s = clock.real_s
         if now_s - self._shown_s < self._every_s:
             return
@@ -95,16 +97,6 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-def amount_text(kind: str, amount: int) -> str:
-    """Returns *amount* for people: vcore in cores, memory in GiB, gpu_milli in GPUs, other types as they are.
-
-    A decimal is shown only where it can matter, so that a table of a large cluster fits a terminal.
-    """
-    divisor = DIVISORS.get(kind, 1)
-    whole = amount / divisor
-    return f"{whole:,.1f}" if divisor > 1 and whole < 1_000 else f"{whole:,.0f}"
-
-
 def _queue_table(result: RunResult) -> Table:
     """Returns a table of queues and resource types, from the core's status or else from the cluster's own books."""
     partitions = result.status.partitions if result.status is not None else ()
@@ -130,7 +122,7 @@ def _queue_table(result: RunResult) -> Table:
                 escape(write_visibly(path)) if index == 0 else "",
                 UNITS.get(kind, kind),
                 *(
-                    amount_text(kind, amounts[kind]) if kind in amounts else "-"
+                    scale_amount(kind, amounts[kind]) if kind in amounts else "-"
                     for amounts in (guaranteed, maximum, used, pending)
                 ),
                 str(preempted) if index == 0 else "",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Final, TypeAlias
 
-from kornel.shim_client import CallFailed, Credentials, ShimClient, ShimClientError
+from kornel.shim_client import CallFailed, Credentials, ResyncRequired, ShimClient, ShimClientError
 from kornel.shim_mock.clock import SimulatedClock
 from kornel.shim_mock.cluster import SimulatedCluster
 from kornel.shim_mock.expectations import Verdict
 from kornel.shim_mock.judge import Judge
 from kornel.shim_mock.notices import NoticeHandler
+from kornel.shim_mock.registration import Registration
 from kornel.shim_mock.scenario import Scenario
 from kornel.v1 import status_pb2
 
@@ -52,11 +54,14 @@ async def run_scenario(
     *,
     credentials: Credentials | None = None,
     connect_s: float = 10.0,
+    reconnect_s: float = 0.0,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Play *scenario* against the core at *address*.
+    """Plays *scenario* against the core at *address*.
 
-    *credentials* absent: those of the environment. Raises the errors of :mod:`shim_client`: CoreUnreachable,
+    *credentials* absent: those of the environment. *reconnect_s*: how long a core that went away may take to come back
+    before the run ends; when it has been started again, everything is reported again. 0: a core that has forgotten the
+    cluster ends the run. Raises the errors of :mod:`shim_client`: CoreUnreachable,
     RegistrationRefused, CredentialsUnusable, and what ends a stream.
     """
     client = ShimClient(
@@ -65,11 +70,11 @@ async def run_scenario(
         generation=scenario.generation,
         credentials=credentials,
         connect_s=connect_s,
-        reconnect_s=connect_s,
+        reconnect_s=reconnect_s or connect_s,
     )
     async with client:
         await client.register(config=scenario.config, version="shim-mock")
-        run = _Run(scenario, client, progress)
+        run = _Run(scenario, client, progress, reconnect_s)
         try:
             return await run.play()
         except ExceptionGroup as failed:
@@ -87,11 +92,12 @@ def _first_error(group: ExceptionGroup[ShimClientError]) -> ShimClientError:
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, client: ShimClient, progress: Progress | None) -> None:
+    def __init__(self, scenario: Scenario, client: ShimClient, progress: Progress | None, reconnect_s: float) -> None:
         self._scenario = scenario
         self._client = client
         self._clock = SimulatedClock(scenario.speed)
-        self._cluster = SimulatedCluster(scenario, client, self._clock)
+        self._registration = Registration(client, scenario.config, reconnect_s=reconnect_s)
+        self._cluster = SimulatedCluster(scenario, client, self._clock, self._registration)
         self._judge = Judge(scenario.expectations, self._cluster)
         self._progress = progress
         self._heard = asyncio.Event()
@@ -102,7 +108,7 @@ class _Run:
         if any(application.on_notice is not None for application in self._scenario.applications):
             await self._client.attach_callbacks(NoticeHandler(self._cluster))
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(self._receive_updates()), group.create_task(self._cluster.send())]
+            background = [group.create_task(self._stay_registered(group)), group.create_task(self._cluster.send())]
             story = group.create_task(self._submit_group(group))
             try:
                 async with asyncio.timeout(self._scenario.timeout_s):
@@ -116,6 +122,30 @@ class _Run:
         self._judge.look(self._clock.real_s)
         self._cluster.accounts.finish(took_s)
         return RunResult(self._cluster, self._judge.close(status), status, took_s, timed_out)
+
+    async def _stay_registered(self, group: asyncio.TaskGroup) -> None:
+        """Receive updates, and register again with a core that has forgotten the cluster."""
+        reporting: asyncio.Task[None] | None = None
+        try:
+            while True:
+                try:
+                    return await self._receive_updates()
+                except ResyncRequired:
+                    if not self._registration.renews:
+                        raise
+                if reporting is not None:
+                    reporting.cancel()
+                    await asyncio.wait([reporting])
+                await self._registration.register_again()
+                reporting = group.create_task(self._report_again())
+        finally:
+            if reporting is not None:
+                reporting.cancel()
+
+    async def _report_again(self) -> None:
+        # An error of the connection is one that ends the streams, and is dealt with there.
+        with suppress(ShimClientError):
+            await self._cluster.report_again()
 
     async def _receive_updates(self) -> None:
         async for batch in self._client.update_batches():
@@ -169,7 +199,7 @@ class _Run:
         """Wait until the core has sent nothing for the settling time, and no more asks are about to be sent."""
         while True:
             rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
-            if self._unplayed <= 1 and not self._cluster.arriving and rest_s <= 0:
+            if self._unplayed <= 1 and not self._cluster.arriving and rest_s <= 0 and self._registration.in_sync:
                 return
             await self._wait_for_change(max(rest_s, 0.05))
 
@@ -180,7 +210,7 @@ class _Run:
                 return
             rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
             idle = not self._unplayed and not self._clock.timers and rest_s <= 0
-            if idle and not self._judge.undecided:
+            if idle and self._registration.in_sync and not self._judge.undecided:
                 return
             await self._wait_for_change(self._pause_s(rest_s))
             quiet = self._clock.real_s - self._cluster.last_activity_s >= self._scenario.settle_s

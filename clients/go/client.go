@@ -2,10 +2,12 @@ package kornel
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"kornel/clients/go/kornelv1"
@@ -26,6 +29,12 @@ const (
 	pingInterval = 10 * time.Second
 	pingTimeout  = 15 * time.Second
 	firstPause   = 50 * time.Millisecond
+	// sessionKey is the metadata entry by which a core tells the calls of this program from those of another one that
+	// speaks for the same resource manager, whichever connection they come over.
+	sessionKey = "kornel-session"
+	// leaseKey has a registration wait for the session before it; retryKey is how long, in the trailing metadata of a refusal.
+	leaseKey     = "kornel-lease"
+	retryKey     = "kornel-retry-after-ms"
 	longestPause = time.Second
 )
 
@@ -84,6 +93,15 @@ func NewClient(options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	session := rand.Text()
+	dial = append(dial,
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			return invoke(metadata.AppendToOutgoingContext(ctx, sessionKey, session), method, request, reply, connection, options...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, description *grpc.StreamDesc, connection *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(metadata.AppendToOutgoingContext(ctx, sessionKey, session), description, connection, method, options...)
+		}),
+	)
 	dial = append(append(dial, proofs...), options.DialOptions...)
 	connection, err := grpc.NewClient(options.Address, dial...)
 	if err != nil {
@@ -142,6 +160,9 @@ type Registration struct {
 	BuildInfo   map[string]string
 	// ExtraConfig holds the settings outside of the queues.
 	ExtraConfig map[string]string
+	// WaitFor has the registration wait until another program that registered as this manager has had no stream open for
+	// so long, in whole seconds. Zero: it takes that one's place at once.
+	WaitFor time.Duration
 }
 
 // register registers the resource manager, after which the core has forgotten everything that it reported before.
@@ -158,10 +179,25 @@ func (c *Client) register(ctx context.Context, registration Registration) error 
 		Config:      registration.Config,
 		ExtraConfig: registration.ExtraConfig,
 	}
-	return c.call(ctx, "RegisterResourceManager", func(limited context.Context) error {
-		_, err := c.scheduler.RegisterResourceManager(limited, request)
-		return err
-	})
+	if registration.WaitFor > 0 {
+		seconds := strconv.Itoa(int(registration.WaitFor.Seconds()))
+		ctx = metadata.AppendToOutgoingContext(ctx, leaseKey, "wait="+seconds)
+	}
+	for {
+		var trailer metadata.MD
+		err := c.call(ctx, "RegisterResourceManager", func(limited context.Context) error {
+			_, err := c.scheduler.RegisterResourceManager(limited, request, grpc.Trailer(&trailer))
+			return err
+		})
+		held := trailer.Get(retryKey)
+		if !isRefusal(err, codes.FailedPrecondition) || len(held) == 0 {
+			return err
+		}
+		waitMs, unreadable := strconv.Atoi(held[0])
+		if unreadable != nil || sleep(ctx, time.Duration(waitMs)*time.Millisecond) != nil {
+			return err
+		}
+	}
 }
 
 // Unregister removes the resource manager and everything it reported from the core (kornel.v1). Streams that are open end.
@@ -235,7 +271,7 @@ func nextPause(pause time.Duration) time.Duration {
 
 // spread returns a pause that differs by up to a fifth, so that many shims do not come back at the same moment.
 func spread(pause time.Duration) time.Duration {
-	return time.Duration(float64(pause) * (0.8 + 0.4*rand.Float64()))
+	return time.Duration(float64(pause) * (0.8 + 0.4*mathrand.Float64()))
 }
 
 // isRefusal tells whether err is a refusal with one of these codes.

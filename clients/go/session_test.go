@@ -196,3 +196,38 @@ func TestFullOutboxWaits(t *testing.T) {
 		t.Fatalf("a full outbox took another one: %v", err)
 	}
 }
+
+func TestAllCallsOfAClientNameOneSession(t *testing.T) {
+	core := serveCore(t, fakecore.New())
+	for _, sessions := range []int{1, 2} {
+		client := connect(t, core, Options{})
+		session := register(t, client)
+		if err := session.AttachCallbacks(withDeadline(t), attached); err != nil {
+			t.Fatal(err)
+		}
+		core.Stop() // the next calls come over another connection
+		core.Serve()
+		next(t, session, func(update Update) bool { return update == StreamReopened{NodeStream} })
+		if _, err := client.UpdateConfiguration(withDeadline(t), "", "queues", nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := core.Sessions(); len(got) != sessions || len(got[sessions-1]) < 20 {
+			t.Fatalf("sessions: %q", got)
+		}
+		_ = session.Close(withDeadline(t))
+	}
+}
+
+func TestRegistrationThatWaitsIsTriedAgainWhileAnotherSessionHoldsTheCore(t *testing.T) {
+	core := fakecore.New()
+	core.HoldRegistrations = 2
+	client := connect(t, serveCore(t, core), Options{})
+	session, err := client.Register(withDeadline(t), Registration{WaitFor: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = session.Close(withDeadline(t))
+	if log := core.Log(); !reflect.DeepEqual(log[:3], []string{"held wait=3", "held wait=3", "register rm-1"}) {
+		t.Fatalf("%v", log)
+	}
+}

@@ -21,6 +21,8 @@ NO_IMAGE = "the image is not there"
 EVENT_PAUSE_NS = 15 * 10**9
 CAPACITY = 1000
 STATE_S = 2.0
+TIMEOUT_S = 2.0
+DEPENDENT = {messages.DEPENDENT_TAG: "true"}
 
 
 def refuse_n1(question: callback_pb2.PredicatesQuestion) -> Mapping[str, str]:
@@ -194,6 +196,93 @@ async def bad_state_dump(bench: Bench) -> None:
     await bench.send_nodes(messages.full_node("n1"))
     await bench.expect(node_accepted("n1"))
     await bench.attach(Answers(state_dump="no JSON at all"))
-    diagnostics = (await bench.state_dump()).get("rmDiagnostics")
+    diagnostics = (await bench.state_dump()).get("rm_diagnostics")
     found = isinstance(diagnostics, dict) and any(key.lower() == "error" and text for key, text in diagnostics.items())
-    check(found, f"expected rmDiagnostics with an error, got {diagnostics!r}")
+    check(found, f"expected rm_diagnostics with an error, got {diagnostics!r}")
+
+
+def withhold(_: callback_pb2.PredicatesQuestion) -> Mapping[str, str] | None:
+    """Answers nothing, until the case does."""
+    return None
+
+
+def asked_about(peer: CallbackPeer) -> list[str]:
+    """Returns the keys of all questions so far, in order."""
+    return [question.allocation_key for question in peer.questions]
+
+
+async def dependent_world(bench: Bench, answers: Answers) -> CallbackPeer:
+    """Register, with two nodes and an application, and attach *answers*."""
+    await bench.world()
+    await bench.node("n2")
+    return await bench.attach(answers)
+
+
+@case(160, "asks that depend on other placements are asked about one at a time, all others at once",
+      rule="protocol.md 13")  # fmt: skip
+async def one_at_a_time(bench: Bench) -> None:
+    peer = await dependent_world(bench, Answers(predicates=withhold, timeout_ms=60_000))
+    await bench.send(
+        allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT), allocation("p1"), allocation("p2")
+    )
+    await bench.expect(updated("app", "Accepted"))
+    await peer.wait_until(lambda: len(peer.questions) >= 3, "three questions")
+    await bench.silence()
+    check(sorted(asked_about(peer)) == ["d1", "p1", "p2"], f"expected d1, p1 and p2, got {asked_about(peer)}")
+    marked = {question.allocation_key for question in peer.questions if question.dependent}
+    check(marked == {"d1"}, f"expected d1 alone to be marked as dependent, got {sorted(marked)}")
+    await peer.answer("p1", "d1")
+    await bench.expect(updated("app", "Running"))
+    await bench.expect_set(new("p1"), new("d1"))
+    await bench.silence()
+    check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
+    await peer.acknowledge("p1")
+    await bench.silence()
+    check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
+    await peer.acknowledge("d1")
+    await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 once d1 is in place")
+
+
+@case(161, "of two yeses that say that they depend on placements one is acted upon, the other one asked again",
+      rule="protocol.md 13")  # fmt: skip
+async def asked_again(bench: Bench) -> None:
+    peer = await dependent_world(bench, Answers(predicates=withhold, depends=True, timeout_ms=60_000))
+    await bench.send(allocation("k1"), allocation("k2"))
+    await bench.expect(updated("app", "Accepted"))
+    await peer.wait_until(lambda: len(peer.questions) == 2, "two questions")
+    await peer.answer("k1", "k2")
+    await bench.expect(updated("app", "Running"), new("k1"))
+    await bench.silence()
+    await peer.acknowledge("k1")
+    await peer.wait_until(lambda: len(peer.questions) == 3, "to be asked about k2 again")
+    check(asked_about(peer)[2] == "k2", f"expected to be asked about k2 again, got {asked_about(peer)}")
+    await peer.answer("k2")
+    await bench.expect(new("k2"))
+
+
+@case(162, "a dependent placement that nobody acknowledges holds the next question up for the timeout",
+      rule="protocol.md 13", waits_s=TIMEOUT_S)  # fmt: skip
+async def nobody_acknowledges(bench: Bench) -> None:
+    peer = await dependent_world(bench, Answers(predicates=withhold, timeout_ms=int(TIMEOUT_S * 1_000)))
+    await bench.send(allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT))
+    await bench.expect(updated("app", "Accepted"))
+    await peer.wait_until(lambda: peer.withheld, "a question")
+    await peer.answer("d1")
+    await bench.expect(updated("app", "Running"), new("d1"))
+    await bench.clock.advance(TIMEOUT_S)
+    await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 when the timeout is over")
+
+
+@case(163, "a placement that was acknowledged with its answer and not made is taken back", rule="protocol.md 13")
+async def taken_back(bench: Bench) -> None:
+    peer = await dependent_world(bench, Answers(predicates=withhold, timeout_ms=60_000))
+    await bench.send(allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT))
+    await bench.expect(updated("app", "Accepted"))
+    await peer.wait_until(lambda: peer.withheld, "a question")
+    held = peer.questions[0].node_ids[0]
+    await bench.node_action(held, si.NodeInfo.DRAIN_NODE)
+    await bench.silence()
+    await peer.answer("d1", acknowledge=True)
+    await peer.wait_until(lambda: len(peer.questions) == 2, "the next question")
+    check(peer.not_placed == ["d1"], f"expected to hear that d1 was not placed, got {peer.not_placed}")
+    await bench.silence()

@@ -158,6 +158,18 @@ async def broken_connection(stage: Stage) -> None:
     await stage.probe_shim("S16")
 
 
+async def superseded(stage: Stage) -> None:
+    """Tell the shim that another program registered the same RM."""
+    await stage.wait_until_ready("S27", running=stage.known.runs)
+    registrations = stage.core.judge.registrations
+    for kind in Kind:
+        stage.core.lines.end_stream(kind, grpc.StatusCode.ABORTED, "superseded: another session has registered since")
+    came_back = lambda: stage.core.lines.bound or stage.core.judge.registrations != registrations  # noqa: E731
+    if await stage.wait_until(came_back) and not stage.ended:
+        stage.findings.mark_broken("S27", "the shim came back, and would take the core from the other one")
+    stage.findings.mark_kept("S27")
+
+
 def make_refusal(check: str, kind: Kind) -> Session:
     """Returns a session in which the first entry of one kind is refused."""
 
@@ -198,6 +210,7 @@ SESSIONS: Final = (
     make_refusal("S22", Kind.NODE),
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
+    Session("superseded", ("S27",), superseded),
     Session("end", ("S25",), end_shim),
 )
 """All sessions but the first, in any order."""

@@ -76,15 +76,25 @@ class HistoryReader:
         return rows[: page.size], len(rows) > page.size
 
     def read_query(self, query: sa.Select[Any]) -> Sequence[Any]:
-        """Returns the rows that *query* finds. Raises :class:`HistoryUnavailable`."""
+        """Returns the rows that *query* finds: none before anything was ever stored. Raises
+        :class:`HistoryUnavailable`."""
         if self._file is not None and not self._file.exists():
-            raise HistoryUnavailable("the history database does not exist yet")
+            return ()
         try:
             with self._engine.connect() as connection:
                 return connection.execute(query).all()
         except (SQLAlchemyError, OSError) as error:
+            if self._is_empty():
+                return ()
             cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
             raise HistoryUnavailable(f"the history database does not answer: {' '.join(str(cause).split())}") from error
+
+    def _is_empty(self) -> bool:
+        """Tells whether nothing has made tables yet: that is done with the first record."""
+        try:
+            return not sa.inspect(self._engine).get_table_names()
+        except (SQLAlchemyError, OSError):
+            return False
 
     def close(self) -> None:
         """Close the connections."""

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
+from kornel.core.archive.places import find_own_place
 
 SECOND_NS: Final = 10**9
 DAY_S: Final = 86_400
@@ -25,6 +26,8 @@ DEFAULT_QUEUE_RECORDS: Final = 200_000
 _DRIVERS: Final = MappingProxyType(
     {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 )
+_EXTRAS: Final = MappingProxyType({"postgresql+psycopg": "postgres"})
+"""The extras of this distribution that bring the drivers; a driver that is not here comes with Python."""
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _ROWS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
@@ -76,18 +79,29 @@ class HistorySettings:
     steady_s: float = 600.0
 
     @property
+    def missing_driver_hint(self) -> str:
+        """Returns how to install the driver of the database."""
+        extra = _EXTRAS.get(self.url.drivername)
+        return f"install the driver: pip install 'kornel[{extra}]'" if extra else "its driver is a part of Python"
+
+    @property
     def shown(self) -> str:
         """Returns the address of the history, without a password."""
         return self.url.render_as_string(hide_password=True)
 
 
 def history_settings(
-    where: str, keep: Sequence[str] = (), spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
+    where: str,
+    keep: Sequence[str] = (),
+    spool: Path | None = None,
+    spool_bytes: int = DEFAULT_SPOOL_BYTES,
+    *,
+    address: str = "",
 ) -> HistorySettings | None:
     """Returns the settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
 
-    *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else in the state directory.
-    Raises :class:`HistorySettingsError`.
+    *keep*: ``TABLE=AGE[,ROWS]`` each. *spool* absent: beside the SQLite file, else that of the core at *address* in the
+    state directory. Raises :class:`HistorySettingsError`.
     """
     if where == OFF:
         return None
@@ -95,7 +109,8 @@ def history_settings(
     if spool_bytes < LEAST_SPOOL_BYTES:
         raise HistorySettingsError(f"a spool of {spool_bytes} bytes is too small, at least {LEAST_SPOOL_BYTES}")
     if spool is None:
-        spool = Path(f"{url.database}.spool") if url.drivername.startswith("sqlite") else state_directory() / "spool"
+        in_file = url.drivername.startswith("sqlite")
+        spool = Path(f"{url.database}.spool") if in_file else find_own_place(state_directory(), "spool", "", address)
     return HistorySettings(url, spool, parse_retention(keep), spool_bytes)
 
 
@@ -111,9 +126,9 @@ def state_directory() -> Path:
         return Path("/var/lib/kornel")
 
 
-def default_history() -> str:
-    """Returns the SQLite file that is used if nothing else is said."""
-    return str(state_directory() / "history.db")
+def default_history(address: str) -> str:
+    """Returns the SQLite file that the core at *address* uses if nothing else is said."""
+    return str(find_own_place(state_directory(), "history", ".db", address))
 
 
 def parse_retention(keep: Sequence[str]) -> Mapping[str, Retention]:

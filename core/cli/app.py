@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "explain": CommandSource("explain", "explain", _WHY),
     "what-if": CommandSource("explain", "what_if_app", _WHY),
     "events": CommandSource("events", "events", _PAST),
+    "refusals": CommandSource("refusals", "refusals", _PAST),
     "history": CommandSource("history", "history_app", _PAST),
     "config": CommandSource("config", "config_app", _CHANGE),
     "drain": CommandSource("drain", "drain_app", _CHANGE),

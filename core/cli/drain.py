@@ -20,12 +20,12 @@ from kornel.core.cli.options import (
 )
 from kornel.core.cli.suggestions import report_unknown, suggest_nodes
 from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_moment
 from kornel.core.client import calls as client
 from kornel.core.client.reading import Reader
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.service.clock import wall_ns
 from kornel.v1 import admin_pb2 as admin
 from kornel.v1.status_pb2 import PartitionStatus

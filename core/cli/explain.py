@@ -87,7 +87,12 @@ def _known_names(address: str, partition: str, timeout_s: float) -> list[str]:
 
 @what_if_app.command("ask")
 def ask(
-    queue: Annotated[str, typer.Option(help="Leaf queue of a new application, full path.")] = "",
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="Leaf queue of a new application, full path. [default: what the placement rules find for --user]"
+        ),
+    ] = "",
     application: Annotated[str, typer.Option("--app", help="Ask for a live application instead of a new one.")] = "",
     vcore: Annotated[str, typer.Option(help=_AMOUNT)] = "",
     memory: Annotated[str, typer.Option(help=_AMOUNT)] = "",

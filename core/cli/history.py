@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
 
 import typer
 from google.protobuf.message import Message
 
+from kornel.core.cli.moments import On, Since, Until, read_range
 from kornel.core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
 from kornel.core.cli.suggestions import suggest_names
@@ -22,17 +21,18 @@ from kornel.core.cli.text.history import (
     render_preemptions,
     render_sums,
 )
+from kornel.core.cli.text.screen import terminal_strokes
+from kornel.core.cli.text.usage import render_usage
 from kornel.core.client.failures import CoreUnreachable
 from kornel.core.client.history import HistoryClient
-from kornel.core.service.clock import wall_ns
+from kornel.core.service.clock import SECOND_NS, wall_ns
 from kornel.v1 import history_pb2 as pb
 
 history_app = typer.Typer(help="Show stored records, also from before the last restart.", no_args_is_help=True)
 
 TIMEOUT_S: Final = 30.0
-_AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
+DAY_NS: Final = 86_400 * SECOND_NS
+ROOT: Final = "root"
 _PARTIES: Final = {
     "queue": pb.PREEMPTION_PARTY_UNSPECIFIED,
     "user": pb.PREEMPTION_PARTY_USER,
@@ -41,16 +41,10 @@ _PARTIES: Final = {
 
 RecordT = TypeVar("RecordT", bound=Message)
 
-Since = Annotated[
-    str, typer.Option("--since", metavar="WHEN", help="Not before: an age such as 90m or 7d, or a time such as"
-                      " 2026-03-01T12:00:00Z (without an offset: UTC). Empty: from the beginning.")
-]  # fmt: skip
-Until = Annotated[
-    str, typer.Option("--until", metavar="WHEN", help="Only until this time, written as --since. Empty: now.")
-]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Most records to show, the newest; 0: all.")]
 Partition = Annotated[str, typer.Option(help="Only this partition; empty means all.")]
 Application = Annotated[str, typer.Option("--app", help="Only this application.")]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
 Queue = Annotated[str, typer.Option(help="Only this queue and those below.")]
 
 
@@ -59,6 +53,7 @@ def apps(
     grpc: Address = ADDRESS,
     since: Since = "",
     until: Until = "",
+    on: On = "",
     limit: Limit = 100,
     partition: Partition = "",
     app: Application = "",
@@ -70,7 +65,7 @@ def apps(
 ) -> None:
     """List the states that applications entered, the newest first."""
     request = pb.ListPastApplicationsRequest(
-        page=_make_page(since, until), partition=partition, application_id=app, queue=queue, user=user, state=state
+        page=_make_page(since, until, on), partition=partition, application_id=app, queue=queue, user=user, state=state
     )
     _show_records(grpc, timeout, lambda core: core.applications(request, limit), render_applications, as_json=as_json)
 
@@ -80,6 +75,7 @@ def preemptions(
     grpc: Address = ADDRESS,
     since: Since = "",
     until: Until = "",
+    on: On = "",
     limit: Limit = 100,
     partition: Partition = "",
     app: Application = "",
@@ -102,7 +98,7 @@ def preemptions(
     """
     _require_choice("--sum", by, tuple(_PARTIES))
     request = pb.ListPreemptionsRequest(
-        page=_make_page(since, until),
+        page=_make_page(since, until, on),
         partition=partition,
         application_id=app,
         queue=queue,
@@ -121,6 +117,7 @@ def events(
     grpc: Address = ADDRESS,
     since: Since = "",
     until: Until = "",
+    on: On = "",
     limit: Limit = 100,
     kind: Annotated[str, typer.Option("--type", help="request, app, node, queue or usergroup.")] = "",
     about: Annotated[str, typer.Option("--object", metavar="ID", help="Only about this.")] = "",
@@ -130,7 +127,7 @@ def events(
 ) -> None:
     """List events, the newest first."""
     request = pb.ListEventsRequest(
-        page=_make_page(since, until), type=_event_type(kind), object_id=about, reference_id=reference
+        page=_make_page(since, until, on), type=_event_type(kind), object_id=about, reference_id=reference
     )
     _show_records(grpc, timeout, lambda core: core.events(request, limit), render_events, as_json=as_json)
 
@@ -140,6 +137,7 @@ def configs(
     grpc: Address = ADDRESS,
     since: Since = "",
     until: Until = "",
+    on: On = "",
     limit: Limit = 100,
     applied: Annotated[bool, typer.Option("--applied", help="Only those that came into force.")] = False,
     text: Annotated[bool, typer.Option("--text", help="With --json: print the texts too.")] = False,
@@ -147,10 +145,49 @@ def configs(
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
     """List the configurations that came into force or were refused, the newest first."""
-    request = pb.ListConfigurationsRequest(page=_make_page(since, until), applied_only=applied, with_config=text)
+    request = pb.ListConfigurationsRequest(page=_make_page(since, until, on), applied_only=applied, with_config=text)
     _show_records(
         grpc, timeout, lambda core: core.configurations(request, limit), render_configurations, as_json=as_json
     )
+
+
+@history_app.command("usage")
+def usage(
+    queue: Annotated[str, typer.Argument(metavar="[QUEUE]", help="The queue; by default the root.")] = ROOT,
+    grpc: Address = ADDRESS,
+    since: Since = "",
+    until: Until = "",
+    on: On = "",
+    points: Annotated[
+        int, typer.Option(min=1, max=2_000, help="Rows to show; the minutes between two of them are averaged.")
+    ] = 24,
+    types: Types = None,
+    partition: Annotated[str, typer.Option(help="The partition.")] = "default",
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S,
+) -> None:
+    """Show how full a queue was: what it used, was guaranteed and might use at most, the oldest first.
+
+    A bar is as long as the queue's max; of a queue without one, as long as the cluster. Exits 2 for a bad option.
+    """
+    since_ns, until_ns = read_range(since, until, on)
+    if not since_ns:
+        since_ns = (until_ns or wall_ns()) - DAY_NS
+    request = pb.ListUsageRequest(
+        queue=queue, since_ns=since_ns, until_ns=until_ns, partition=partition, point_count=points
+    )
+    try:
+        with HistoryClient(grpc, timeout) as core:
+            found = core.list_usage(request)
+            request.queue = ROOT
+            cluster = found if queue == ROOT or as_json else core.list_usage(request)
+    except CoreUnreachable as error:
+        raise report_failure(error) from error
+    if as_json:
+        for point in found:
+            echo_json(point, indent=None)
+    else:
+        show_text(render_usage(queue, found, cluster, terminal_strokes(), types or ()))
 
 
 @history_app.command("status")
@@ -209,25 +246,9 @@ def _require_choice(option: str, given: str, choices: Sequence[str]) -> None:
         raise typer.Exit(EXIT_BAD_INPUT)
 
 
-def _make_page(since: str, until: str) -> pb.HistoryPage:
-    return pb.HistoryPage(since_ns=_moment_ns("--since", since), until_ns=_moment_ns("--until", until))
-
-
-def _moment_ns(option: str, text: str) -> int:
-    """Returns *text* as Unix nanoseconds, 0 for none. Exits if it is neither an age nor a time."""
-    if not text:
-        return 0
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return max(1, wall_ns() - int(ago[1]) * _UNITS[ago[2]] * 10**9)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        print_error(f"{option}: {text!r} is neither an age such as 90m nor a time such as 2026-03-01T12:00:00Z")
-        raise typer.Exit(EXIT_BAD_INPUT) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(1, int(moment.timestamp()) * 10**9 + moment.microsecond * 1_000)
+def _make_page(since: str, until: str, on: str) -> pb.HistoryPage:
+    since_ns, until_ns = read_range(since, until, on)
+    return pb.HistoryPage(since_ns=since_ns, until_ns=until_ns)
 
 
 def _event_type(name: str) -> int:

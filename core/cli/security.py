@@ -10,6 +10,7 @@ import typer
 from kornel.core.cli.options import EXIT_BAD_INPUT
 from kornel.core.cli.terminal import echo_line, echo_text, print_error
 from kornel.core.cli.text.lines import join_lines
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.security.defaults import CERTIFICATE_DAYS
 from kornel.core.security.errors import SecurityError
 
@@ -80,4 +81,4 @@ def check(
     except SecurityError as error:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
-    echo_line(f"{file}: {len(policy.rules)} rules")
+    echo_line(f"{file}: {format_count(len(policy.rules), 'rule')}")

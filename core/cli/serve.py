@@ -80,7 +80,7 @@ def serve(
             envvar="KORNEL_HISTORY",
             help="Where applications, preemptions, events and configurations are kept: an SQLite file, or the URL of a"
             " PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in the"
-            " state directory.",
+            " state directory, with another port than 50051 in the name: history-50052.db.",
         ),
     ] = None,
     history_keep: Annotated[
@@ -151,6 +151,25 @@ def serve(
             help="Most HTTP connections at a time; a quarter of them for one address.",
         ),
     ] = DEFAULT_REST_CONNECTIONS,
+    docs_url: Annotated[
+        str,
+        typer.Option(
+            "--docs-url",
+            metavar="URL",
+            envvar="KORNEL_DOCS_URL",
+            help="The documentation that the web page links to: a built site, or an address with {page} in it. By"
+            " default the repository's, where the installed package names one.",
+        ),
+    ] = "",
+    grafana_url: Annotated[
+        str,
+        typer.Option(
+            "--grafana-url",
+            metavar="URL",
+            envvar="KORNEL_GRAFANA_URL",
+            help="The dashboard that the web page links to.",
+        ),
+    ] = "",
     metric_aliases: Annotated[
         bool,
         typer.Option(
@@ -267,6 +286,8 @@ def serve(
             rest_hosts=tuple(rest_host or ()),
             rest_origins=tuple(rest_cors_origin or ()),
             rest_connections=rest_connections,
+            docs_url=docs_url,
+            grafana_url=grafana_url,
             metric_aliases=metric_aliases,
             ldap_settings=ldap_settings,
             max_connections=max_connections,

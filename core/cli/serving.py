@@ -16,8 +16,8 @@ from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
-from kornel.core.process.server import AddressTooOpen, AddressUnavailable, OriginUnusable, ServerSettings
-from kornel.core.process.version import core_version
+from kornel.core.process.server import AddressTooOpen, AddressUnavailable, LinkUnusable, OriginUnusable, ServerSettings
+from kornel.core.process.version import core_version, find_documentation
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions
 from kornel.core.service.admission import CallLimits
@@ -50,6 +50,8 @@ class ServeOptions:
     rest_hosts: tuple[str, ...]
     rest_origins: tuple[str, ...]
     rest_connections: int
+    docs_url: str
+    grafana_url: str
     metric_aliases: bool
     ldap_settings: Path
     max_connections: int
@@ -114,7 +116,11 @@ def serve_core(options: ServeOptions) -> None:
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:
     try:
         kept = chosen_history(
-            options.history, list(options.history_keep), options.history_spool, options.history_spool_mib * 2**20
+            options.history,
+            list(options.history_keep),
+            options.history_spool,
+            options.history_spool_mib * 2**20,
+            address=options.grpc,
         )
     except HistorySettingsError as error:
         print_error(f"--history: {error}")
@@ -134,10 +140,15 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             rest_hosts=options.rest_hosts,
             rest_origins=options.rest_origins,
             rest_connections=options.rest_connections,
+            docs_url=options.docs_url or find_documentation(),
+            grafana_url=options.grafana_url,
             metric_aliases=options.metric_aliases,
             calls=CallLimits.limits_for(options.max_calls),
             connections=ConnectionLimits.limits_for(options.max_connections, options.max_ahead_mib << 20),
         )
+    except LinkUnusable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
     except OriginUnusable as error:
         print_error(f"--rest-cors-origin: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error

@@ -20,7 +20,6 @@ from kornel.core.cli.options import (
     report_failure,
 )
 from kornel.core.cli.terminal import clear_screen, echo_json, echo_text
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.documents import message_values
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import (
@@ -36,6 +35,7 @@ from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
 from kornel.core.cli.text.users import sort_users, user_rows
 from kornel.core.client import calls as client
 from kornel.core.client.reading import Reader
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.status_pb2 import PartitionStatus
 

@@ -39,6 +39,10 @@ class HistoryClient(Connected):
         """Returns configurations that came into force or were refused."""
         return list(self._read_pages(self._stub.ListConfigurations, request, "configurations", most))
 
+    def list_usage(self, request: pb.ListUsageRequest) -> list[pb.UsagePoint]:
+        """Returns how full a queue was, the oldest first."""
+        return list(self._call(self._stub.ListUsage, request).points)
+
     def status(self) -> pb.GetHistoryStatusResponse:
         """Returns the state of the history."""
         return self._call(self._stub.GetHistoryStatus, pb.GetHistoryStatusRequest())

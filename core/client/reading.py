@@ -60,6 +60,10 @@ class Reader(Connected):
         """Returns the checks that the core makes of itself."""
         return self._call(self._read.GetHealthReport, pb.GetHealthReportRequest())
 
+    def list_refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
+        """Returns what the core refused lately, the newest first."""
+        return self._call(self._read.ListRefusals, request)
+
     def drain(self, node_id: str, partition: str = "") -> admin.DrainNodeResponse:
         """Take a node out of scheduling."""
         request = admin.DrainNodeRequest(partition=partition, node_id=node_id)

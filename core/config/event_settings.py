@@ -1,4 +1,4 @@
-"""The extra settings about events (config.md 12.1, rest.md 5)."""
+"""The extra settings about events and the stored history (config.md 12.1, rest.md 5)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ RING_CAPACITY_KEYS: Final = ("event.ringBufferCapacity", "event.ringbufferCapaci
 STREAMS_KEY: Final = "event.maxStreams"
 STREAMS_PER_HOST_KEY: Final = "event.maxStreamsPerHost"
 RESPONSE_SIZE_KEY: Final = "event.RESTResponseSize"
+
+HISTORY_KEY: Final = "history.enabled"
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -79,3 +81,8 @@ def event_settings(extra_config: Mapping[str, str]) -> tuple[EventSettings, tupl
         response_size=count(RESPONSE_SIZE_KEY, DEFAULT_RESPONSE_SIZE),
     )
     return settings, tuple(problems)
+
+
+def keeps_history(extra_config: Mapping[str, str]) -> bool:
+    """Tells whether what happens to the manager with *extra_config* goes into the stored history."""
+    return extra_config.get(HISTORY_KEY, "true") not in _FALSE

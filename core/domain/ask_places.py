@@ -64,6 +64,8 @@ class WaitsFor(StrEnum):
     """The node that it must run on, unknown or too small now."""
     BACK_OFF = "back-off"
     """The end of its application's back-off."""
+    TURN = "turn"
+    """Its turn among asks that depend on other placements, about which the shim is asked one at a time."""
 
 
 class AskMove(IntEnum):

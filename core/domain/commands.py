@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
 
+DEPENDENT_TAG: Final = "kornel.dependsOnPlacements"
+"""The tag of an ask, exact case, that with the value ``true`` says that other placements decide about its nodes."""
+
 CREATION_TIME_TAG: Final = "creationTime"
 """The tag of an allocation, exact case, that states when it was made, in Unix seconds of the shim's clock."""
 
@@ -65,6 +68,8 @@ class AllocationSpec(NamedTuple):
     """Meaningful for G2 asks only: how many allocations the key is to have."""
     instance: int = 0
     """The number of this one among several allocations under one key (:mod:`kornel.core.domain.allocation_ids`)."""
+    dependent: bool = False
+    """Says that other placements decide whether it may run on a node, so that the shim is asked in turn."""
 
 
 class ReleaseSpec(NamedTuple):
@@ -214,10 +219,21 @@ class DetachCallbacks:
 
 
 class PredicatesAnswer(NamedTuple):
-    """The shim's answer about nodes. ``refused``: (node ID, reason); nodes not named may be used."""
+    """The shim's answer about nodes. ``refused``: (node ID, reason); nodes not named may be used.
+
+    ``dependent``: other placements could change it.
+    """
 
     question: int
     refused: tuple[tuple[str, str], ...] = ()
+    dependent: bool = False
+
+
+class PlacementKey(NamedTuple):
+    """An ask or allocation of a partition, by the key that the shim gave it."""
+
+    partition: str
+    key: str
 
 
 class PreemptionPredicatesAnswer(NamedTuple):
@@ -244,12 +260,16 @@ class PreemptionNoticeAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCallbacks:
-    """Answers to questions. Those to unknown or expired questions are ignored."""
+    """Answers to questions. Those to unknown or expired questions are ignored.
+
+    ``acknowledged``: what the shim has in place from here on, behind the answers.
+    """
 
     rm_id: str
     predicates: tuple[PredicatesAnswer, ...] = ()
     preemption_predicates: tuple[PreemptionPredicatesAnswer, ...] = ()
     notices: tuple[PreemptionNoticeAnswer, ...] = ()
+    acknowledged: tuple[PlacementKey, ...] = ()
 
 
 Command = (

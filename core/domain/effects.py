@@ -24,6 +24,8 @@ class NodeRejected(NamedTuple):
 
     node_id: str
     reason: str
+    partition: str = ""
+    """Full name."""
 
 
 class ApplicationAccepted(NamedTuple):
@@ -119,6 +121,8 @@ class AllocationRejected(NamedTuple):
     application_id: str
     reason: str
     legacy: bool
+    partition: str = ""
+    """Full name."""
 
 
 class VictimRecord(NamedTuple):
@@ -152,7 +156,10 @@ class PreemptionDecided(NamedTuple):
 
 
 class PredicatesAsked(NamedTuple):
-    """May *key* run on these nodes? The preferred one comes first. ``allocate``: as in protocol.md 13."""
+    """May *key* run on these nodes? The preferred one comes first. ``allocate``: as in protocol.md 13.
+
+    ``dependent``: other placements decide, and all that were made are in place.
+    """
 
     question: int
     partition: str
@@ -160,6 +167,14 @@ class PredicatesAsked(NamedTuple):
     key: str
     node_ids: tuple[str, ...]
     allocate: bool
+    dependent: bool = False
+
+
+class PlacementVoid(NamedTuple):
+    """The shim has *key* in place although its yes was not acted upon."""
+
+    partition: str
+    key: str
 
 
 class PreemptionPredicatesAsked(NamedTuple):
@@ -223,7 +238,9 @@ class PreemptionNoticeWithdrawn(NamedTuple):
 
 
 NoticeEffect = PreemptionNotice | PreemptionNoticeWithdrawn
-CallbackEffect = PredicatesAsked | PreemptionPredicatesAsked | SchedulingFailed | EventRecorded | NoticeEffect
+CallbackEffect = (
+    PredicatesAsked | PreemptionPredicatesAsked | PlacementVoid | SchedulingFailed | EventRecorded | NoticeEffect
+)
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeEffect = NodeAccepted | NodeRejected

@@ -1,4 +1,4 @@
-"""Amounts as people read them: in the units of ``queues.yaml``, not in base units."""
+"""Amounts and numbers as people read them: in the units of ``queues.yaml``, not in base units."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def format_quantity(name: str, amount: int) -> str:
 def format_quantities(amounts: Mapping[str, int]) -> str:
     """Returns amounts as ``vcore=1.5 memory=4Gi``; ``-`` for none."""
     return " ".join(f"{name}={format_quantity(name, amounts[name])}" for name in types_in_order([amounts])) or "-"
+
+
+def format_count(number: int, thing: str, things: str = "") -> str:
+    """Returns *number* of *thing* as people say it: ``1 ask``, ``2 asks``. *things*: a plural that is not regular."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {things or thing + 's'}"
 
 
 def types_in_order(several: Iterable[Mapping[str, int]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -58,10 +58,12 @@ class Sender:
         self._metadata = metadata
         self.stub: SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
 
-    async def register(self, config: str) -> None:
+    async def register(self, config: str, extra_config: Mapping[str, str] | None = None) -> None:
         """Register with the queues of *config*."""
         await self.stub.RegisterResourceManager(
-            si.RegisterResourceManagerRequest(rmID=self.rm_id, config=config, policyGroup="queues"),
+            si.RegisterResourceManagerRequest(
+                rmID=self.rm_id, config=config, policyGroup="queues", extraConfig=extra_config or {}
+            ),
             metadata=self._metadata,
         )
 

@@ -60,7 +60,7 @@ class Decisions:
         self.states: Counter[AppState] = Counter()
         """The number of times that each state was entered."""
         self.failed_nodes = 0
-        """Registered for a partition that does not exist."""
+        """The number of nodes that were registered for a partition that does not exist."""
         self.queues: dict[str, QueueCounts] = {}
         self._applications: dict[str, QueueCounts] = {}
         """Counters of the queue of each application that is live, or was lately."""

@@ -21,7 +21,7 @@ _NAMED: Final = re.compile(r"law (\d)")
 COUNTED_FROM_0: Final = tuple(
     (name, outcome) for name, source in SOURCES.items() for outcome, ending in source.outcomes.items() if ending.counted
 )
-"""Published before they happen: of a counter that first appears as 1, Prometheus sees no increase."""
+"""Outcomes counted from 0 before they happen: Prometheus sees no increase in a counter that first appears as 1."""
 
 
 class Waiting(NamedTuple):

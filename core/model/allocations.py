@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kornel.core.model.failures import FailureLog
     from kornel.core.model.nodes import Node
     from kornel.core.model.queues import Queue
+    from kornel.core.model.recorded_events import RecordedEvents
     from kornel.core.model.shapes import Pairs, Shape
     from kornel.core.model.task_groups import TaskGroup
-    from kornel.core.model.told import Told
 
 
 SEPARATOR: Final = "\uffff"
@@ -40,6 +40,8 @@ _PREEMPTED: Final = AskPlace.PREEMPTED
 _RELEASED: Final = AskPlace.RELEASED
 LEAVING: Final = (_PREEMPTED, _RELEASED)
 """The places of allocations that were asked to leave."""
+
+_NOT_BY_PREEMPTION: Final = (WaitsFor.USER_LIMIT, WaitsFor.APPLICATION_SLOT, WaitsFor.TURN)
 
 _NOT_DUE: Final[dict[Allocation, None]] = {}
 """Shared by all groups of which no ask is; never changed."""
@@ -160,13 +162,15 @@ class Allocation:
     """Refused everywhere, it is not tried before then unless another node gains room."""
     failed_on: _Extra[dict[str, StartFailure]] = _Extra(NEVER_FAILED)
     """Nodes on which the shim could not start it, while it lives and they stay as they are."""
+    dependent: _Extra[bool] = _Extra(False)
+    """Tells whether other placements decide about its nodes, so that the shim is asked about it in turn."""
     reserve_after_ns: _Extra[int] = _Extra(0)
     """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
     dialogue: _Extra[Any] = _Extra(None)
     """The shim's answers so far about victims for this ask."""
     failures: _Extra[FailureLog | None] = _Extra(None)
     """The reasons why the ask has not been placed."""
-    told: _Extra[Told | None] = _Extra(None)
+    recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state in which the event history shows the ask at present."""
     placeholder_ns: _Extra[int] = _Extra(0)
     """The time when the placeholder was made whose place it took; 0: it took none."""
@@ -310,17 +314,21 @@ class Reservation:
 
 
 class AskGroup:
-    """The pending asks of one application that placement cannot tell apart: same shape, same required node."""
+    """The pending asks of one application that placement cannot tell apart: same shape, same required node, and all or
+    none of them dependent on other placements."""
 
     __slots__ = (
-        "_due_sorted", "_heap", "_oldest_ns", "application", "due", "lent", "number", "parked_at", "required_node",
-        "scale_ups", "shape", "size", "waits_for",
+        "_due_sorted", "_heap", "_oldest_ns", "application", "dependent", "due", "lent", "number", "parked_at",
+        "required_node", "scale_ups", "shape", "size", "waits_for",
     )  # fmt: skip
 
-    def __init__(self, application: Application, shape: Shape, required_node: str, number: int) -> None:
+    def __init__(
+        self, application: Application, shape: Shape, required_node: str, number: int, *, dependent: bool = False
+    ) -> None:
         self.application: Final = application
         self.shape: Final = shape
         self.required_node: Final = required_node
+        self.dependent: Final = dependent
         self.number: Final = number
         self._heap: list[tuple[int, int, int, Allocation]] = []
         """(negative priority, creation, arrival, ask): no two are equal up to the ask."""
@@ -342,8 +350,8 @@ class AskGroup:
     @property
     def kept_back(self) -> bool:
         """Tells whether it sits in a waiting room that no preemption can open: a limit of its user, group or of
-        applications."""
-        return self.waits_for is WaitsFor.USER_LIMIT or self.waits_for is WaitsFor.APPLICATION_SLOT
+        applications, or its turn to be asked about."""
+        return self.waits_for in _NOT_BY_PREEMPTION
 
     def add(self, ask: Allocation) -> bool:
         """Add *ask*. Returns whether it comes before all others."""

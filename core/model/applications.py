@@ -35,13 +35,44 @@ class Application:
     """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` amounts asked."""
 
     __slots__ = (
-        "_group_numbers", "_priorities", "accounts", "allocating", "allocations", "application_id", "asks",
-        "backoff_room", "backoff_until_ns", "entered", "groups", "held_at", "held_count", "held_groups", "limit_group",
-        "offered_by", "order", "peak", "pending", "placeholder", "placeholder_count", "placeholder_deadline_ns",
-        "preempted_count", "priority", "queue", "real", "set_back",
-        "spec", "spent", "started_ns", "state", "submitted_ns",
-        "task_groups", "timer_ns",
-        "told_held_by_queue", "told_held_by_quota", "unschedulable", "user",
+        "_group_numbers",
+        "_priorities",
+        "accounts",
+        "allocating",
+        "allocations",
+        "application_id",
+        "asks",
+        "backoff_room",
+        "backoff_until_ns",
+        "entered",
+        "groups",
+        "held_at",
+        "held_count",
+        "held_groups",
+        "limit_group",
+        "offered_by",
+        "order",
+        "peak",
+        "pending",
+        "placeholder",
+        "placeholder_count",
+        "placeholder_deadline_ns",
+        "preempted_count",
+        "priority",
+        "queue",
+        "real",
+        "recorded_held_by_queue",
+        "recorded_held_by_quota",
+        "set_back",
+        "spec",
+        "spent",
+        "started_ns",
+        "state",
+        "submitted_ns",
+        "task_groups",
+        "timer_ns",
+        "unschedulable",
+        "user",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, width: int) -> None:
@@ -62,7 +93,7 @@ class Application:
         self.placeholder_count = 0
         """The number of placeholders among ``allocations``."""
         self.task_groups: dict[str, TaskGroup] = {}
-        self.groups: dict[tuple[Shape, str], AskGroup] = {}
+        self.groups: dict[tuple[Shape, str, bool], AskGroup] = {}
         self.order = GroupOrder()
         """Groups worth trying."""
         self.pending: Vector = [0] * width
@@ -99,9 +130,9 @@ class Application:
         self.offered_by: Queue | Account | None = None
         """The limit that it is offered from again after being held back: should it not start, the next one has its
         turn."""
-        self.told_held_by_queue = False
+        self.recorded_held_by_queue = False
         """The event history says that a limit of applications of a queue keeps it from starting."""
-        self.told_held_by_quota = False
+        self.recorded_held_by_quota = False
         """The same of a limit of its user or group."""
         self.entered: list[StateEntry] = []
         """When it entered which state, the last :data:`STATES_KEPT`."""

@@ -46,7 +46,8 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PER
 from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
 from kornel.core.partition.scheduling import autoscaling, cycle, vetting
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries
+from kornel.core.partition.waiting import dependence, inquiries
+from kornel.core.partition.waiting.waking import wake_for_turn
 from kornel.core.preemption import registry, rounds, slices
 from kornel.core.preemption.monitor import noticing
 
@@ -174,6 +175,7 @@ class Engine:
         """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
         self._callbacks.now_ns = now_ns
         inquiries.expire_inquiries(self._callbacks, now_ns)
+        dependence.ask_next(self._callbacks, now_ns)
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
@@ -210,6 +212,9 @@ class Engine:
         deadline_ns = inquiries.next_deadline_ns(self._callbacks)
         if deadline_ns is not None:
             heads.append(deadline_ns)
+        turn_ns = dependence.next_turn_ns(self._callbacks)
+        if turn_ns is not None:
+            heads.append(turn_ns)
         return min(heads, default=None)
 
     def partition_names(self) -> list[str]:
@@ -312,6 +317,7 @@ class Engine:
         self.unrouted = 0
         self._outbox.clear()
         self._callbacks.open.clear()
+        dependence.forget_all(self._callbacks)
 
     def _clear_away(self, most: int) -> bool:
         """Free up to *most* records of partitions that are no more. Whether there are others left."""
@@ -372,6 +378,7 @@ class Engine:
         inquiries.drop_all(callbacks)
         self._follow_listeners()
         for state in self._partitions.values():
+            wake_for_turn(state)
             vetting.forgive_all(state)
             autoscaling.start(state, now_ns)
             noticing.repeat_notices(state)
@@ -382,6 +389,8 @@ class Engine:
     def _answer_callbacks(self, command: AnswerCallbacks, now_ns: int) -> None:
         self._require_manager(command.rm_id, "Attach")
         for answer in command.predicates:
+            if answer.dependent:
+                self._note_dependence(answer.question)
             inquiries.predicates_answered(self._callbacks, answer.question, dict(answer.refused), now_ns)
         for verdict in command.preemption_predicates:
             last = verdict.last if verdict.success else None
@@ -390,6 +399,15 @@ class Engine:
             for state in self._partitions.values():
                 if noticing.note_answer(state, reply):
                     break
+        for partition, key in command.acknowledged:
+            acknowledged_in = self._partitions.get(partition)
+            if acknowledged_in is not None:
+                dependence.note_acknowledged(self._callbacks, acknowledged_in, key)
+
+    def _note_dependence(self, question: int) -> None:
+        inquiry = self._callbacks.open.get(question)
+        if inquiry is not None:
+            dependence.learn_dependence(self._partitions[inquiry.partition], inquiry.ask)
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
         self._require_manager(command.rm_id, "NodeRequest")
@@ -398,7 +416,7 @@ class Engine:
             if state is not None:
                 node_intake.handle(state, spec, now_ns)
             elif spec.action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
-                self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition)))
+                self._outbox.append(NodeRejected(spec.node_id, _no_partition(spec.partition), spec.partition))
             else:
                 self._ignore_entry(spec.node_id)
 

@@ -105,6 +105,8 @@ class PartitionState:
         """The gains that the ledger has noted since somebody last woke whom they can help; empty between two events."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
+        self.waiting_for_turn: Final[Room] = {}
+        """Groups of asks that depend on other placements, while many of them wait already to be asked about."""
         self.autoscaling = False
         """Tells whether every second a report leaves of the asks that wait for a node."""
         self.held_count = 0

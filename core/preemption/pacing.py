@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.partition.state import PartitionState
@@ -50,7 +51,7 @@ def check_victim_limit(state: PartitionState, kind: str, window: Window) -> Refu
     if not most or window.totals.victims < most:
         return None
     seconds = state.preemption.cycle_interval_ns / SECOND_NS
-    detail = f"{window.totals.victims} victims within {seconds:g} s, {most} are the limit"
+    detail = f"{format_count(window.totals.victims, 'victim')} within {seconds:g} s, the limit is {most}"
     return refuse_until(state, window, lambda totals: totals.victims < most, detail)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,8 @@ from kornel.core.archive.settings import (
     history_settings,
 )
 from kornel.core.archive.spool import SpoolUnusable
+from kornel.core.config.event_settings import keeps_history
+from kornel.core.domain.effects import Effect
 from kornel.core.service.clock import Clock
 from kornel.core.service.configuration_history import Version
 from kornel.core.service.observers import EffectObserver
@@ -51,13 +53,18 @@ NO_HISTORY: Final = HistoryChoice()
 
 
 def chosen_history(
-    where: str | None, keep: list[str], spool: Path | None = None, spool_bytes: int = DEFAULT_SPOOL_BYTES
+    where: str | None,
+    keep: list[str],
+    spool: Path | None = None,
+    spool_bytes: int = DEFAULT_SPOOL_BYTES,
+    *,
+    address: str,
 ) -> HistoryChoice:
-    """Returns the history that the options choose. Raises :class:`HistorySettingsError`.
+    """Returns the history that the options choose for the core at *address*. Raises :class:`HistorySettingsError`.
 
-    *where* ``None``: no option was given, so the default file, or no history where that is not possible.
+    *where* ``None``: no option was given, so the core's own file, or no history where that is not possible.
     """
-    settings = history_settings(where or default_history(), keep, spool, spool_bytes)
+    settings = history_settings(where or default_history(address), keep, spool, spool_bytes, address=address)
     return HistoryChoice(settings, required=where is not None)
 
 
@@ -73,6 +80,7 @@ class History:
         keeps_events: Callable[[], bool] = lambda: True,
     ) -> None:
         self._archive: Archive | None = None
+        self._pausing = False
         reader: HistoryReader | None = None
         if choice.settings is not None:
             try:
@@ -80,7 +88,7 @@ class History:
                 self._archive = Archive(choice.settings, now_ns=clock.now_ns, logger=logger, keeps_events=keeps_events)
             except ImportError as error:
                 raise HistoryUnusable(
-                    f"{choice.settings.shown}: {error}; PostgreSQL needs the extra: pip install 'kornel[postgres]'"
+                    f"{choice.settings.shown}: {error}; {choice.settings.missing_driver_hint}"
                 ) from error
             except SpoolUnusable as error:
                 if choice.required:
@@ -97,7 +105,16 @@ class History:
     @property
     def observers(self) -> tuple[EffectObserver, ...]:
         """Returns the observers of the engine's effects."""
-        return (self._archive,) if self._archive is not None else ()
+        return (self,) if self._archive is not None else ()
+
+    def follow_settings(self, extra_config: Mapping[str, str]) -> None:
+        """Follow *extra_config* from here on: the manager may want nothing of what it does kept."""
+        self._pausing = not keeps_history(extra_config)
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Store those of *effects* that belong to the history."""
+        if self._archive is not None and not self._pausing:
+            self._archive.observe(effects)
 
     def status(self) -> ArchiveStatus | None:
         """Returns the state of the history; ``None``: none is kept."""
@@ -111,12 +128,12 @@ class History:
 
     def version_added(self, version: Version) -> None:
         """Store a configuration that came into force or was refused."""
-        if self._archive is not None:
+        if self._archive is not None and not self._pausing:
             self._archive.version_added(version)
 
     def keep_usage(self, samples: Sequence[UsageSample]) -> None:
         """Store how full queues were."""
-        if self._archive is not None:
+        if self._archive is not None and not self._pausing:
             self._archive.keep_usage(samples)
 
     def close(self, patience_s: float) -> None:

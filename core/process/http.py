@@ -15,6 +15,7 @@ from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.handlers.metrics import Exposition
 from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.server import HttpServer
 from kornel.core.rest.warming import Warmer
 from kornel.core.service.callback_board import CallbackBoard
@@ -22,6 +23,7 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.rpc import Handler
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.web.page import Page
@@ -40,6 +42,7 @@ class HttpFront:
         events: EventJournal,
         history: UsageHistory,
         health: HealthKeeper,
+        refusals: RefusalKeeper,
         ready: Callable[[], bool],
         log_level: Callable[[], str],
         clock: Clock,
@@ -51,6 +54,7 @@ class HttpFront:
         rules: BrowserRules = ANYTHING,
         tls: Callable[[], ssl.SSLContext] | None = None,
         connections: int = MOST_CONNECTIONS,
+        links: PageLinks = NO_LINKS,
         calls: Callable[[], Mapping[str, Handler]],
         local: bool,
     ) -> None:
@@ -65,6 +69,7 @@ class HttpFront:
             events=events,
             history=history,
             health=health,
+            refusals=refusals,
             metrics=metrics,
             ready=ready,
             log_level=log_level,
@@ -80,6 +85,7 @@ class HttpFront:
             proofs=proofs,
             rules=rules,
             page=Page(),
+            links=links,
         )
         self._server = HttpServer(
             rest.app, address, logger=logger, tls=tls, on_stop=rest.close, connections=connections

@@ -35,6 +35,7 @@ from kornel.core.rest.browser_rules import BadOrigin, BrowserRules, checked_orig
 from kornel.core.rest.connections import MOST_CONNECTIONS
 from kornel.core.rest.guard_door import GuardDoor
 from kornel.core.rest.history import SAMPLES_KEPT, UsageHistory
+from kornel.core.rest.page_links import BadLink, checked_links
 from kornel.core.rest.server import RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
@@ -64,6 +65,7 @@ from kornel.core.service.manager_service import ManagerService
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.read_service import ReadService
+from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.rpc import Handler
@@ -152,6 +154,10 @@ class OriginUnusable(ValueError):
     """A text that was given as the origin of web pages is none."""
 
 
+class LinkUnusable(ValueError):
+    """A text that was given as an address for the web page to link to is none."""
+
+
 class AddressTooOpen(ValueError):
     """Raised instead of serving, because a service that must not be reachable from other machines would be."""
 
@@ -165,7 +171,7 @@ class ServerSettings:
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
     ``rest_address``: ``host:port`` where HTTP is served; empty: nowhere. ``rest_hosts``: names that clients may know
     this machine by, besides its own. ``rest_origins``: of web pages that may read answers. ``rest_connections``: the
-    most at a time.
+    most at a time. ``docs_url``, ``grafana_url``: what the web page links to.
     ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
     ``usage_samples``: numbers of running applications and containers to keep, one a minute; 0: none.
     ``history``: where what happens is kept for good.
@@ -189,6 +195,8 @@ class ServerSettings:
     rest_origins: tuple[str, ...] = ()
     rest_connections: int = MOST_CONNECTIONS
     usage_samples: int = SAMPLES_KEPT
+    docs_url: str = ""
+    grafana_url: str = ""
     metric_aliases: bool = False
     calls: CallLimits = field(default_factory=CallLimits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -198,6 +206,10 @@ class ServerSettings:
             checked_origins(self.rest_origins)
         except BadOrigin as error:
             raise OriginUnusable(str(error)) from error
+        try:
+            checked_links(self.docs_url, self.grafana_url)
+        except BadLink as error:
+            raise LinkUnusable(str(error)) from error
         if self.test_clock and not stays_on_this_machine(self.address):
             raise AddressTooOpen(
                 f"{self.address!r} can be reached from other machines; a core whose clock callers move is served on a"
@@ -252,6 +264,8 @@ class KornelServer:
             absence=self._describe_absence,
         )
         """Tells whether the books agree and requests make sense."""
+        self.refusals = RefusalKeeper(lambda: self._runner.rm_id, clock=clock, logger=logger)
+        """The latest entries and configurations that were refused."""
         self.usage = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.usage_samples)
         """The usage, minute by minute."""
         self.measures = Measures(lambda name: self._runner.reader.queue_of(name), clock=clock)  # noqa: PLW0108
@@ -282,6 +296,7 @@ class KornelServer:
                 self.measures.decisions,
                 self.events,
                 self.health,
+                self.refusals,
                 self.usage,
                 *self.history.observers,
                 *(() if tracing is None else (tracing,)),
@@ -347,6 +362,7 @@ class KornelServer:
                 events=self.events,
                 history=self.usage,
                 health=self.health,
+                refusals=self.refusals,
                 ready=lambda: self._ready,
                 log_level=lambda: self._levels.name,
                 clock=clock,
@@ -370,6 +386,7 @@ class KornelServer:
                     tokens=bool(security and security.guard),
                 ),
                 connections=settings.rest_connections,
+                links=checked_links(settings.docs_url, settings.grafana_url),
                 tls=security.tls.make_context if security and security.tls else None,
                 calls=lambda: self._calls,
                 local=stays_on_this_machine(settings.rest_address),
@@ -567,7 +584,7 @@ class KornelServer:
             _HISTORY: self.history.service.handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
             _MANAGER: ManagerService(self._runner, logger=self._logger, on_unregistered=self._tell_of_root).handlers(),
-            _READ: ReadService(self._runner, self.health, logger=self._logger).handlers(),
+            _READ: ReadService(self._runner, self.health, self.refusals, logger=self._logger).handlers(),
             _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
@@ -592,12 +609,16 @@ class KornelServer:
 
     def _on_settings(self, extra_config: Mapping[str, str]) -> None:
         self.events.follow_settings(extra_config)
+        # What comes of unregistering a manager is the last of what it did.
+        if self._runner.reader.rm_id:
+            self.history.follow_settings(extra_config)
         self.health.settings_changed()
         self._levels.follow_settings(extra_config)
 
     def _on_version(self, version: Version) -> None:
         self.events.version_added(version)
         self.measures.version_added(version)
+        self.refusals.version_added(version)
         self.history.version_added(version)
 
     def _on_damage(self, damaged: bool) -> None:

@@ -1,8 +1,8 @@
-"""The version of the core."""
+"""The version of the core, and where its documentation is."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 
 
 def core_version() -> str:
@@ -11,3 +11,16 @@ def core_version() -> str:
         return version("kornel")
     except PackageNotFoundError:
         return "unknown"
+
+
+def find_documentation() -> str:
+    """Returns the address of the documentation in the repository that the installed distribution names; empty: none.
+
+    ``{page}`` stands in it for the name of a page.
+    """
+    try:
+        addresses = metadata("kornel").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    named = dict(address.split(", ", 1) for address in addresses if ", " in address)
+    return f"{named['Repository']}/blob/HEAD/docs/{{page}}.md" if "Repository" in named else ""

@@ -25,9 +25,11 @@ from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
 from kornel.core.rest.handlers.nodes import NodeHandlers
 from kornel.core.rest.handlers.queues import QueueHandlers
+from kornel.core.rest.handlers.refusals import RefusalHandlers
 from kornel.core.rest.handlers.users import UserHandlers
 from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.long_answers import LongAnswers
+from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.routes import Handlers, all_routes
 from kornel.core.rest.routing import Router, Table
 from kornel.core.service.callback_board import CallbackBoard
@@ -35,6 +37,7 @@ from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.rpc import Handler
 from kornel.core.service.runner import PartitionRunner
 
@@ -52,6 +55,7 @@ class Services:
     events: EventJournal
     history: UsageHistory
     health: HealthKeeper
+    refusals: RefusalKeeper
     metrics: Exposition
     ready: Callable[[], bool]
     log_level: Callable[[], str]
@@ -64,7 +68,8 @@ class RestApplication:
     end by themselves.
 
     *page* gets what no route is for, such as ``/``; absent: 404. *door* decides who may do what;
-    *proofs* is what the documentation says of that. *rules*: what pages of browsers may do.
+    *proofs* is what the documentation says of that. *rules*: what pages of browsers may do. *links*: what the page
+    links to.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class RestApplication:
         proofs: Proofs = NO_PROOFS,
         rules: BrowserRules = ANYTHING,
         page: ASGIApp | None = None,
+        links: PageLinks = NO_LINKS,
     ) -> None:
         runner = services.runner
         reader = runner.reader
@@ -85,7 +91,7 @@ class RestApplication:
         cluster = ClusterHandlers(reader, clock.now_ns())
         configuration = ConfigurationHandlers(services.configurator, runner)
         history = HistoryHandlers(services.history)
-        documentation = DocumentationHandlers(version, proofs)
+        documentation = DocumentationHandlers(version, proofs, links)
         long_answers = LongAnswers()
         routes = all_routes(
             Handlers(
@@ -99,6 +105,7 @@ class RestApplication:
                 configuration=configuration,
                 history=history,
                 health=HealthHandlers(services.health, services.ready),
+                refusals=RefusalHandlers(services.refusals, reader),
                 dump=DumpHandlers(
                     reader,
                     services.callbacks,

@@ -137,7 +137,7 @@ class Connections:
         connection.task = self._loop.create_task(self._serve(connection), name="http connection")
 
     def _make_room(self, address: str | None) -> bool:
-        """Tells whether a connection could be spared: one from *address* if given. It is gone then."""
+        """Drops a connection that can be spared, one from *address* if given. Tells whether there was one."""
         for connection in self._open:
             if connection.idle and address in (None, connection.address):
                 connection.drop_connection()

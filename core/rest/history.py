@@ -11,7 +11,7 @@ from kornel.core.service.clock import SECOND_NS, Clock, Timer
 
 
 class UsageSample(NamedTuple):
-    """Says how much was going on at one time: running applications, allocations announced less releases announced."""
+    """The work of one time: running applications, allocations announced less releases announced."""
 
     at_ns: int
     applications: int

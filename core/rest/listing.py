@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -28,6 +29,9 @@ from kornel.core.rest.turns import encode_list, gather_items, write_list
 T = TypeVar("T")
 
 MOST_ITEMS: Final = 100_000
+
+_SUMMED_AT_ONCE: Final = 1_000
+"""Items of a list that go into its tag at once: some 0.3 ms."""
 
 _RUN: Final = 500
 """Items that are sorted at once: some 0.2 ms."""
@@ -136,6 +140,26 @@ async def list_answer(
     if total is not None:
         headers.append(("Access-Control-Expose-Headers", "Link, X-Total-Count"))
     return _make_answer(await encode_list(documents, compress=wants_gzip(request.scope)), headers)
+
+
+async def pieces_answer(request: Request, items: Sequence[bytes]) -> Answer:
+    """Returns *items*, each of which is JSON, as a whole list, or 304 to whoever has the very same already.
+
+    Whoever asks for a long list again and again is spared most of its cost: to be compressed, sent and read.
+    """
+    summed = blake2b(digest_size=12)
+    for start in range(0, len(items), _SUMMED_AT_ONCE):
+        summed.update(b",".join(items[start : start + _SUMMED_AT_ONCE]))
+    tag = f'"{len(items)}-{summed.hexdigest()}"'
+    headers = [
+        *json_headers(),
+        ("ETag", tag),
+        ("X-Total-Count", str(len(items))),
+        ("Access-Control-Expose-Headers", "Link, X-Total-Count"),
+    ]
+    if tag in (each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")):
+        return Answer((), JSON, status=304, headers=headers, compress=False)
+    return _make_answer(await write_list(([item] for item in items), compress=wants_gzip(request.scope)), headers)
 
 
 async def whole_list_answer(request: Request, items: Iterable[Iterable[bytes]]) -> Answer:

@@ -22,11 +22,13 @@ from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import MetricsHandlers
 from kornel.core.rest.handlers.nodes import NodeHandlers
 from kornel.core.rest.handlers.queues import QueueHandlers
+from kornel.core.rest.handlers.refusals import RefusalHandlers
 from kornel.core.rest.handlers.users import UserHandlers
 from kornel.core.rest.listing import PAGE_PARAMETERS
 from kornel.core.rest.operations import JSON_TYPE, Operation, Parameter
 from kornel.core.rest.routing import Route
 from kornel.core.rest.schemas import FLAG, NAME, POSITIVE, UNSIGNED, any_case, list_schema, schema_reference
+from kornel.core.service.refusals import RefusalKind
 from kornel.core.telling.encoding.documents import Schema
 
 PREFIX: Final = "/ws/v1"
@@ -66,6 +68,7 @@ class Handlers:
     configuration: ConfigurationHandlers
     history: HistoryHandlers
     health: HealthHandlers
+    refusals: RefusalHandlers
     dump: DumpHandlers
     metrics: MetricsHandlers
     documentation: DocumentationHandlers
@@ -572,6 +575,27 @@ def _operation_routes(to: Handlers) -> list[Route]:
                 "Extension: a rollback that holds, nodes that operators drained, and whether the manager is there.",
                 schema_reference("Holds"),
             ),
+        ),
+        Route(
+            f"{PREFIX}/scheduler/refusals",
+            to.refusals.show_refusals,
+            _get(
+                "refusals",
+                "Operations",
+                "Extension: what was refused lately, of which manager, when and why; the newest first.",
+                schema_reference("Refusals"),
+                (
+                    Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
+                    Parameter("partition", "Only of this partition; configurations belong to each."),
+                    Parameter("limit", "Most refusals in the answer; 500 by default.", POSITIVE),
+                ),
+                errors={400: "No such kind, or a parameter that cannot be read."},
+            ),
+        ),
+        Route(
+            f"{PREFIX}/scheduler/links",
+            to.documentation.show_links,
+            _get("links", "Operations", "Extension: where the web page links to.", schema_reference("Links")),
         ),
         Route(
             f"{PREFIX}/metrics",

@@ -12,6 +12,8 @@ from kornel.core.rest import reports
 from kornel.core.rest.errors import ERROR
 from kornel.core.rest.holds import HOLDS
 from kornel.core.rest.page_documents import CALLER_REPORT, PLACEMENT, SEARCH
+from kornel.core.rest.page_links import LINKS
+from kornel.core.rest.refusal_documents import REFUSALS
 from kornel.core.telling.encoding import values
 from kornel.core.telling.encoding.documents import Schema
 from kornel.core.telling.encoding.yunikorn import (
@@ -87,6 +89,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
         events.EVENT_BATCH,
         reports.HEALTH,
         HOLDS,
+        REFUSALS,
+        LINKS,
         CALLER_REPORT,
         SEARCH,
         PLACEMENT,

@@ -130,6 +130,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ReadService/ListNodes": _READ,
         "/kornel.v1.ReadService/GetNode": _READ,
         "/kornel.v1.ReadService/GetHealthReport": _READ,
+        "/kornel.v1.ReadService/ListRefusals": _READ,
         "/kornel.v1.HistoryService/ListPastApplications": _READ,
         "/kornel.v1.HistoryService/ListPreemptions": _READ,
         "/kornel.v1.HistoryService/SumPreemptions": _READ,

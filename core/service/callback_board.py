@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -21,6 +21,7 @@ from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     NoticeEffect,
+    PlacementVoid,
     PredicatesAsked,
     PreemptionNotice,
     PreemptionNoticeWithdrawn,
@@ -33,6 +34,7 @@ from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.event_feed import EventFeed
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
+from kornel.core.service.sessions import SESSION, Session
 
 QUESTIONS_PER_MESSAGE: Final = 1_000
 NAMES_PER_MESSAGE: Final = 20_000
@@ -58,12 +60,14 @@ class CallbackStream:
     """One open stream; attached once its subscription has been accepted."""
 
     __slots__ = (
-        "_news", "attached", "dumps", "ending", "error", "events", "notices", "questions", "scheduling_states",
-        "subscription",
+        "_news", "attached", "dumps", "ending", "error", "events", "not_placed", "notices", "questions",
+        "scheduling_states", "session", "subscription",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.subscription: Subscription | None = None
+        self.session = SESSION.get()
+        """The program that opened it."""
         self.attached = False
         """Set until the stream was notified of its subscription."""
         self.ending = False
@@ -73,6 +77,7 @@ class CallbackStream:
         """(when it expires, question), oldest first."""
         self.scheduling_states: deque[SchedulingFailed] = deque()
         self.notices: deque[NoticeEffect] = deque()
+        self.not_placed: deque[PlacementVoid] = deque()
         self.events: deque[EventRecorded] = deque()
         self.dumps: deque[int] = deque()
         self._news = asyncio.Event()
@@ -157,6 +162,16 @@ class CallbackBoard:
         for stream in list(self._open):
             self.end_stream(stream, error)
 
+    def sessions(self) -> set[Session]:
+        """Returns the sessions of all attached streams."""
+        return {stream.session for stream in self._attached}
+
+    def supersede(self, sessions: Container[Session], error: Exception) -> None:
+        """End every stream of *sessions* with *error*."""
+        for stream in list(self._open):
+            if stream.session in sessions:
+                self.end_stream(stream, error)
+
     def note_registration(self, rm_id: str, extra_config: Mapping[str, str]) -> None:
         """Note, after a registration or update, that *rm_id*, if any, holds the core with these settings."""
         self._feed.follow_settings(extra_config)
@@ -195,6 +210,9 @@ class CallbackBoard:
             elif isinstance(effect, (PreemptionNotice, PreemptionNoticeWithdrawn)) and wanted.preemption_notices:
                 stream.notices.append(effect)
                 news = True
+            elif isinstance(effect, PlacementVoid):
+                stream.not_placed.append(effect)
+                news = True
         if news:
             self._trim_backlog(stream)
             stream.wake_writer()
@@ -207,8 +225,17 @@ class CallbackBoard:
             outgoing.attached = True
             return outgoing
         self._trim_backlog(stream)
-        if not (stream.questions or stream.scheduling_states or stream.notices or stream.events or stream.dumps):
+        if not (
+            stream.questions
+            or stream.scheduling_states
+            or stream.notices
+            or stream.events
+            or stream.dumps
+            or stream.not_placed
+        ):
             return None
+        # Before the questions: those that come later are to be judged without it.
+        outgoing.not_placed = _first_of(stream.not_placed, len(stream.not_placed))
         self._take_questions(stream, outgoing)
         outgoing.scheduling_states = _first_of(stream.scheduling_states, NOTICES_PER_MESSAGE)
         outgoing.notices = self._date_notices(_first_of(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE))
@@ -300,6 +327,7 @@ class CallbackBoard:
     def _drop_what_concerns_asks(self, stream: CallbackStream) -> None:
         self._metrics.questions_dropped += len(stream.questions)
         stream.questions.clear()
+        stream.not_placed.clear()
         self._metrics.scheduling_states_dropped += len(stream.scheduling_states)
         stream.scheduling_states.clear()
         self._metrics.preemption_notices_dropped += len(stream.notices)

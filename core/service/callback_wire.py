@@ -15,6 +15,7 @@ from typing import Any, Final
 from kornel.core.domain.commands import (
     AnswerCallbacks,
     AttachCallbacks,
+    PlacementKey,
     PredicatesAnswer,
     PreemptionNoticeAnswer,
     PreemptionPredicatesAnswer,
@@ -22,6 +23,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import (
     EventRecorded,
     NoticeEffect,
+    PlacementVoid,
     PredicatesAsked,
     PreemptionNotice,
     PreemptionNoticeWithdrawn,
@@ -29,6 +31,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
 )
 from kornel.core.domain.events import shorten_event_text
+from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.service.wire import PIECE
 from kornel.core.telling.encoding.kornel_v1 import ENCODERS
@@ -108,6 +111,7 @@ class Outgoing:
     scheduling_states: list[SchedulingFailed] = field(default_factory=list)
     notices: list[NoticeEffect] = field(default_factory=list)
     events: list[EventRecorded] = field(default_factory=list)
+    not_placed: list[PlacementVoid] = field(default_factory=list)
     state_dump: int | None = None
     """Number of the question; ``None``: not asked."""
 
@@ -139,6 +143,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) ->
         PredicatesAnswer(
             answer.question_id,
             tuple([(refusal.node_id, shorten_event_text(refusal.reason)) for refusal in refusals]) if refusals else (),
+            answer.depends_on_placements,
         )
         for answer in request.predicates
         for refusals in [answer.refusals]
@@ -157,12 +162,20 @@ def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) ->
         )
         for answer in request.preemption_notices
     ]
-    for start in range(0, max(len(predicates), len(preemption), len(notices)), PIECE):
+    acknowledged = [
+        PlacementKey(full_partition_name(rm_id, placed.partition), placed.allocation_key)
+        for placed in request.acknowledged
+    ]
+    # They say what is in place after the answers, so none may come to the engine before the last answer has.
+    first = max(0, (max(len(predicates), len(preemption), len(notices)) - 1) // PIECE * PIECE)
+    for start in range(0, max(len(predicates), len(preemption), len(notices), first + len(acknowledged)), PIECE):
+        since = max(0, start - first)
         yield AnswerCallbacks(
             rm_id,
             tuple(predicates[start : start + PIECE]),
             tuple(preemption[start : start + PIECE]),
             tuple(notices[start : start + PIECE]),
+            tuple(acknowledged[since : since + PIECE]) if start >= first else (),
         )
 
 
@@ -172,7 +185,7 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
     if outgoing.attached:
         response.attached.timeout_ms = attachment.timeout_ns // MILLISECOND_NS
     questions = response.predicates
-    for question, partition, application_id, key, node_ids, allocate in outgoing.predicates:
+    for question, partition, application_id, key, node_ids, allocate, dependent in outgoing.predicates:
         questions.add(
             question_id=question,
             partition=partition,
@@ -180,6 +193,7 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
             allocation_key=key,
             node_ids=node_ids,
             allocate=allocate,
+            dependent=dependent,
         )
     for asked in outgoing.preemption_predicates:
         response.preemption_predicates.add(
@@ -202,6 +216,8 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
             response.preemption_notices.append(_encode_notice(notice))
         else:
             response.preemption_withdrawals.append(_encode_withdrawal(notice))
+    for void in outgoing.not_placed:
+        response.not_placed.add(partition=void.partition, allocation_key=void.key)
     if outgoing.state_dump is not None:
         response.state_dump.question_id = outgoing.state_dump
     return response.SerializeToString()

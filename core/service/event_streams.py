@@ -75,7 +75,7 @@ class StreamPlaces:
         return len(self._open)
 
     def open_streams(self) -> tuple[OpenStream, ...]:
-        """Returns the open ones, oldest first."""
+        """Returns the streams that are open, the oldest first."""
         return tuple(self._open)
 
     @contextmanager

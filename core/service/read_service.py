@@ -12,9 +12,11 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.service.callers import Permission, caller
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.long_lists import LongLists
+from kornel.core.service.refusals import Refusal, RefusalKeeper, RefusalKind
 from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import (
@@ -27,6 +29,7 @@ from kornel.core.service.status_codes import (
 )
 from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
 from kornel.core.telling.encoding.kornel_v1 import (
+    ENCODERS,
     encode_application,
     encode_application_summary,
     encode_health,
@@ -40,15 +43,20 @@ from kornel.v1 import read_pb2 as pb
 _USUAL: Final = 500
 _MOST: Final = 5_000
 _QUEUES: Final = 1_000
+_REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
+_encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
 _STATES: Final = {state.lower(): state for state in AppState}
 
 
 class ReadService:
     """Looks at what *runner* shows."""
 
-    def __init__(self, runner: PartitionRunner, health: HealthKeeper, *, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self, runner: PartitionRunner, health: HealthKeeper, refusals: RefusalKeeper, *, logger: FilteringBoundLogger
+    ) -> None:
         self._reader = runner.reader
         self._health = health
+        self._refusals = refusals
         self._logger = logger
         self._lists = LongLists()
 
@@ -62,6 +70,7 @@ class ReadService:
             "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
             "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
             "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
+            "ListRefusals": unary(pb.ListRefusalsRequest, self._list_refusals, self._logger),
         }
 
     async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
@@ -143,6 +152,16 @@ class ReadService:
 
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return encode_health(self._health.report or await self._health.check())
+
+    async def _list_refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
+        kind = _REFUSAL_KINDS.get(request.kind)
+        if request.kind and kind is None:
+            raise InvalidRequest(f"{request.kind} is no kind of refusal")
+        partition = request.partition and full_partition_name(self._reader.rm_id, request.partition)
+        found = self._refusals.newest((kind,) if kind is not None else (), partition)
+        counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
+        limit = _page_size(request.limit, len(found), len(found))
+        return pb.ListRefusalsResponse(refusals=map(_encode_refusal, found[:limit]), counts=counts)
 
     def _views_of(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)

@@ -17,6 +17,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callers import PEER, host_of
 from kornel.core.service.request_lengths import check_lengths
+from kornel.core.service.sessions import SESSION, read_session
 from kornel.core.service.status_codes import MalformedMessage, status_of
 
 # The stubs parametrise a context by request and response; ours are bytes on both sides.
@@ -90,6 +91,7 @@ def unary(
 
     async def handle(raw: bytes, context: Context) -> bytes:
         PEER.set(host_of(context.peer()))
+        SESSION.set(read_session(context))
         try:
             return (await answer(parse(request_type, raw))).SerializeToString()
         except Exception as error:
@@ -104,6 +106,7 @@ def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Hand
     """Returns a call with a stream of requests and one of responses, which *serve* reads and writes as bytes."""
 
     async def handle(requests: Requests, context: Context) -> None:
+        SESSION.set(read_session(context))
         try:
             await serve(requests, context)
         finally:

@@ -49,8 +49,9 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
+from kornel.core.service.sessions import NO_SESSION, SESSION, Session, Sessions
 from kornel.core.service.sharing import STEP_S, Sharing
-from kornel.core.service.status_codes import EngineFault, ManagerGone, ShuttingDown
+from kornel.core.service.status_codes import EngineFault, ManagerGone, ShuttingDown, Superseded
 from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
 
@@ -113,6 +114,7 @@ class _Call:
     command: CallCommand
     answer: asyncio.Future[ConfigurationChange]
     configuration: Configuration | None = None
+    session: Session = NO_SESSION
 
 
 _Item = _FromStream | _EndOfStream | _Turn | _Call
@@ -154,6 +156,7 @@ class PartitionRunner:
         self._switchboard = switchboard
         self._callbacks = callbacks or CallbackBoard(clock=clock, metrics=metrics, logger=logger)
         self._presence = presence or PresenceKeeper(clock)
+        self._sessions = Sessions(clock)
         self._link = CallbackLink(engine, self._callbacks, self._carry_out, metrics)
         self._clock = clock
         self._metrics = metrics
@@ -207,11 +210,12 @@ class PartitionRunner:
 
     async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
-        await self._put(_Turn(partial(self._link.attach_stream, stream, subscription)))
+        await self._put(_Turn(partial(self._attach, stream, subscription)))
 
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
         answers = len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
+        answers += len(command.acknowledged)
         await self._put(_Turn(partial(self._link.pass_answers, stream, command), answers))
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
@@ -226,7 +230,7 @@ class PartitionRunner:
         if isinstance(command, RegisterManager) and configuration is not None:
             await self._build_ahead(command.rm_id, configuration)
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
-        await self._put(_Call(command, answer, configuration))
+        await self._put(_Call(command, answer, configuration, SESSION.get()))
         return await answer
 
     async def _build_ahead(self, rm_id: str, configuration: Configuration) -> None:
@@ -351,6 +355,7 @@ class PartitionRunner:
                     Fault.UNKNOWN_MANAGER,
                     f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
                 )
+            self._sessions.check(stream.session)
             self._switchboard.bind(stream, command.rm_id)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
@@ -359,8 +364,39 @@ class PartitionRunner:
         else:
             self._hand_over(effects)
 
+    def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
+        try:
+            self._sessions.check(stream.session)
+        except Superseded as error:
+            self._metrics.commands_refused += 1
+            self._callbacks.end_stream(stream, error)
+        else:
+            self._link.attach_stream(stream, subscription)
+
+    def _supersede_older(self, session: Session) -> None:
+        """End the streams of those who spoke for the manager before *session*, which has just registered."""
+        older = self._sessions.registered(session, self._switchboard.sessions() | self._callbacks.sessions())
+        if older:
+            self._logger.warning(
+                "resource manager taken over by another session",
+                rm_id=self._engine.rm_id,
+                by=session.key,
+                host=session.host,
+                superseded=sorted(other.key for other in older),
+            )
+            error = Superseded("superseded: another session of this resource manager has registered since")
+            self._switchboard.supersede(older, error)
+            self._callbacks.supersede(older, error)
+
+    def _check_session(self, call: _Call) -> None:
+        if isinstance(call.command, RegisterManager):
+            self._sessions.admit(call.session, call.command.rm_id, self._presence.now)
+        elif not isinstance(call.command, SetOperatorDrain):
+            self._sessions.check(call.session)
+
     def _call(self, call: _Call) -> None:
         try:
+            self._check_session(call)
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
                 self._engine.prepare_configuration(call.command.config, call.configuration)
             before = self._engine.checksum
@@ -369,6 +405,12 @@ class PartitionRunner:
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._start_afresh()  # What a registration lets go of is no shim's to hear (DB-4).
+                if isinstance(call.command, RegisterManager):
+                    self._supersede_older(call.session)
+                    # What a registration brings about is observed as the new manager wants it.
+                    self._on_settings(self._engine.extra_config)
+                else:
+                    self._sessions.unregistered()
                 self._callbacks.deliver_effects(effects)
                 for observer in self._observers:
                     observer.observe(effects)

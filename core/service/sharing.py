@@ -18,7 +18,7 @@ READERS_PART: Final = 0.16
 """The part of a busy engine's time that readers get at most in the long run."""
 
 CREDIT_S: Final = 1.0
-"""The most that is saved up for them."""
+"""The most time that readers can save up."""
 
 RATIO: Final = 4.0
 """Time for readers in terms of the engine's own, while there is credit."""
@@ -35,7 +35,7 @@ one for each a health check would wait for as many slices. An empty turn costs s
 
 
 class Sharing:
-    """One for each event loop: :meth:`of_loop`. *clock*: seconds."""
+    """Shares the time of one event loop between engine and readers: :meth:`of_loop`. *clock*: seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class Sharing:
 
     @staticmethod
     def of_loop() -> Sharing:
-        """Returns the one of the running loop."""
+        """Returns the record of the running loop."""
         loop = asyncio.get_running_loop()
         sharing = _sharings.get(loop)
         if sharing is None:

@@ -10,6 +10,8 @@
     BadSubscription               INVALID_ARGUMENT      the author of the client
     ResyncRequired                FAILED_PRECONDITION   the caller: register again
     ManagerGone                   FAILED_PRECONDITION   the caller: register again
+    Superseded                    ABORTED               the caller: end, since another program has its place
+    RegistrationHeld              FAILED_PRECONDITION   the caller: register later, as the trailing metadata says
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
     UnknownNode                   NOT_FOUND             the caller
@@ -48,6 +50,7 @@ from kornel.core.telling.encoding.kornel_v1 import encode_problem
 from kornel.v1.configuration_pb2 import ConfigurationProblems
 
 PROBLEMS_KEY: Final = "kornel-problems-bin"
+RETRY_KEY: Final = "kornel-retry-after-ms"
 
 # A status travels in HTTP/2 headers, of which clients take 8 KiB by default and then fail the call for another reason
 # than ours. Details are percent-encoded there and binary metadata grows by a third.
@@ -77,6 +80,18 @@ class ResyncRequired(ServiceError):
 
 class ManagerGone(ServiceError):
     """The resource manager of the stream was unregistered."""
+
+
+class Superseded(ServiceError):
+    """Another session of the same resource manager has registered since."""
+
+
+class RegistrationHeld(ServiceError):
+    """The caller wants to wait until the session before it is gone, and it is not. ``retry_ms``: when it may be."""
+
+    def __init__(self, message: str, *, retry_ms: int = 0) -> None:
+        super().__init__(message)
+        self.retry_ms = retry_ms
 
 
 class InvalidRequest(ServiceError):
@@ -200,6 +215,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     BadSubscription: grpc.StatusCode.INVALID_ARGUMENT,
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
+    Superseded: grpc.StatusCode.ABORTED,
+    RegistrationHeld: grpc.StatusCode.FAILED_PRECONDITION,
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     TrackingDisabled: grpc.StatusCode.FAILED_PRECONDITION,
     CursorOutOfRange: grpc.StatusCode.OUT_OF_RANGE,
@@ -234,6 +251,8 @@ def status_of(error: Exception) -> Status:
     if isinstance(error, ConfigError):
         found = ((PROBLEMS_KEY, _encode_problems(error.problems)),)
         return Status(_CODES[ConfigError], _shorten_text(str(error)), found)
+    if isinstance(error, RegistrationHeld):
+        return Status(_CODES[RegistrationHeld], str(error), ((RETRY_KEY, str(error.retry_ms)),))
     code = _CODES.get(type(error))
     if code is None:
         return Status(grpc.StatusCode.INTERNAL, "internal error, see the log of the core")

@@ -117,11 +117,11 @@ class StatusService:
         """Returns the state dump (protocol.md 13, contract case 149)."""
         status = await self._get(pb.GetStatusRequest())
         dump = {
-            "timestampNs": self._clock.now_ns(),
-            **MessageToDict(status, always_print_fields_with_no_presence=True),
-            "extraConfigNames": sorted(self._runner.extra_config()),
+            "timestamp_ns": self._clock.now_ns(),
+            **MessageToDict(status, always_print_fields_with_no_presence=True, preserving_proto_field_name=True),
+            "extra_config_names": sorted(self._runner.extra_config()),
             "metrics": self._metrics.as_dict(),
-            "rmDiagnostics": await self._read_diagnostics(),
+            "rm_diagnostics": await self._read_diagnostics(),
         }
         return pb.GetStateDumpResponse(json=json.dumps(dump))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from enum import StrEnum
 from itertools import islice
 from typing import Final
@@ -38,6 +38,7 @@ from kornel.core.domain.effects import (
 from kornel.core.service.connections import LINK
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
+from kornel.core.service.sessions import SESSION, Session
 from kornel.core.service.status_codes import ResyncRequired
 from kornel.core.service.wire import list_key
 
@@ -64,13 +65,15 @@ class Kind(StrEnum):
 class Stream:
     """One open stream. Belongs to no manager (``rm_id`` empty) until its first message was accepted."""
 
-    __slots__ = ("_news", "error", "flush", "kind", "link", "rm_id")
+    __slots__ = ("_news", "error", "flush", "kind", "link", "rm_id", "session")
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.rm_id = ""
         self.link = LINK.get()
         """The connection it came over."""
+        self.session = SESSION.get()
+        """The program that opened it."""
         self.error: Exception | None = None
         """The reason why it ends; meaningful once ``flush`` is set. ``None``: it ends without an error."""
         self.flush: int | None = None
@@ -257,6 +260,16 @@ class Switchboard:
         """End every stream of *rm_id* with *error*, at once."""
         for stream in list(self._open):
             if stream.rm_id == rm_id:
+                self.end_stream(stream, error, flush=False)
+
+    def sessions(self) -> set[Session]:
+        """Returns the sessions of all streams that belong to a manager."""
+        return {stream.session for stream in self._open if stream.rm_id}
+
+    def supersede(self, sessions: Container[Session], error: Exception) -> None:
+        """End every stream of *sessions* with *error*, at once."""
+        for stream in list(self._open):
+            if stream.session in sessions:
                 self.end_stream(stream, error, flush=False)
 
     def finish_all(self, error: Exception) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
 from kornel.core.domain.commands import (
     CREATION_TIME_TAG,
+    DEPENDENT_TAG,
     AllocationSpec,
     ApplicationRef,
     ApplicationSpec,
@@ -154,10 +155,11 @@ class Decoder:
             tags = message.allocationTags
             created_s: int | None = None
             required_node = foreign = ""
+            dependent = False
             kept = _NO_TAGS
             if tags:
                 kept = sorted_items(tags)
-                created_s, required_node, foreign = _read_tags(kept)
+                created_s, required_node, foreign, dependent = _read_tags(kept)
                 if created_s is not None:
                     created_s -= ahead_s
             spec = AllocationSpec(
@@ -177,6 +179,8 @@ class Decoder:
                 foreign,
                 kept,
             )
+            if dependent:
+                spec = spec._replace(dependent=True)
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec
 
@@ -189,7 +193,7 @@ class Decoder:
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             tags = sorted_items(message.tags)
-            created_s, required_node, foreign = _read_tags(tags)
+            created_s, required_node, foreign, dependent = _read_tags(tags)
             if created_s is not None:
                 created_s -= ahead_s
             yield AllocationSpec(
@@ -209,6 +213,7 @@ class Decoder:
                 tags=tags,
                 legacy=True,
                 max_allocations=message.maxAllocations,
+                dependent=dependent,
             )
 
     def _decode_application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
@@ -274,7 +279,7 @@ class Decoder:
 
 
 class Encoder:
-    """Runs of effects that belong to one list of one response to that response, serialised."""
+    """Encodes runs of effects that belong to one list of one response: gives that response, serialised."""
 
     def __init__(self) -> None:
         self._tails: dict[tuple[object, ...], bytes] = {}
@@ -421,11 +426,12 @@ def creation_time(tags: Iterable[tuple[str, str]], name: str) -> int | None:
     return next((int(value) for key, value in tags if key == name and _SECONDS.fullmatch(value)), None)
 
 
-def _read_tags(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]:
-    """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load (protocol.md
-    4.4)."""
+def _read_tags(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str, bool]:
+    """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load, and whether it
+    depends on other placements (protocol.md 4.4)."""
     created_s: int | None = None
     required_node = foreign = ""
+    dependent = False
     for key, value in tags:
         if key == CREATION_TIME_TAG:
             created_s = int(value) if _SECONDS.fullmatch(value) else None
@@ -433,7 +439,9 @@ def _read_tags(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str]
             required_node = value
         elif key == FOREIGN_TAG:
             foreign = "static" if value == "static" else "default"
-    return created_s, required_node, foreign
+        elif key == DEPENDENT_TAG:
+            dependent = value == "true"
+    return created_s, required_node, foreign, dependent
 
 
 def _count_meant(ask: si.AllocationAsk) -> int:

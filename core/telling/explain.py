@@ -123,7 +123,7 @@ class UserNamed(Subject[UserExplanation]):
     name: str
 
     def explain_from(self, reading: Reading) -> UserExplanation | None:
-        """Tells what it holds, and what limits it."""
+        """Tells what the user holds, and what limits it."""
         return explain_user(reading.state, self.name)
 
 

@@ -31,6 +31,7 @@ from kornel.core.telling.configuration.placement_rule_views import RuleView, rul
 from kornel.core.telling.explain import Reading, Subject, explain
 from kornel.core.telling.name_search import FoundName, search_names
 from kornel.core.telling.nodes.node_views import (
+    NodeHeads,
     NodeSummary,
     NodeView,
     node_summaries,
@@ -98,6 +99,7 @@ class _Kept:
     def __init__(self, state: PartitionState) -> None:
         self.allocations = KeptViews(state)
         self.applications = ApplicationViews(state, self.allocations)
+        self.nodes = NodeHeads(state)
         self.index = ReadingIndex()
 
 
@@ -212,7 +214,7 @@ class PartitionReader:
 
     @property
     def queue_count(self) -> int:
-        """How many queues there are."""
+        """Returns the number of queues."""
         return len(self._state.queues)
 
     @property
@@ -298,6 +300,13 @@ class PartitionReader:
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
         """Shows all nodes by ID without what runs there, those whose ID comes after *after*."""
         return node_summaries(self._state, after)
+
+    def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
+        """Tells of each node, by ID, whether it takes work, and what *render* makes of it without what runs there.
+
+        *render* is asked again only for what has changed: what it makes of the same must always be the same.
+        """
+        return self._kept.nodes.rendered(render)
 
     def allocations(self) -> Iterator[list[AllocationView]]:
         """Shows all allocations, node by node."""

@@ -22,11 +22,11 @@ _GROUPS: Final = {
     ),
     "Callbacks": (
         "CallbackHandler", "CallbackAttachment", "PredicatesQuestion", "PreemptionQuestion", "PreemptionNotice",
-        "PreemptionWithdrawal", "NoticeReply", "SchedulingState",
+        "PreemptionWithdrawal", "NoticeReply", "SchedulingState", "Judgement",
     ),
     "Errors": (
-        "ShimClientError", "CoreUnreachable", "RegistrationRefused", "ConnectionLost", "ResyncRequired",
-        "StreamRefused", "NotSupported", "CallFailed", "CredentialsUnusable",
+        "ShimClientError", "CoreUnreachable", "RegistrationRefused", "RegistrationHeld", "ConnectionLost",
+        "ResyncRequired", "Superseded", "StreamRefused", "NotSupported", "CallFailed", "CredentialsUnusable",
     ),
 }  # fmt: skip
 _INTRODUCTION: Final = """\

@@ -22,13 +22,14 @@ from typing import Any, Final, TypeAlias
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
-from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_group
+from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_empty_groups, remove_group
 from kornel.shim_local.machine.launcher import Launcher
 from kornel.shim_local.machine.processes import MARK, is_alive, kill_marked, read_boot_id
 
 Message: TypeAlias = Mapping[str, Any]
 
 CONTROL_AGAIN_S: Final = 0.02
+START_AGAIN_S: Final = 1.0
 LOG_PIECE_BYTES: Final = 256 * 1024
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class _Attempt:
     """The supervisor; 0 as long as it is not known."""
     watched: int = -1
     """A file that becomes readable when the supervisor ends."""
+    started: bool = False
+    """Tells whether the start of the command was reported."""
     end: dict[str, Any] | None = None
     commands: list[bytes] = field(default_factory=list)
     """Commands that the supervisor has not read yet."""
@@ -103,7 +106,7 @@ class Agent:
         for attempt in self._attempts.values():
             self._stop_watching(attempt)
         if self.cgroups.folder is not None:
-            remove_group(str(self.cgroups.folder))
+            remove_empty_groups(self.cgroups.folder)
         os.close(self._lock)
 
     def describe_machine(self) -> dict[str, Any]:
@@ -153,13 +156,13 @@ class Agent:
             attempt.gpus = self._choose_gpus(int(spec["gpu"]))
             attempt.group = self.cgroups.find_group(key)
             folder.create(self._complete_spec(attempt, spec))
-            self._launcher.launch_attempt(folder.path)
         except OSError as error:
             shutil.rmtree(folder.path, ignore_errors=True)
             reason = error.strerror or str(error)
             self._report({"do": "ended", "key": key, "end": {"at": time.time(), "unready": reason}})
             return
         self._attempts[key] = attempt
+        self._launcher.launch_attempt(folder.path)
 
     def stop_attempt(self, key: str, reason: str, grace_s: float) -> None:
         """Have an attempt stopped; with *grace_s* it is warned first."""
@@ -268,7 +271,15 @@ class Agent:
         asyncio.get_running_loop().add_reader(watched, self._find_end, attempt)
         if attempt.commands:
             self._send_commands(attempt)
+        asyncio.get_running_loop().call_later(START_AGAIN_S, self._find_start, attempt)
         return True
+
+    def _find_start(self, attempt: _Attempt) -> None:
+        """Reports that a command was started, if the notice of its supervisor found no room on its way here."""
+        if attempt.end is None and not attempt.started and attempt.watched >= 0:
+            self._report_state(attempt)
+            if not attempt.started:
+                asyncio.get_running_loop().call_later(START_AGAIN_S, self._find_start, attempt)
 
     def _stop_watching(self, attempt: _Attempt) -> None:
         if attempt.watched >= 0:
@@ -283,8 +294,9 @@ class Agent:
         if attempt.end is None:
             if attempt.group:
                 kill_group(attempt.group)
-                remove_group(attempt.group)
             kill_marked(f"{self._identity}/{attempt.folder.key}")
+            if attempt.group:
+                remove_group(attempt.group)
             self._write_lost(attempt, "its supervisor was killed")
         self._report_state(attempt)
 
@@ -298,6 +310,7 @@ class Agent:
         if attempt.end is not None:
             self._report({"do": "ended", "key": key, "start": attempt.folder.read_slot(Slot.START), "end": attempt.end})
         elif (start := attempt.folder.read_slot(Slot.START)) is not None:
+            attempt.started = True
             self._report({"do": "started", "key": key, "at": start["at"]})
 
     def _receive_notice(self, notice: Message) -> None:
@@ -318,15 +331,12 @@ class Agent:
 
     def _launch_again(self) -> None:
         """Finds out which of the attempts that the last launching process was asked for have begun."""
-        for key, attempt in list(self._attempts.items()):
+        for attempt in list(self._attempts.values()):
             if attempt.end is not None or attempt.watched >= 0:
                 continue
             begin = attempt.folder.read_slot(Slot.BEGIN)
             if begin is None:
-                try:
-                    self._launcher.launch_attempt(attempt.folder.path)
-                except OSError as error:
-                    self._receive_notice({"failed": key, "reason": str(error)})
+                self._launcher.launch_attempt(attempt.folder.path)
             elif not self._watch(attempt, begin["pid"], begin["ticks"]):
                 self._find_end(attempt)
 

@@ -106,6 +106,15 @@ def remove_group(group: str) -> None:
         Path(group).rmdir()
 
 
+def remove_empty_groups(folder: Path) -> None:
+    """Remove *folder* and the groups of jobs in it, as far as nothing runs in them."""
+    with suppress(OSError):
+        for group in folder.iterdir():
+            if group.is_dir():
+                remove_group(str(group))
+    remove_group(str(folder))
+
+
 def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups:
     """Returns where groups of jobs can be made, with a folder called *name* for all of them.
 
@@ -129,7 +138,7 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
     except OSError as error:
         return Cgroups(jobs if jobs.is_dir() else None, reason=f"{error.strerror} at {error.filename or own}")
     missing = [each for each in WANTED if each not in usable]
-    reason = f"the cgroup {own} does not have {' and '.join(missing)}" if missing else ""
+    reason = f"the cgroup {own} does not have the controllers {' and '.join(missing)}" if missing else ""
     return Cgroups(jobs, frozenset(usable), reason)
 
 

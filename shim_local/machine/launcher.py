@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,7 @@ class Launcher:
         self._receive = receive
         self._restarted = restarted
         self._socket: socket.socket | None = None
+        self._requests: deque[bytes] = deque()
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -54,10 +56,9 @@ class Launcher:
             await self._process.wait()
 
     def launch_attempt(self, folder: Path) -> None:
-        """Have a supervisor started for the attempt in *folder*. Raises OSError when that is not possible now."""
-        if self._socket is None:
-            raise OSError("the launching process is being started again")
-        self._socket.send(json.dumps({"launch": str(folder)}).encode())
+        """Have a supervisor started for the attempt in *folder*. Lost if the process ends before it has read it."""
+        self._requests.append(json.dumps({"launch": str(folder)}).encode())
+        self._send_requests()
 
     async def _keep_running(self, process: asyncio.subprocess.Process) -> None:
         while True:
@@ -79,7 +80,7 @@ class Launcher:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    *("-m", "kornel.shim_local.machine.launching_process", str(lock), str(theirs.fileno())),
+                    *("-P", "-m", "kornel.shim_local.machine.launching_process", str(lock), str(theirs.fileno())),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(lock, theirs.fileno()),
                     env=program_environment(),
@@ -104,9 +105,27 @@ class Launcher:
                 return
             self._receive(json.loads(data))
 
+    def _send_requests(self) -> None:
+        """Sends what waits, and the rest once the process has read some."""
+        if self._socket is None:
+            return
+        loop = asyncio.get_running_loop()
+        while self._requests:
+            try:
+                self._socket.send(self._requests[0])
+            except BlockingIOError:
+                loop.add_writer(self._socket.fileno(), self._send_requests)
+                return
+            except OSError:
+                return
+            self._requests.popleft()
+        loop.remove_writer(self._socket.fileno())
+
     def _close_socket(self) -> None:
         if self._socket is not None:
             with suppress(ValueError):
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())
+                asyncio.get_running_loop().remove_writer(self._socket.fileno())
+            self._requests.clear()
             self._socket.close()
             self._socket = None

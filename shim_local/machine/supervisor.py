@@ -32,6 +32,7 @@ from kornel.shim_local.machine.processes import (
 
 LEFTOVER_S: Final = 2.0
 """The time that processes in the background have between SIGTERM and SIGKILL once the command itself has ended."""
+OOM_SCORE: Final = "500"
 KILL_AGAIN_S: Final = 0.02
 READ_BYTES: Final = 64 * 1024
 PR_SET_PDEATHSIG: Final = 1
@@ -164,6 +165,9 @@ class Supervisor:
                 signal.SIGHUP,
             ):
                 signal.signal(number, signal.SIG_DFL)
+            # Where the machine has no memory left a job is killed before its supervisor and the server.
+            with suppress(OSError):
+                Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
             os.umask(self._spec["umask"])
             doing = f"change to {self._spec['directory']}"
             os.chdir(self._spec["directory"])

@@ -97,7 +97,7 @@ class OwnCore:
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "kornel", "serve", *arguments),
+                *("-P", "-m", "kornel", "serve", *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

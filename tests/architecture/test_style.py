@@ -107,7 +107,7 @@ BOUNDS = {
     "core/laws": Bounds(0, 0, 0, 8, 0),
     "core/load": Bounds(0, 0, 0, 6, 0),
     "core/metrics": Bounds(0, 0, 0, 7, 0),
-    "core/model": Bounds(0, 0, 0, 2, 1),
+    "core/model": Bounds(0, 0, 0, 2, 0),
     "core/partition": Bounds(0, 0, 0, 3, 0),
     "core/policies": Bounds(0, 0, 0, 5, 0),
     "core/preemption": Bounds(0, 0, 0, 3, 0),

@@ -9,6 +9,7 @@ them as JSON, ``--record`` makes them the baseline of this version.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -54,11 +55,14 @@ def counted(act: Callable[[], Any]) -> tuple[int, Any]:
         return trace
 
     others = sys.gettrace()
+    gc.collect()
+    gc.disable()  # Or what other tests have left behind would be finalized, and counted, here.
     sys.settrace(trace)
     try:
         result = act()
     finally:
         sys.settrace(others)
+        gc.enable()
     return count, result
 
 

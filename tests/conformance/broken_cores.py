@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kornel.core.domain.commands import (
+    AnswerCallbacks,
     Command,
     NodeAction,
     RegisterManager,
@@ -188,6 +189,18 @@ class ForgetsPriority(BrokenEngine):
         if not isinstance(command, UpdateAllocations):
             return command
         return replace(command, allocations=tuple(spec._replace(priority=0) for spec in command.allocations))
+
+
+class AsksAtOnce(BrokenEngine):
+    """Takes no ask for one that depends on other placements."""
+
+    def heard(self, command: Command) -> Command:
+        if isinstance(command, UpdateAllocations):
+            return replace(command, allocations=tuple(s._replace(dependent=False) for s in command.allocations))
+        if isinstance(command, AnswerCallbacks):
+            predicates = tuple(answer._replace(dependent=False) for answer in command.predicates)
+            return replace(command, predicates=predicates, acknowledged=())
+        return command
 
 
 class KeepsOldQueues(BrokenEngine):

@@ -62,7 +62,7 @@ async def test_example_conforms() -> None:
     results = await judge(module("kornel.shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
     assert ids(results, Verdict.UNSEEN) == ["S8", "S9"]
-    assert verdict_line(list(results.values()), "checks") == "26 checks: 24 pass, 2 not seen, 0 fail: conforms"
+    assert verdict_line(list(results.values()), "checks") == "27 checks: 25 pass, 2 not seen, 0 fail: conforms"
 
 
 async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
@@ -109,6 +109,7 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("gives_up_beside_its_work", "S24", ["S24"]),
         ("creates_no_node", "S26", ["S26"]),
         ("asks_for_nothing", "S26", ["S26"]),
+        ("comes_back", "S27", ["S27"]),
         ("ends_at_once", "S25", ["S25"]),
         ("ignores_sigterm", "S25", ["S25"]),
     ],

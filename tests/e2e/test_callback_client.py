@@ -263,9 +263,9 @@ async def test_a_talker_that_fails_answers_no(core: Core, engine: AskingEngine) 
         await until(lambda: 1 in answers(engine) and len(talker.states) == 2, "the answer and the notices")
         assert answers(engine)[1] == PreemptionPredicatesAnswer(1, success=False, last=-1)
         dump = await client.state_dump()
-        assert dump["rmDiagnostics"] == {"error": "callback failed: LookupError: no state"}
+        assert dump["rm_diagnostics"] == {"error": "callback failed: LookupError: no state"}
         talker.fail = False
-        assert (await client.state_dump())["rmDiagnostics"] == {"heard": 0}
+        assert (await client.state_dump())["rm_diagnostics"] == {"heard": 0}
 
 
 async def test_attaching_needs_a_registration(core: Core) -> None:

@@ -391,7 +391,7 @@ class TestNotices:
             await scripted.slice(event("a"), event("b"), event("c"))
             scripted.core.clock.advance(2 * SECOND_NS)
             assert [record.objectID for record in (await stream.receive()).events] == ["a", "b"]
-        assert (await scripted.dump())["extraConfigNames"] == ["event.requestCapacity", "log.level"]
+        assert (await scripted.dump())["extra_config_names"] == ["event.requestCapacity", "log.level"]
 
     async def test_events_need_a_listener(self, scripted: Scripted) -> None:
         """What was gathered for a stream that ended is not sent to the next one."""
@@ -416,18 +416,18 @@ class TestStateDump:
                 pb.AttachRequest(state_dump=pb.StateDumpAnswer(question_id=asked, json='{"pods": [1.5]}'))
             )
             dump = await asyncio.wait_for(dumping, PATIENCE_S)
-        assert dump["rmDiagnostics"] == {"pods": [1.5]}
-        assert dump["rmId"] == "rm-1"
-        assert dump["coreVersion"] == "test"
+        assert dump["rm_diagnostics"] == {"pods": [1.5]}
+        assert dump["rm_id"] == "rm-1"
+        assert dump["core_version"] == "test"
         assert dump["partitions"] == []
         assert dump["metrics"]["engine_faults"] == 0
-        assert dump["timestampNs"] == scripted.core.clock.now_ns()
+        assert dump["timestamp_ns"] == scripted.core.clock.now_ns()
 
     async def test_nobody_to_ask(self, scripted: Scripted) -> None:
         """Without a stream that answers state dumps the diagnostics say so."""
-        assert "no shim is attached" in (await scripted.dump())["rmDiagnostics"]["error"]
+        assert "no shim is attached" in (await scripted.dump())["rm_diagnostics"]["error"]
         async with scripted.attached(predicates=True):
-            assert "no shim is attached" in (await scripted.dump())["rmDiagnostics"]["error"]
+            assert "no shim is attached" in (await scripted.dump())["rm_diagnostics"]["error"]
 
     @pytest.mark.parametrize(
         ("answer", "said"),
@@ -450,8 +450,8 @@ class TestStateDump:
             asked = (await stream.receive()).state_dump.question_id
             await stream.send(pb.AttachRequest(state_dump=pb.StateDumpAnswer(question_id=asked, **answer)))
             dump = await asyncio.wait_for(dumping, PATIENCE_S)
-        assert list(dump["rmDiagnostics"]) == ["error"]
-        assert said in dump["rmDiagnostics"]["error"]
+        assert list(dump["rm_diagnostics"]) == ["error"]
+        assert said in dump["rm_diagnostics"]["error"]
 
     async def test_no_answer_in_time(self, scripted: Scripted) -> None:
         """The timeout of the stream holds for dumps too; an answer after it is ignored."""
@@ -460,7 +460,7 @@ class TestStateDump:
             asked = (await stream.receive()).state_dump.question_id
             scripted.core.clock.advance(SECOND_NS // 2)
             dump = await asyncio.wait_for(dumping, PATIENCE_S)
-            assert "500 ms" in dump["rmDiagnostics"]["error"]
+            assert "500 ms" in dump["rm_diagnostics"]["error"]
             late = pb.StateDumpAnswer(question_id=asked, json="{}")
             await stream.send(pb.AttachRequest(state_dump=late))
             await scripted.slice(question(1))
@@ -473,7 +473,7 @@ class TestStateDump:
             await stream.receive()
             await stream.half_close()
             dump = await asyncio.wait_for(dumping, PATIENCE_S)
-        assert "its stream ended" in dump["rmDiagnostics"]["error"]
+        assert "its stream ended" in dump["rm_diagnostics"]["error"]
 
     async def test_dumps_asked_at_the_same_time_do_not_mix(self, scripted: Scripted) -> None:
         """Each caller gets the answer to its own question."""
@@ -484,7 +484,7 @@ class TestStateDump:
                 answer = pb.StateDumpAnswer(question_id=number, json=f'{{"number": {number}}}')
                 await stream.send(pb.AttachRequest(state_dump=answer))
             dumps = await asyncio.wait_for(asyncio.gather(*dumping), PATIENCE_S)
-        assert sorted(dump["rmDiagnostics"]["number"] for dump in dumps) == sorted(asked)
+        assert sorted(dump["rm_diagnostics"]["number"] for dump in dumps) == sorted(asked)
 
 
 class TestExplainAsk:

@@ -101,7 +101,7 @@ def test_serve_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> Non
             assert as_json["partitions"][0]["node_count"] == "1"
             dump = json.loads(kornel("dump", "--grpc", address).stdout)
             assert dump["partitions"][0]["name"] == "[rm-1]default"
-            assert list(dump["rmDiagnostics"]) == ["error"]
+            assert list(dump["rm_diagnostics"]) == ["error"]
             stranger = kornel("ask", "show", "nobody", "--grpc", address)
             assert (stranger.returncode, stranger.stdout) == (1, "")
             assert "no ask or allocation 'nobody'" in stranger.stderr

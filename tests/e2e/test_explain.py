@@ -128,3 +128,29 @@ async def test_who_took_the_room(core: Core) -> None:
     victim = (await kornel(core, "explain", "v0")).output + (await kornel(core, "explain", "v1")).output
     assert "for k of app-a in root.a" in victim
     assert "nodes looked at" in victim
+
+
+async def test_placement_rules_answer_where_no_queue_is_named() -> None:
+    """Without --queue the rules choose for the owner, and the answer says what; a queue that is not there is named."""
+    rules = "placementrules: [{name: user, create: CREATE, parent: {name: fixed, value: root.users}}]"
+    queues = "queues: [{name: root, submitacl: '*', queues: [{name: users, parent: true, queues: [{name: ann}]}]}]"
+    config = f"partitions: [{{name: default, {rules}, {queues}}}]"
+    async with running_core() as core, ShimClient(core.address, "rm-1") as shim:
+        await shim.register(config=config.replace("CREATE", "true"))
+        room = resource({"vcore": 4000})
+        await shim.create_nodes([si.NodeInfo(nodeID="n1", action=si.NodeInfo.CREATE, schedulableResource=room)])
+        ask = ("what-if", "ask", "--vcore", "1", "--user")
+        placed = await kornel(core, *ask, "ann")
+        assert placed.exit_code == 0, placed.output
+        assert "note: the placement rules put the application into root.users.ann" in placed.output
+        made = await kornel(core, *ask, "bob")
+        assert "would make a new queue root.users.bob below root.users" in made.output
+        await shim.update_configuration(config.replace("CREATE", "false"))
+        nowhere = await kornel(core, *ask, "bob")
+        assert "name a queue: without one the placement rules find none" in nowhere.output
+
+
+async def test_a_max_that_is_not_enforced_says_which_switch_is_off(core: Core) -> None:
+    """A lowered max without a delay of enforcement makes nobody leave, and the answer says for want of what."""
+    found = (await kornel(core, "what-if", "quota", "root.v", "max.vcore=4")).output
+    assert "nobody would be asked to leave: quotapreemptionenabled is off" in found

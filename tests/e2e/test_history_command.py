@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from kornel.core.cli import moments
 from kornel.core.cli.app import app
-from tests.e2e.harness import Core
-from tests.e2e.test_history import core_with, preempt
+from kornel.core.service.clock import SECOND_NS
+from tests.e2e.harness import Core, until
+from tests.e2e.test_history import core_with, preempt, written
 from tests.prepared import python
 
 
@@ -39,7 +42,7 @@ async def test_lists_as_tables_and_as_json(tmp_path: Path) -> None:
         assert line.split()[-11:] == ["wanted", "starved", "ann", "root.a", *"1234567"]
         assert (await kornel(core, "preemptions", "--kind", "nonsense")).exit_code == 1
         sums = await kornel(core, "preemptions", "--sum", "queue", "--partition", "default")
-        assert sums.output == "root.a took 1 allocation from root.b (vcore=1): 0 have left\n"
+        assert sums.output == "root.a took 1 allocation from root.b (vcore=1): it was not seen to leave\n"
         assert (await kornel(core, "preemptions", "--sum", "node")).exit_code == 2
 
         events = await kornel(core, "events", "--type", "node", "--limit", "3")
@@ -73,10 +76,65 @@ async def test_ranges(tmp_path: Path) -> None:
         assert before.output == "nothing in this range\n"
 
 
+async def test_how_full_a_queue_was(tmp_path: Path) -> None:
+    """Sums in front, then a row a minute with a bar of the max, or of the cluster; as JSON, a point a line."""
+    async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
+        await preempt(core)
+        for _ in range(2):
+            stored = (await written(core)).stored
+            core.clock.advance(60 * SECOND_NS)
+            await until(lambda before=stored: stored_by(core) > before, "the use of queues to be looked at")  # type: ignore[misc]
+        await written(core)
+        day = ("--on", "2023-11-14", "--type", "vcore")
+        said = await kornel(core, "usage", "root.b", *day)
+        assert said.exit_code == 0, said.output
+        average, gap, heading, *rows = said.output.splitlines()
+        full = "root.b used 10 (100%) of vcore on average, at most 10 (100%) from 2023-11-14T22:14:2"
+        assert average.startswith(full)
+        assert gap == ""
+        assert heading.split() == ["from", "running", "vcore"]
+        assert len(rows) == 2
+        assert all("100% 10/-" in row for row in rows)
+        (both,) = (await kornel(core, "usage", "root.b", *day, "--points", "1", "--json")).output.splitlines()
+        point = json.loads(both)
+        assert (point["sample_count"], point["used"], point["max"]) == ("2", {"vcore": "10000"}, {})
+        nothing = await kornel(core, "usage", "root.b", "--on", "2023-11-13")
+        assert nothing.exit_code == 0
+        assert nothing.output.startswith("nothing in this range")
+        assert (await kornel(core, "usage", "root.b", *day, "--since", "1h")).exit_code == 2
+
+
+def stored_by(core: Core) -> int:
+    status = core.server.history.status()
+    assert status is not None
+    return status.stored
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("today", "2026-11-25"),
+        ("yesterday", "2026-11-24"),
+        ("wednesday", "2026-11-25"),
+        ("Tue", "2026-11-24"),
+        ("thursday", "2026-11-19"),
+        ("2026-02-28", "2026-02-28"),
+    ],
+)
+def test_days_by_name(monkeypatch: pytest.MonkeyPatch, text: str, first: str) -> None:
+    """A weekday is the last one, today included; a day is 24 hours of UTC."""
+    now = datetime(2026, 11, 25, 13, 0, 1, tzinfo=UTC)  # A Wednesday.
+    monkeypatch.setattr(moments, "wall_ns", lambda: int(now.timestamp()) * SECOND_NS)
+    since_ns, until_ns = moments.read_range("", "", text)
+    assert datetime.fromtimestamp(since_ns / SECOND_NS, UTC) == datetime.fromisoformat(first).replace(tzinfo=UTC)
+    assert until_ns - since_ns == 86_400 * SECOND_NS
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("apps", "--since", "yesterday"), "--since: 'yesterday' is neither an age"),
+        (("preemptions", "--on", "someday"), "--on: 'someday' is neither today"),
         (("events", "--type", "pod"), "--type: 'pod' is none of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

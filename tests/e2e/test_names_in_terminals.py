@@ -240,7 +240,7 @@ async def test_json_means_the_names_themselves(tmp_path: Path) -> None:
         nodes = json.loads((await kornel(core, "nodes", [], "--json")).stdout)
         assert [node["node_id"] for node in nodes["nodes"]] == [NODE]
         dump = json.loads((await kornel(core, "dump", [])).stdout)
-        assert dump["rmId"] == MANAGER
+        assert dump["rm_id"] == MANAGER
 
 
 @pytest.mark.parametrize("hidden", ["\u3164", "\u200b", "\x1b[31m", "\u202e", "\n  FORGED", "\x9b"])

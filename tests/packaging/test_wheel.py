@@ -109,7 +109,7 @@ def test_history_database_is_made_from_the_wheel(installed: Environment) -> None
         "from kornel.core.archive.database import Database",
         "from kornel.core.archive.settings import history_settings",
         "settings = history_settings('history.db')",
-        "Database(settings.url, 5.0).prepare()",
+        "Database(settings.url, 5.0).prepare_tables()",
         "import sqlite3",
         "print(*sqlite3.connect('history.db').execute('SELECT version_num FROM history_version'))",
     ]

@@ -185,4 +185,4 @@ def test_nothing_is_recorded_while_nobody_listens() -> None:
     play(shim, list(random_history(3, 300)))
     assert not any("EventRecorded" in line for line in shim.log)
     assert not shim.state.recording
-    assert all(request.told is None for request in shim.state.requests.values())
+    assert all(request.recorded is None for request in shim.state.requests.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
@@ -13,6 +14,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations import allocation_views
 from kornel.core.telling.applications import application_views
 from kornel.core.telling.encoding.yunikorn import applications, nodes, usage
+from kornel.core.telling.nodes.node_views import NodeView
 from kornel.core.telling.reader import PartitionReader, ReadableEngine, Reader
 from tests.examples import scale_examples
 from tests.properties.machine import driver
@@ -22,6 +24,14 @@ from tests.properties.shim import WIDTH, Operation, Shim, random_history
 
 HISTORIES = st.lists(st.tuples(*[st.integers(0, 9_999)] * WIDTH), min_size=15, max_size=100)
 VARIANTS = st.integers(0, 23)
+
+
+def _encode_head(view: NodeView) -> bytes:
+    return orjson.dumps(nodes.write_node_summary(view))
+
+
+def _leave_out_work(nodes: list[bytes]) -> list[dict[str, Any]]:
+    return [{**orjson.loads(text), "allocations": None, "foreignAllocations": None} for text in nodes]
 
 
 def _told(views: PartitionReader) -> dict[str, list[bytes]]:
@@ -36,6 +46,7 @@ def _told(views: PartitionReader) -> dict[str, list[bytes]]:
             for view in (*views.finished_applications(), *views.rejected_applications())
         ],
         "nodes": [orjson.dumps(nodes.write_node(view)) for view in views.nodes()],
+        "nodes in short": [head for _, head in views.node_heads(_encode_head)],
     }
 
 
@@ -51,6 +62,8 @@ class Kept:
         for views in self._reader.partitions():
             kept = _told(views)
             assert kept == _told(Reader(self.engine, self._now_ns)[views.name])
+            short, whole = map(_leave_out_work, (kept["nodes in short"], kept["nodes"]))
+            assert short == whole, "the head of a node is the node without what runs there"
             single = [orjson.loads(orjson.dumps(applications.write_application(view))) for view in views.applications()]
             assert [orjson.loads(text) for text in kept["applications"]] == single, "one by one they are the same"
             state = self.engine.partition(views.name)

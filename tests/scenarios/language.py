@@ -19,6 +19,7 @@ starts with ``+`` belongs to the same request as the line before.
     app A queue=PATH user=U groups=G,H force gang={..} timeout=60s style=Hard tag.NAME=VALUE       remove-app A
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
                                       instance=N: which of its key; maxallocations=N on legacy asks
+                                      dependent: on other placements, so asked about in turn
     run K node=N ...                  as ask, already running on N
     resize-ask K [RES] node=N         what is known of K again, with another size
     foreign F node=N [RES] kind=static                                release-foreign F
@@ -28,6 +29,8 @@ starts with ``+`` belongs to the same request as the line before.
     preempt-cycle                     one periodic preemption round
     attach predicates victims scaling events timeout=1s   what the shim answers or hears from now on; ``detach``
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
+    answer K depends                  as above, and says that other placements decide
+    acknowledge K                     the shim has the placement of K in place
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
     show queue|node|app|request|user|total|attempts NAME FIELDS...
@@ -62,6 +65,7 @@ from kornel.core.domain.commands import (
     DetachCallbacks,
     NodeAction,
     NodeSpec,
+    PlacementKey,
     PredicatesAnswer,
     PreemptionPredicatesAnswer,
     RegisterManager,
@@ -84,6 +88,7 @@ from kornel.core.domain.effects import (
     EventRecorded,
     NodeAccepted,
     NodeRejected,
+    PlacementVoid,
     PredicatesAsked,
     PreemptionDecided,
     PreemptionPredicatesAsked,
@@ -388,6 +393,7 @@ class Stage:
             "attach": self._attach,
             "detach": lambda _: self._apply(DetachCallbacks(RM)),
             "answer": self._answer,
+            "acknowledge": self._acknowledge,
             "status": lambda _: self._status(),
             "show": self._show,
         }.get(first.directive)
@@ -465,18 +471,27 @@ class Stage:
         if isinstance(question, PredicatesAsked):
             reason = line.options.get("reason", "refused")
             refused = tuple((name, reason) for name in line.options.get("refuse", "").split(",") if name)
-            return self._apply(AnswerCallbacks(RM, (PredicatesAnswer(question.question, refused),)))
+            answer = PredicatesAnswer(question.question, refused, line.flag("depends"))
+            return self._apply(AnswerCallbacks(RM, (answer,)))
         last = int(line.options.get("last", "-1"))
-        answer = PreemptionPredicatesAnswer(question.question, success=not line.flag("no"), last=last)
-        return self._apply(AnswerCallbacks(RM, preemption_predicates=(answer,)))
+        verdict = PreemptionPredicatesAnswer(question.question, success=not line.flag("no"), last=last)
+        return self._apply(AnswerCallbacks(RM, preemption_predicates=(verdict,)))
+
+    def _acknowledge(self, line: Line) -> list[str]:
+        return self._apply(AnswerCallbacks(RM, acknowledged=(PlacementKey(_partition(line), line.name),)))
 
     def _cycle(self, line: Line) -> list[str]:
-        budget = int(line.options.get("budget", "1000"))
-        once = "once" in line.names
+        answers = self._run_slices(int(line.options.get("budget", "1000")), once="once" in line.names)
+        self._check()
+        return answers
+
+    def _run_slices(self, budget: int, *, once: bool = False) -> list[str]:
+        """Runs slices until there is nothing more to do; checks the books after each that has effects."""
         answers: list[str] = []
         for _ in range(_MOST_SLICES):
             result = self.engine.cycle(self.now_ns, budget)
-            answers += self._describe(result.effects)
+            if result.effects:
+                answers += self._describe(result.effects)
             if once or not result.more:
                 return answers
         raise Unsound(f"{_MOST_SLICES} slices of {budget} came to no end")
@@ -486,7 +501,8 @@ class Stage:
         answers: list[str] = []
         while self.now_ns < until:
             self.now_ns = min(until, self.now_ns + every)
-            answers += [f"@{self.now_ns / 10**9:g}s {answer}" for answer in self._cycle(Line("cycle", [], {}))]
+            answers += [f"@{self.now_ns / 10**9:g}s {answer}" for answer in self._run_slices(1_000)]
+        self._check()
         return answers
 
     def _command(self, request: list[Line]) -> Command:
@@ -555,6 +571,7 @@ class Stage:
             legacy=line.flag("legacy"),
             max_allocations=int(options.get("maxallocations", "1")),
             instance=int(options.get("instance", "0")),
+            dependent=line.flag("dependent"),
         )
         if line.directive != "resize-ask":
             return spec
@@ -699,8 +716,12 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"release-ask {key} {TerminationType(termination).name}"
         case AllocationRejected(key, _, reason, legacy):
             return f"reject {key or '-'} {_token(reason)}{' legacy' if legacy else ''}"
-        case PredicatesAsked(key=key, node_ids=node_ids, allocate=allocate):
-            return f"may {key} run on {','.join(node_ids)}{'' if allocate else ' later'}"
+        case PredicatesAsked(key=key, node_ids=node_ids, allocate=allocate, dependent=dependent):
+            return (
+                f"may {key} run on {','.join(node_ids)}{'' if allocate else ' later'}{' in turn' if dependent else ''}"
+            )
+        case PlacementVoid(key=key):
+            return f"not placed {key}"
         case PreemptionPredicatesAsked(key=key, node_id=node_id, victims=victims, start_index=start):
             return f"may {key} run on {node_id} without {','.join(victims)} start={start}"
         case SchedulingFailed(key=key):

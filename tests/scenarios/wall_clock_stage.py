@@ -133,6 +133,8 @@ class WallClockStage(Stage):
             tags["yunikorn.apache.org/requiredNode"] = spec.required_node
         if spec.foreign:
             tags["foreign"] = spec.foreign
+        if spec.dependent:
+            tags["kornel.dependsOnPlacements"] = "true"
         if spec.created_s is not None:
             tags[ALLOCATION_TIME] = self._date_sent_before(spec) or str(spec.created_s + self._ahead_s)
         return tags

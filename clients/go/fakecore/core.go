@@ -15,6 +15,7 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -28,6 +29,8 @@ const Address = "passthrough:///fakecore"
 type Core struct {
 	// RefuseConfig returns why a configuration is refused, or nil.
 	RefuseConfig func(config string) error
+	// HoldRegistrations is how many registrations are refused because another session holds the core, for a millisecond.
+	HoldRegistrations int
 	// RefuseNode, RefuseApplication and RefuseAllocation return why an entry is refused; empty: it is not.
 	RefuseNode, RefuseApplication, RefuseAllocation func(id string) string
 	// HoldAsks keeps asks from being placed but by [Core.Place].
@@ -53,6 +56,24 @@ type Core struct {
 	backlog    map[string][]any
 	peer       *peer
 	questions  int64
+	sessions   []string
+}
+
+// Sessions returns the names of sessions that calls have come with, each once.
+func (c *Core) Sessions() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.sessions)
+}
+
+func (c *Core) noteSession(ctx context.Context) {
+	found, _ := metadata.FromIncomingContext(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := strings.Join(found.Get("kornel-session"), ",")
+	if !slices.Contains(c.sessions, name) {
+		c.sessions = append(c.sessions, name)
+	}
 }
 
 // A line is one open stream. What is sent on it, and its end, go through its queue.
@@ -87,7 +108,16 @@ func (c *Core) Serve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listener = bufconn.Listen(1 << 20)
-	c.server = grpc.NewServer(c.ServerOptions...)
+	c.server = grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			c.noteSession(ctx)
+			return handle(ctx, request)
+		}),
+		grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			c.noteSession(stream.Context())
+			return handle(server, stream)
+		}),
+	}, c.ServerOptions...)...)
 	si.RegisterSchedulerServer(c.server, &scheduler{core: c})
 	if !c.WithoutCallbacks {
 		kornelv1.RegisterCallbackServiceServer(c.server, &callbacks{core: c})

@@ -6,7 +6,9 @@ import (
 	"io"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"kornel/clients/go/kornelv1"
@@ -20,10 +22,16 @@ type scheduler struct {
 	core *Core
 }
 
-func (s *scheduler) RegisterResourceManager(_ context.Context, request *si.RegisterResourceManagerRequest) (*si.RegisterResourceManagerResponse, error) {
+func (s *scheduler) RegisterResourceManager(ctx context.Context, request *si.RegisterResourceManagerRequest) (*si.RegisterResourceManagerResponse, error) {
 	c := s.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if asked, _ := metadata.FromIncomingContext(ctx); len(asked.Get("kornel-lease")) > 0 && c.HoldRegistrations > 0 {
+		c.HoldRegistrations--
+		c.note("held %s", asked.Get("kornel-lease")[0])
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("kornel-retry-after-ms", "1"))
+		return nil, status.Error(codes.FailedPrecondition, "held: another session has the core")
+	}
 	if err := c.judgeConfig(request.GetConfig()); err != nil {
 		c.note("refused %s", request.GetConfig())
 		return nil, err

@@ -37,8 +37,11 @@ type AttachRequest struct {
 	StateDump *StateDumpAnswer `protobuf:"bytes,4,opt,name=state_dump,json=stateDump,proto3" json:"state_dump,omitempty"`
 	// What applications make of "preemption_notices".
 	PreemptionNotices []*PreemptionNoticeAnswer `protobuf:"bytes,5,rep,name=preemption_notices,json=preemptionNotices,proto3" json:"preemption_notices,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Allocations that the shim has in place from here on. Read after the answers of the same request. Counts for asks that
+	// depend on other placements, and is ignored for others.
+	Acknowledged  []*PlacementKey `protobuf:"bytes,6,rep,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachRequest) Reset() {
@@ -106,6 +109,13 @@ func (x *AttachRequest) GetPreemptionNotices() []*PreemptionNoticeAnswer {
 	return nil
 }
 
+func (x *AttachRequest) GetAcknowledged() []*PlacementKey {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return nil
+}
+
 // From the core: questions and notices.
 type AttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -125,8 +135,10 @@ type AttachResponse struct {
 	PreemptionNotices []*PreemptionNotice `protobuf:"bytes,7,rep,name=preemption_notices,json=preemptionNotices,proto3" json:"preemption_notices,omitempty"`
 	// What of earlier notices does not stand any more.
 	PreemptionWithdrawals []*PreemptionNoticeWithdrawal `protobuf:"bytes,8,rep,name=preemption_withdrawals,json=preemptionWithdrawals,proto3" json:"preemption_withdrawals,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Acknowledged with their answer, and not placed after all. To be read before the questions of the same message.
+	NotPlaced     []*PlacementKey `protobuf:"bytes,9,rep,name=not_placed,json=notPlaced,proto3" json:"not_placed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachResponse) Reset() {
@@ -211,6 +223,13 @@ func (x *AttachResponse) GetPreemptionNotices() []*PreemptionNotice {
 func (x *AttachResponse) GetPreemptionWithdrawals() []*PreemptionNoticeWithdrawal {
 	if x != nil {
 		return x.PreemptionWithdrawals
+	}
+	return nil
+}
+
+func (x *AttachResponse) GetNotPlaced() []*PlacementKey {
+	if x != nil {
+		return x.NotPlaced
 	}
 	return nil
 }
@@ -384,7 +403,10 @@ type PredicatesQuestion struct {
 	// Nodes to judge, the one that the core prefers first.
 	NodeIds []string `protobuf:"bytes,5,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`
 	// True: the ask is to be placed. False: a node is to be reserved for it, or it is to replace a placeholder there.
-	Allocate      bool `protobuf:"varint,6,opt,name=allocate,proto3" json:"allocate,omitempty"`
+	Allocate bool `protobuf:"varint,6,opt,name=allocate,proto3" json:"allocate,omitempty"`
+	// The ask depends on other placements: no other such question is open, all such placements made so far were
+	// acknowledged or given time to be, and a yes is for the first node that is not refused.
+	Dependent     bool `protobuf:"varint,7,opt,name=dependent,proto3" json:"dependent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -461,15 +483,25 @@ func (x *PredicatesQuestion) GetAllocate() bool {
 	return false
 }
 
+func (x *PredicatesQuestion) GetDependent() bool {
+	if x != nil {
+		return x.Dependent
+	}
+	return false
+}
+
 // The shim's judgement. Nodes not listed here may be used.
 type PredicatesAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Question that is answered.
 	QuestionId int64 `protobuf:"varint,1,opt,name=question_id,json=questionId,proto3" json:"question_id,omitempty"`
 	// Nodes on which the ask may not run. Names that were not in the question are ignored.
-	Refusals      []*NodeRefusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Refusals []*NodeRefusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// The answer could be another one if other asks were placed elsewhere. From now on the core asks about this ask only
+	// while no other such placement is under way, and acts upon no yes that was judged without an earlier one in place.
+	DependsOnPlacements bool `protobuf:"varint,3,opt,name=depends_on_placements,json=dependsOnPlacements,proto3" json:"depends_on_placements,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *PredicatesAnswer) Reset() {
@@ -516,6 +548,68 @@ func (x *PredicatesAnswer) GetRefusals() []*NodeRefusal {
 	return nil
 }
 
+func (x *PredicatesAnswer) GetDependsOnPlacements() bool {
+	if x != nil {
+		return x.DependsOnPlacements
+	}
+	return false
+}
+
+// An ask or allocation, by its name.
+type PlacementKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition, "[rm_id]name". Empty: the default one.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The ask.
+	AllocationKey string `protobuf:"bytes,2,opt,name=allocation_key,json=allocationKey,proto3" json:"allocation_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementKey) Reset() {
+	*x = PlacementKey{}
+	mi := &file_kornel_v1_callback_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementKey) ProtoMessage() {}
+
+func (x *PlacementKey) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_callback_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementKey.ProtoReflect.Descriptor instead.
+func (*PlacementKey) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PlacementKey) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *PlacementKey) GetAllocationKey() string {
+	if x != nil {
+		return x.AllocationKey
+	}
+	return ""
+}
+
 // A node on which an ask may not run.
 type NodeRefusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -529,7 +623,7 @@ type NodeRefusal struct {
 
 func (x *NodeRefusal) Reset() {
 	*x = NodeRefusal{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[6]
+	mi := &file_kornel_v1_callback_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +635,7 @@ func (x *NodeRefusal) String() string {
 func (*NodeRefusal) ProtoMessage() {}
 
 func (x *NodeRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[6]
+	mi := &file_kornel_v1_callback_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +648,7 @@ func (x *NodeRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRefusal.ProtoReflect.Descriptor instead.
 func (*NodeRefusal) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{6}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeRefusal) GetNodeId() string {
@@ -588,7 +682,7 @@ type PreemptionPredicatesQuestion struct {
 
 func (x *PreemptionPredicatesQuestion) Reset() {
 	*x = PreemptionPredicatesQuestion{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[7]
+	mi := &file_kornel_v1_callback_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +694,7 @@ func (x *PreemptionPredicatesQuestion) String() string {
 func (*PreemptionPredicatesQuestion) ProtoMessage() {}
 
 func (x *PreemptionPredicatesQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[7]
+	mi := &file_kornel_v1_callback_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +707,7 @@ func (x *PreemptionPredicatesQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionPredicatesQuestion.ProtoReflect.Descriptor instead.
 func (*PreemptionPredicatesQuestion) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{7}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PreemptionPredicatesQuestion) GetQuestionId() int64 {
@@ -657,7 +751,7 @@ type PreemptionPredicatesAnswer struct {
 
 func (x *PreemptionPredicatesAnswer) Reset() {
 	*x = PreemptionPredicatesAnswer{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[8]
+	mi := &file_kornel_v1_callback_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +763,7 @@ func (x *PreemptionPredicatesAnswer) String() string {
 func (*PreemptionPredicatesAnswer) ProtoMessage() {}
 
 func (x *PreemptionPredicatesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[8]
+	mi := &file_kornel_v1_callback_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +776,7 @@ func (x *PreemptionPredicatesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionPredicatesAnswer.ProtoReflect.Descriptor instead.
 func (*PreemptionPredicatesAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{8}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PreemptionPredicatesAnswer) GetQuestionId() int64 {
@@ -710,7 +804,7 @@ type StateDumpQuestion struct {
 
 func (x *StateDumpQuestion) Reset() {
 	*x = StateDumpQuestion{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[9]
+	mi := &file_kornel_v1_callback_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +816,7 @@ func (x *StateDumpQuestion) String() string {
 func (*StateDumpQuestion) ProtoMessage() {}
 
 func (x *StateDumpQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[9]
+	mi := &file_kornel_v1_callback_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +829,7 @@ func (x *StateDumpQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateDumpQuestion.ProtoReflect.Descriptor instead.
 func (*StateDumpQuestion) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{9}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StateDumpQuestion) GetQuestionId() int64 {
@@ -760,7 +854,7 @@ type StateDumpAnswer struct {
 
 func (x *StateDumpAnswer) Reset() {
 	*x = StateDumpAnswer{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[10]
+	mi := &file_kornel_v1_callback_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +866,7 @@ func (x *StateDumpAnswer) String() string {
 func (*StateDumpAnswer) ProtoMessage() {}
 
 func (x *StateDumpAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[10]
+	mi := &file_kornel_v1_callback_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +879,7 @@ func (x *StateDumpAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateDumpAnswer.ProtoReflect.Descriptor instead.
 func (*StateDumpAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{10}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StateDumpAnswer) GetQuestionId() int64 {
@@ -841,7 +935,7 @@ type PreemptionNotice struct {
 
 func (x *PreemptionNotice) Reset() {
 	*x = PreemptionNotice{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[11]
+	mi := &file_kornel_v1_callback_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +947,7 @@ func (x *PreemptionNotice) String() string {
 func (*PreemptionNotice) ProtoMessage() {}
 
 func (x *PreemptionNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[11]
+	mi := &file_kornel_v1_callback_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +960,7 @@ func (x *PreemptionNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionNotice.ProtoReflect.Descriptor instead.
 func (*PreemptionNotice) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{11}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreemptionNotice) GetNoticeId() int64 {
@@ -956,7 +1050,7 @@ type PreemptionNoticeWithdrawal struct {
 
 func (x *PreemptionNoticeWithdrawal) Reset() {
 	*x = PreemptionNoticeWithdrawal{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[12]
+	mi := &file_kornel_v1_callback_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1062,7 @@ func (x *PreemptionNoticeWithdrawal) String() string {
 func (*PreemptionNoticeWithdrawal) ProtoMessage() {}
 
 func (x *PreemptionNoticeWithdrawal) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[12]
+	mi := &file_kornel_v1_callback_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1075,7 @@ func (x *PreemptionNoticeWithdrawal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionNoticeWithdrawal.ProtoReflect.Descriptor instead.
 func (*PreemptionNoticeWithdrawal) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{12}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PreemptionNoticeWithdrawal) GetNoticeId() int64 {
@@ -1030,7 +1124,7 @@ type PreemptionNoticeAnswer struct {
 
 func (x *PreemptionNoticeAnswer) Reset() {
 	*x = PreemptionNoticeAnswer{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[13]
+	mi := &file_kornel_v1_callback_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1136,7 @@ func (x *PreemptionNoticeAnswer) String() string {
 func (*PreemptionNoticeAnswer) ProtoMessage() {}
 
 func (x *PreemptionNoticeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[13]
+	mi := &file_kornel_v1_callback_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1149,7 @@ func (x *PreemptionNoticeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionNoticeAnswer.ProtoReflect.Descriptor instead.
 func (*PreemptionNoticeAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{13}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PreemptionNoticeAnswer) GetNoticeId() int64 {
@@ -1099,7 +1193,7 @@ type AllocationCheckpoint struct {
 
 func (x *AllocationCheckpoint) Reset() {
 	*x = AllocationCheckpoint{}
-	mi := &file_kornel_v1_callback_proto_msgTypes[14]
+	mi := &file_kornel_v1_callback_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1205,7 @@ func (x *AllocationCheckpoint) String() string {
 func (*AllocationCheckpoint) ProtoMessage() {}
 
 func (x *AllocationCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_callback_proto_msgTypes[14]
+	mi := &file_kornel_v1_callback_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1218,7 @@ func (x *AllocationCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationCheckpoint.ProtoReflect.Descriptor instead.
 func (*AllocationCheckpoint) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{14}
+	return file_kornel_v1_callback_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AllocationCheckpoint) GetAllocationKey() string {
@@ -1145,7 +1239,7 @@ var File_kornel_v1_callback_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\n" +
-	"\x18kornel/v1/callback.proto\x12\tkornel.v1\x1a\x0esi/v1/si.proto\"\xf2\x02\n" +
+	"\x18kornel/v1/callback.proto\x12\tkornel.v1\x1a\x0esi/v1/si.proto\"\xaf\x03\n" +
 	"\rAttachRequest\x12;\n" +
 	"\fsubscription\x18\x01 \x01(\v2\x17.kornel.v1.SubscriptionR\fsubscription\x12;\n" +
 	"\n" +
@@ -1154,7 +1248,8 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\x15preemption_predicates\x18\x03 \x03(\v2%.kornel.v1.PreemptionPredicatesAnswerR\x14preemptionPredicates\x129\n" +
 	"\n" +
 	"state_dump\x18\x04 \x01(\v2\x1a.kornel.v1.StateDumpAnswerR\tstateDump\x12P\n" +
-	"\x12preemption_notices\x18\x05 \x03(\v2!.kornel.v1.PreemptionNoticeAnswerR\x11preemptionNotices\"\xcc\x04\n" +
+	"\x12preemption_notices\x18\x05 \x03(\v2!.kornel.v1.PreemptionNoticeAnswerR\x11preemptionNotices\x12;\n" +
+	"\facknowledged\x18\x06 \x03(\v2\x17.kornel.v1.PlacementKeyR\facknowledged\"\x84\x05\n" +
 	"\x0eAttachResponse\x12/\n" +
 	"\battached\x18\x01 \x01(\v2\x13.kornel.v1.AttachedR\battached\x12=\n" +
 	"\n" +
@@ -1166,7 +1261,9 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\n" +
 	"state_dump\x18\x06 \x01(\v2\x1c.kornel.v1.StateDumpQuestionR\tstateDump\x12J\n" +
 	"\x12preemption_notices\x18\a \x03(\v2\x1b.kornel.v1.PreemptionNoticeR\x11preemptionNotices\x12\\\n" +
-	"\x16preemption_withdrawals\x18\b \x03(\v2%.kornel.v1.PreemptionNoticeWithdrawalR\x15preemptionWithdrawals\"\xaa\x02\n" +
+	"\x16preemption_withdrawals\x18\b \x03(\v2%.kornel.v1.PreemptionNoticeWithdrawalR\x15preemptionWithdrawals\x126\n" +
+	"\n" +
+	"not_placed\x18\t \x03(\v2\x17.kornel.v1.PlacementKeyR\tnotPlaced\"\xaa\x02\n" +
 	"\fSubscription\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x1e\n" +
 	"\n" +
@@ -1182,7 +1279,7 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\x12preemption_notices\x18\b \x01(\bR\x11preemptionNotices\")\n" +
 	"\bAttached\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\"\xd8\x01\n" +
+	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\"\xf6\x01\n" +
 	"\x12PredicatesQuestion\x12\x1f\n" +
 	"\vquestion_id\x18\x01 \x01(\x03R\n" +
 	"questionId\x12\x1c\n" +
@@ -1190,11 +1287,16 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\x0eapplication_id\x18\x03 \x01(\tR\rapplicationId\x12%\n" +
 	"\x0eallocation_key\x18\x04 \x01(\tR\rallocationKey\x12\x19\n" +
 	"\bnode_ids\x18\x05 \x03(\tR\anodeIds\x12\x1a\n" +
-	"\ballocate\x18\x06 \x01(\bR\ballocate\"g\n" +
+	"\ballocate\x18\x06 \x01(\bR\ballocate\x12\x1c\n" +
+	"\tdependent\x18\a \x01(\bR\tdependent\"\x9b\x01\n" +
 	"\x10PredicatesAnswer\x12\x1f\n" +
 	"\vquestion_id\x18\x01 \x01(\x03R\n" +
 	"questionId\x122\n" +
-	"\brefusals\x18\x02 \x03(\v2\x16.kornel.v1.NodeRefusalR\brefusals\">\n" +
+	"\brefusals\x18\x02 \x03(\v2\x16.kornel.v1.NodeRefusalR\brefusals\x122\n" +
+	"\x15depends_on_placements\x18\x03 \x01(\bR\x13dependsOnPlacements\"S\n" +
+	"\fPlacementKey\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12%\n" +
+	"\x0eallocation_key\x18\x02 \x01(\tR\rallocationKey\">\n" +
 	"\vNodeRefusal\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc3\x01\n" +
@@ -1257,7 +1359,7 @@ func file_kornel_v1_callback_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_callback_proto_rawDescData
 }
 
-var file_kornel_v1_callback_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_kornel_v1_callback_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_kornel_v1_callback_proto_goTypes = []any{
 	(*AttachRequest)(nil),                            // 0: kornel.v1.AttachRequest
 	(*AttachResponse)(nil),                           // 1: kornel.v1.AttachResponse
@@ -1265,47 +1367,50 @@ var file_kornel_v1_callback_proto_goTypes = []any{
 	(*Attached)(nil),                                 // 3: kornel.v1.Attached
 	(*PredicatesQuestion)(nil),                       // 4: kornel.v1.PredicatesQuestion
 	(*PredicatesAnswer)(nil),                         // 5: kornel.v1.PredicatesAnswer
-	(*NodeRefusal)(nil),                              // 6: kornel.v1.NodeRefusal
-	(*PreemptionPredicatesQuestion)(nil),             // 7: kornel.v1.PreemptionPredicatesQuestion
-	(*PreemptionPredicatesAnswer)(nil),               // 8: kornel.v1.PreemptionPredicatesAnswer
-	(*StateDumpQuestion)(nil),                        // 9: kornel.v1.StateDumpQuestion
-	(*StateDumpAnswer)(nil),                          // 10: kornel.v1.StateDumpAnswer
-	(*PreemptionNotice)(nil),                         // 11: kornel.v1.PreemptionNotice
-	(*PreemptionNoticeWithdrawal)(nil),               // 12: kornel.v1.PreemptionNoticeWithdrawal
-	(*PreemptionNoticeAnswer)(nil),                   // 13: kornel.v1.PreemptionNoticeAnswer
-	(*AllocationCheckpoint)(nil),                     // 14: kornel.v1.AllocationCheckpoint
-	(*si.UpdateContainerSchedulingStateRequest)(nil), // 15: si.v1.UpdateContainerSchedulingStateRequest
-	(*si.EventRecord)(nil),                           // 16: si.v1.EventRecord
-	(*si.PreemptionPredicatesArgs)(nil),              // 17: si.v1.PreemptionPredicatesArgs
-	(*si.PreemptionPredicatesResponse)(nil),          // 18: si.v1.PreemptionPredicatesResponse
-	(*si.Resource)(nil),                              // 19: si.v1.Resource
+	(*PlacementKey)(nil),                             // 6: kornel.v1.PlacementKey
+	(*NodeRefusal)(nil),                              // 7: kornel.v1.NodeRefusal
+	(*PreemptionPredicatesQuestion)(nil),             // 8: kornel.v1.PreemptionPredicatesQuestion
+	(*PreemptionPredicatesAnswer)(nil),               // 9: kornel.v1.PreemptionPredicatesAnswer
+	(*StateDumpQuestion)(nil),                        // 10: kornel.v1.StateDumpQuestion
+	(*StateDumpAnswer)(nil),                          // 11: kornel.v1.StateDumpAnswer
+	(*PreemptionNotice)(nil),                         // 12: kornel.v1.PreemptionNotice
+	(*PreemptionNoticeWithdrawal)(nil),               // 13: kornel.v1.PreemptionNoticeWithdrawal
+	(*PreemptionNoticeAnswer)(nil),                   // 14: kornel.v1.PreemptionNoticeAnswer
+	(*AllocationCheckpoint)(nil),                     // 15: kornel.v1.AllocationCheckpoint
+	(*si.UpdateContainerSchedulingStateRequest)(nil), // 16: si.v1.UpdateContainerSchedulingStateRequest
+	(*si.EventRecord)(nil),                           // 17: si.v1.EventRecord
+	(*si.PreemptionPredicatesArgs)(nil),              // 18: si.v1.PreemptionPredicatesArgs
+	(*si.PreemptionPredicatesResponse)(nil),          // 19: si.v1.PreemptionPredicatesResponse
+	(*si.Resource)(nil),                              // 20: si.v1.Resource
 }
 var file_kornel_v1_callback_proto_depIdxs = []int32{
 	2,  // 0: kornel.v1.AttachRequest.subscription:type_name -> kornel.v1.Subscription
 	5,  // 1: kornel.v1.AttachRequest.predicates:type_name -> kornel.v1.PredicatesAnswer
-	8,  // 2: kornel.v1.AttachRequest.preemption_predicates:type_name -> kornel.v1.PreemptionPredicatesAnswer
-	10, // 3: kornel.v1.AttachRequest.state_dump:type_name -> kornel.v1.StateDumpAnswer
-	13, // 4: kornel.v1.AttachRequest.preemption_notices:type_name -> kornel.v1.PreemptionNoticeAnswer
-	3,  // 5: kornel.v1.AttachResponse.attached:type_name -> kornel.v1.Attached
-	4,  // 6: kornel.v1.AttachResponse.predicates:type_name -> kornel.v1.PredicatesQuestion
-	7,  // 7: kornel.v1.AttachResponse.preemption_predicates:type_name -> kornel.v1.PreemptionPredicatesQuestion
-	15, // 8: kornel.v1.AttachResponse.scheduling_states:type_name -> si.v1.UpdateContainerSchedulingStateRequest
-	16, // 9: kornel.v1.AttachResponse.events:type_name -> si.v1.EventRecord
-	9,  // 10: kornel.v1.AttachResponse.state_dump:type_name -> kornel.v1.StateDumpQuestion
-	11, // 11: kornel.v1.AttachResponse.preemption_notices:type_name -> kornel.v1.PreemptionNotice
-	12, // 12: kornel.v1.AttachResponse.preemption_withdrawals:type_name -> kornel.v1.PreemptionNoticeWithdrawal
-	6,  // 13: kornel.v1.PredicatesAnswer.refusals:type_name -> kornel.v1.NodeRefusal
-	17, // 14: kornel.v1.PreemptionPredicatesQuestion.arguments:type_name -> si.v1.PreemptionPredicatesArgs
-	18, // 15: kornel.v1.PreemptionPredicatesAnswer.response:type_name -> si.v1.PreemptionPredicatesResponse
-	19, // 16: kornel.v1.PreemptionNotice.negotiable_need:type_name -> si.v1.Resource
-	14, // 17: kornel.v1.PreemptionNoticeAnswer.checkpoints:type_name -> kornel.v1.AllocationCheckpoint
-	0,  // 18: kornel.v1.CallbackService.Attach:input_type -> kornel.v1.AttachRequest
-	1,  // 19: kornel.v1.CallbackService.Attach:output_type -> kornel.v1.AttachResponse
-	19, // [19:20] is the sub-list for method output_type
-	18, // [18:19] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	9,  // 2: kornel.v1.AttachRequest.preemption_predicates:type_name -> kornel.v1.PreemptionPredicatesAnswer
+	11, // 3: kornel.v1.AttachRequest.state_dump:type_name -> kornel.v1.StateDumpAnswer
+	14, // 4: kornel.v1.AttachRequest.preemption_notices:type_name -> kornel.v1.PreemptionNoticeAnswer
+	6,  // 5: kornel.v1.AttachRequest.acknowledged:type_name -> kornel.v1.PlacementKey
+	3,  // 6: kornel.v1.AttachResponse.attached:type_name -> kornel.v1.Attached
+	4,  // 7: kornel.v1.AttachResponse.predicates:type_name -> kornel.v1.PredicatesQuestion
+	8,  // 8: kornel.v1.AttachResponse.preemption_predicates:type_name -> kornel.v1.PreemptionPredicatesQuestion
+	16, // 9: kornel.v1.AttachResponse.scheduling_states:type_name -> si.v1.UpdateContainerSchedulingStateRequest
+	17, // 10: kornel.v1.AttachResponse.events:type_name -> si.v1.EventRecord
+	10, // 11: kornel.v1.AttachResponse.state_dump:type_name -> kornel.v1.StateDumpQuestion
+	12, // 12: kornel.v1.AttachResponse.preemption_notices:type_name -> kornel.v1.PreemptionNotice
+	13, // 13: kornel.v1.AttachResponse.preemption_withdrawals:type_name -> kornel.v1.PreemptionNoticeWithdrawal
+	6,  // 14: kornel.v1.AttachResponse.not_placed:type_name -> kornel.v1.PlacementKey
+	7,  // 15: kornel.v1.PredicatesAnswer.refusals:type_name -> kornel.v1.NodeRefusal
+	18, // 16: kornel.v1.PreemptionPredicatesQuestion.arguments:type_name -> si.v1.PreemptionPredicatesArgs
+	19, // 17: kornel.v1.PreemptionPredicatesAnswer.response:type_name -> si.v1.PreemptionPredicatesResponse
+	20, // 18: kornel.v1.PreemptionNotice.negotiable_need:type_name -> si.v1.Resource
+	15, // 19: kornel.v1.PreemptionNoticeAnswer.checkpoints:type_name -> kornel.v1.AllocationCheckpoint
+	0,  // 20: kornel.v1.CallbackService.Attach:input_type -> kornel.v1.AttachRequest
+	1,  // 21: kornel.v1.CallbackService.Attach:output_type -> kornel.v1.AttachResponse
+	21, // [21:22] is the sub-list for method output_type
+	20, // [20:21] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_callback_proto_init() }
@@ -1319,7 +1424,7 @@ func file_kornel_v1_callback_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_callback_proto_rawDesc), len(file_kornel_v1_callback_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

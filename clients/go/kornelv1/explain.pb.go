@@ -2472,7 +2472,9 @@ type ForecastEnforcement struct {
 	// Who would be, as things stand; empty also for queues with very many allocations.
 	Victims []*ForecastVictim `protobuf:"bytes,4,rep,name=victims,proto3" json:"victims,omitempty"`
 	// What would stay above the max.
-	Unmet         map[string]int64 `protobuf:"bytes,5,rep,name=unmet,proto3" json:"unmet,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Unmet map[string]int64 `protobuf:"bytes,5,rep,name=unmet,proto3" json:"unmet,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Why nobody would ever be told to leave. Empty: somebody would be.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2540,6 +2542,13 @@ func (x *ForecastEnforcement) GetUnmet() map[string]int64 {
 		return x.Unmet
 	}
 	return nil
+}
+
+func (x *ForecastEnforcement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 var File_kornel_v1_explain_proto protoreflect.FileDescriptor
@@ -2778,13 +2787,14 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
 	"preemption\x18\x06 \x01(\tR\n" +
-	"preemption\"\x95\x03\n" +
+	"preemption\"\xad\x03\n" +
 	"\x13ForecastEnforcement\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12B\n" +
 	"\x06excess\x18\x02 \x03(\v2*.kornel.v1.ForecastEnforcement.ExcessEntryR\x06excess\x12'\n" +
 	"\rnot_before_ns\x18\x03 \x01(\x03H\x00R\vnotBeforeNs\x88\x01\x01\x123\n" +
 	"\avictims\x18\x04 \x03(\v2\x19.kornel.v1.ForecastVictimR\avictims\x12?\n" +
-	"\x05unmet\x18\x05 \x03(\v2).kornel.v1.ForecastEnforcement.UnmetEntryR\x05unmet\x1a9\n" +
+	"\x05unmet\x18\x05 \x03(\v2).kornel.v1.ForecastEnforcement.UnmetEntryR\x05unmet\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x1a9\n" +
 	"\vExcessEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a8\n" +

@@ -80,6 +80,67 @@ func (ApplicationKind) EnumDescriptor() ([]byte, []int) {
 	return file_kornel_v1_read_proto_rawDescGZIP(), []int{0}
 }
 
+// Kinds of what is refused.
+type RefusalKind int32
+
+const (
+	// Every kind.
+	RefusalKind_REFUSAL_KIND_UNSPECIFIED RefusalKind = 0
+	// An entry of an allocation request: an ask, or an allocation that runs.
+	RefusalKind_REFUSAL_KIND_ASK RefusalKind = 1
+	// An application.
+	RefusalKind_REFUSAL_KIND_APPLICATION RefusalKind = 2
+	// A node.
+	RefusalKind_REFUSAL_KIND_NODE RefusalKind = 3
+	// A queue configuration, of a registration, an update or the file.
+	RefusalKind_REFUSAL_KIND_CONFIGURATION RefusalKind = 4
+)
+
+// Enum value maps for RefusalKind.
+var (
+	RefusalKind_name = map[int32]string{
+		0: "REFUSAL_KIND_UNSPECIFIED",
+		1: "REFUSAL_KIND_ASK",
+		2: "REFUSAL_KIND_APPLICATION",
+		3: "REFUSAL_KIND_NODE",
+		4: "REFUSAL_KIND_CONFIGURATION",
+	}
+	RefusalKind_value = map[string]int32{
+		"REFUSAL_KIND_UNSPECIFIED":   0,
+		"REFUSAL_KIND_ASK":           1,
+		"REFUSAL_KIND_APPLICATION":   2,
+		"REFUSAL_KIND_NODE":          3,
+		"REFUSAL_KIND_CONFIGURATION": 4,
+	}
+)
+
+func (x RefusalKind) Enum() *RefusalKind {
+	p := new(RefusalKind)
+	*p = x
+	return p
+}
+
+func (x RefusalKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RefusalKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_kornel_v1_read_proto_enumTypes[1].Descriptor()
+}
+
+func (RefusalKind) Type() protoreflect.EnumType {
+	return &file_kornel_v1_read_proto_enumTypes[1]
+}
+
+func (x RefusalKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RefusalKind.Descriptor instead.
+func (RefusalKind) EnumDescriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{1}
+}
+
 // Which queues to list.
 type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1784,6 +1845,261 @@ func (x *HealthCheckResult) GetDiagnosis() string {
 	return ""
 }
 
+// Which refusals to list.
+type ListRefusalsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this partition. Empty: all of them.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Only this kind. Unspecified: all of them.
+	Kind RefusalKind `protobuf:"varint,2,opt,name=kind,proto3,enum=kornel.v1.RefusalKind" json:"kind,omitempty"`
+	// Most refusals in the answer. 0: all that are kept.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRefusalsRequest) Reset() {
+	*x = ListRefusalsRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRefusalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRefusalsRequest) ProtoMessage() {}
+
+func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
+func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ListRefusalsRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *ListRefusalsRequest) GetKind() RefusalKind {
+	if x != nil {
+		return x.Kind
+	}
+	return RefusalKind_REFUSAL_KIND_UNSPECIFIED
+}
+
+func (x *ListRefusalsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// What was refused.
+type ListRefusalsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest first.
+	Refusals []*Refusal `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// How many there were since the core started, by kind ("ask", "application", "node", "configuration").
+	Counts        map[string]int64 `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRefusalsResponse) Reset() {
+	*x = ListRefusalsResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRefusalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRefusalsResponse) ProtoMessage() {}
+
+func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
+func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListRefusalsResponse) GetRefusals() []*Refusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+func (x *ListRefusalsResponse) GetCounts() map[string]int64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// One refusal.
+type Refusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1, in the order of the refusals of this core.
+	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// When.
+	AtNs int64 `protobuf:"varint,2,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// Of what.
+	Kind RefusalKind `protobuf:"varint,3,opt,name=kind,proto3,enum=kornel.v1.RefusalKind" json:"kind,omitempty"`
+	// Allocation key, application ID, node ID, or number of the version of a configuration.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The resource manager that sent it.
+	RmId string `protobuf:"bytes,5,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	// "[rm_id]name" as the entry said it. Empty for a configuration.
+	Partition string `protobuf:"bytes,6,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The application that it belongs to. Empty: none.
+	ApplicationId string `protobuf:"bytes,7,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// The queue that an application asked for. Empty: none.
+	Queue string `protobuf:"bytes,8,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Who submitted the application, or brought the configuration.
+	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
+	// The token of the reason, such as "node-exists"; "bad-configuration" for a configuration.
+	Reason string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The reason in words.
+	Message       string `protobuf:"bytes,11,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Refusal) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Refusal) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *Refusal) GetKind() RefusalKind {
+	if x != nil {
+		return x.Kind
+	}
+	return RefusalKind_REFUSAL_KIND_UNSPECIFIED
+}
+
+func (x *Refusal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Refusal) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *Refusal) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *Refusal) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *Refusal) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Refusal) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Refusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Refusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_kornel_v1_read_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_read_proto_rawDesc = "" +
@@ -1984,11 +2300,40 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tsucceeded\x18\x02 \x01(\bR\tsucceeded\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1c\n" +
-	"\tdiagnosis\x18\x04 \x01(\tR\tdiagnosis*q\n" +
+	"\tdiagnosis\x18\x04 \x01(\tR\tdiagnosis\"u\n" +
+	"\x13ListRefusalsRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12*\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x16.kornel.v1.RefusalKindR\x04kind\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xc6\x01\n" +
+	"\x14ListRefusalsResponse\x12.\n" +
+	"\brefusals\x18\x01 \x03(\v2\x12.kornel.v1.RefusalR\brefusals\x12C\n" +
+	"\x06counts\x18\x02 \x03(\v2+.kornel.v1.ListRefusalsResponse.CountsEntryR\x06counts\x1a9\n" +
+	"\vCountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xac\x02\n" +
+	"\aRefusal\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x13\n" +
+	"\x05at_ns\x18\x02 \x01(\x03R\x04atNs\x12*\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x16.kornel.v1.RefusalKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x13\n" +
+	"\x05rm_id\x18\x05 \x01(\tR\x04rmId\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\tR\tpartition\x12%\n" +
+	"\x0eapplication_id\x18\a \x01(\tR\rapplicationId\x12\x14\n" +
+	"\x05queue\x18\b \x01(\tR\x05queue\x12\x12\n" +
+	"\x04user\x18\t \x01(\tR\x04user\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\v \x01(\tR\amessage*q\n" +
 	"\x0fApplicationKind\x12 \n" +
 	"\x1cAPPLICATION_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19APPLICATION_KIND_FINISHED\x10\x01\x12\x1d\n" +
-	"\x19APPLICATION_KIND_REJECTED\x10\x022\xb5\x04\n" +
+	"\x19APPLICATION_KIND_REJECTED\x10\x02*\x96\x01\n" +
+	"\vRefusalKind\x12\x1c\n" +
+	"\x18REFUSAL_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10REFUSAL_KIND_ASK\x10\x01\x12\x1c\n" +
+	"\x18REFUSAL_KIND_APPLICATION\x10\x02\x12\x15\n" +
+	"\x11REFUSAL_KIND_NODE\x10\x03\x12\x1e\n" +
+	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\x86\x05\n" +
 	"\vReadService\x12I\n" +
 	"\n" +
 	"ListQueues\x12\x1c.kornel.v1.ListQueuesRequest\x1a\x1d.kornel.v1.ListQueuesResponse\x12C\n" +
@@ -1997,7 +2342,8 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x0eGetApplication\x12 .kornel.v1.GetApplicationRequest\x1a!.kornel.v1.GetApplicationResponse\x12F\n" +
 	"\tListNodes\x12\x1b.kornel.v1.ListNodesRequest\x1a\x1c.kornel.v1.ListNodesResponse\x12@\n" +
 	"\aGetNode\x12\x19.kornel.v1.GetNodeRequest\x1a\x1a.kornel.v1.GetNodeResponse\x12X\n" +
-	"\x0fGetHealthReport\x12!.kornel.v1.GetHealthReportRequest\x1a\".kornel.v1.GetHealthReportResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
+	"\x0fGetHealthReport\x12!.kornel.v1.GetHealthReportRequest\x1a\".kornel.v1.GetHealthReportResponse\x12O\n" +
+	"\fListRefusals\x12\x1e.kornel.v1.ListRefusalsRequest\x1a\x1f.kornel.v1.ListRefusalsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
 var (
 	file_kornel_v1_read_proto_rawDescOnce sync.Once
@@ -2011,100 +2357,111 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_read_proto_rawDescData
 }
 
-var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),             // 0: kornel.v1.ApplicationKind
-	(*ListQueuesRequest)(nil),        // 1: kornel.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),       // 2: kornel.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),          // 3: kornel.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),         // 4: kornel.v1.GetQueueResponse
-	(*QueueInfo)(nil),                // 5: kornel.v1.QueueInfo
-	(*ListApplicationsRequest)(nil),  // 6: kornel.v1.ListApplicationsRequest
-	(*ListApplicationsResponse)(nil), // 7: kornel.v1.ListApplicationsResponse
-	(*ApplicationSummary)(nil),       // 8: kornel.v1.ApplicationSummary
-	(*GetApplicationRequest)(nil),    // 9: kornel.v1.GetApplicationRequest
-	(*GetApplicationResponse)(nil),   // 10: kornel.v1.GetApplicationResponse
-	(*StateEntry)(nil),               // 11: kornel.v1.StateEntry
-	(*AskInfo)(nil),                  // 12: kornel.v1.AskInfo
-	(*AllocationInfo)(nil),           // 13: kornel.v1.AllocationInfo
-	(*ListNodesRequest)(nil),         // 14: kornel.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 15: kornel.v1.ListNodesResponse
-	(*NodeSummary)(nil),              // 16: kornel.v1.NodeSummary
-	(*GetNodeRequest)(nil),           // 17: kornel.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 18: kornel.v1.GetNodeResponse
-	(*GetHealthReportRequest)(nil),   // 19: kornel.v1.GetHealthReportRequest
-	(*GetHealthReportResponse)(nil),  // 20: kornel.v1.GetHealthReportResponse
-	(*HealthCheckResult)(nil),        // 21: kornel.v1.HealthCheckResult
-	nil,                              // 22: kornel.v1.QueueInfo.GuaranteedEntry
-	nil,                              // 23: kornel.v1.QueueInfo.MaxEntry
-	nil,                              // 24: kornel.v1.QueueInfo.UsedEntry
-	nil,                              // 25: kornel.v1.QueueInfo.PendingEntry
-	nil,                              // 26: kornel.v1.QueueInfo.PreemptingEntry
-	nil,                              // 27: kornel.v1.QueueInfo.HeadroomEntry
-	nil,                              // 28: kornel.v1.QueueInfo.PropertiesEntry
-	nil,                              // 29: kornel.v1.ApplicationSummary.UsedEntry
-	nil,                              // 30: kornel.v1.ApplicationSummary.PlaceholderEntry
-	nil,                              // 31: kornel.v1.ApplicationSummary.PendingEntry
-	nil,                              // 32: kornel.v1.GetApplicationResponse.MaxUsedEntry
-	nil,                              // 33: kornel.v1.AskInfo.ResourcesEntry
-	nil,                              // 34: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                              // 35: kornel.v1.NodeSummary.CapacityEntry
-	nil,                              // 36: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                              // 37: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                              // 38: kornel.v1.NodeSummary.AvailableEntry
-	nil,                              // 39: kornel.v1.GetNodeResponse.AttributesEntry
+	(RefusalKind)(0),                 // 1: kornel.v1.RefusalKind
+	(*ListQueuesRequest)(nil),        // 2: kornel.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),       // 3: kornel.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),          // 4: kornel.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),         // 5: kornel.v1.GetQueueResponse
+	(*QueueInfo)(nil),                // 6: kornel.v1.QueueInfo
+	(*ListApplicationsRequest)(nil),  // 7: kornel.v1.ListApplicationsRequest
+	(*ListApplicationsResponse)(nil), // 8: kornel.v1.ListApplicationsResponse
+	(*ApplicationSummary)(nil),       // 9: kornel.v1.ApplicationSummary
+	(*GetApplicationRequest)(nil),    // 10: kornel.v1.GetApplicationRequest
+	(*GetApplicationResponse)(nil),   // 11: kornel.v1.GetApplicationResponse
+	(*StateEntry)(nil),               // 12: kornel.v1.StateEntry
+	(*AskInfo)(nil),                  // 13: kornel.v1.AskInfo
+	(*AllocationInfo)(nil),           // 14: kornel.v1.AllocationInfo
+	(*ListNodesRequest)(nil),         // 15: kornel.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 16: kornel.v1.ListNodesResponse
+	(*NodeSummary)(nil),              // 17: kornel.v1.NodeSummary
+	(*GetNodeRequest)(nil),           // 18: kornel.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 19: kornel.v1.GetNodeResponse
+	(*GetHealthReportRequest)(nil),   // 20: kornel.v1.GetHealthReportRequest
+	(*GetHealthReportResponse)(nil),  // 21: kornel.v1.GetHealthReportResponse
+	(*HealthCheckResult)(nil),        // 22: kornel.v1.HealthCheckResult
+	(*ListRefusalsRequest)(nil),      // 23: kornel.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 24: kornel.v1.ListRefusalsResponse
+	(*Refusal)(nil),                  // 25: kornel.v1.Refusal
+	nil,                              // 26: kornel.v1.QueueInfo.GuaranteedEntry
+	nil,                              // 27: kornel.v1.QueueInfo.MaxEntry
+	nil,                              // 28: kornel.v1.QueueInfo.UsedEntry
+	nil,                              // 29: kornel.v1.QueueInfo.PendingEntry
+	nil,                              // 30: kornel.v1.QueueInfo.PreemptingEntry
+	nil,                              // 31: kornel.v1.QueueInfo.HeadroomEntry
+	nil,                              // 32: kornel.v1.QueueInfo.PropertiesEntry
+	nil,                              // 33: kornel.v1.ApplicationSummary.UsedEntry
+	nil,                              // 34: kornel.v1.ApplicationSummary.PlaceholderEntry
+	nil,                              // 35: kornel.v1.ApplicationSummary.PendingEntry
+	nil,                              // 36: kornel.v1.GetApplicationResponse.MaxUsedEntry
+	nil,                              // 37: kornel.v1.AskInfo.ResourcesEntry
+	nil,                              // 38: kornel.v1.AllocationInfo.ResourcesEntry
+	nil,                              // 39: kornel.v1.NodeSummary.CapacityEntry
+	nil,                              // 40: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                              // 41: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                              // 42: kornel.v1.NodeSummary.AvailableEntry
+	nil,                              // 43: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                              // 44: kornel.v1.ListRefusalsResponse.CountsEntry
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
-	5,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
-	5,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
-	22, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
-	23, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
-	24, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
-	25, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
-	26, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
-	27, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
-	28, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
+	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
+	6,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
+	26, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
+	27, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
+	28, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
+	29, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
+	30, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
+	31, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
+	32, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
 	0,  // 9: kornel.v1.ListApplicationsRequest.kind:type_name -> kornel.v1.ApplicationKind
-	8,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
-	29, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
-	30, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
-	31, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
-	8,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
-	32, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
-	11, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
-	12, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
-	13, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	33, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
-	34, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
-	16, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	35, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	36, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	37, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	38, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
-	16, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	39, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
-	13, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	21, // 29: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 30: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	3,  // 31: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	6,  // 32: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	9,  // 33: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	14, // 34: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	17, // 35: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	19, // 36: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	2,  // 37: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	4,  // 38: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	7,  // 39: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	10, // 40: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	15, // 41: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	18, // 42: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	20, // 43: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	37, // [37:44] is the sub-list for method output_type
-	30, // [30:37] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	9,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
+	33, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
+	34, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
+	35, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
+	9,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
+	36, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
+	12, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
+	13, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
+	14, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	37, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
+	38, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
+	17, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
+	39, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	40, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	41, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	42, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	17, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
+	43, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	14, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	22, // 29: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 30: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	25, // 31: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	44, // 32: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 33: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	2,  // 34: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 35: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 36: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	10, // 37: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	15, // 38: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	18, // 39: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	20, // 40: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	23, // 41: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	3,  // 42: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 43: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 44: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	11, // 45: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	16, // 46: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	19, // 47: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	21, // 48: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	24, // 49: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	42, // [42:50] is the sub-list for method output_type
+	34, // [34:42] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -2117,8 +2474,8 @@ func file_kornel_v1_read_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   39,
+			NumEnums:      2,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

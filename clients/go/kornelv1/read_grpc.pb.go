@@ -32,6 +32,7 @@ const (
 	ReadService_ListNodes_FullMethodName        = "/kornel.v1.ReadService/ListNodes"
 	ReadService_GetNode_FullMethodName          = "/kornel.v1.ReadService/GetNode"
 	ReadService_GetHealthReport_FullMethodName  = "/kornel.v1.ReadService/GetHealthReport"
+	ReadService_ListRefusals_FullMethodName     = "/kornel.v1.ReadService/ListRefusals"
 )
 
 // ReadServiceClient is the client API for ReadService service.
@@ -57,6 +58,9 @@ type ReadServiceClient interface {
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*GetNodeResponse, error)
 	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
 	GetHealthReport(ctx context.Context, in *GetHealthReportRequest, opts ...grpc.CallOption) (*GetHealthReportResponse, error)
+	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
+	// Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
+	ListRefusals(ctx context.Context, in *ListRefusalsRequest, opts ...grpc.CallOption) (*ListRefusalsResponse, error)
 }
 
 type readServiceClient struct {
@@ -137,6 +141,16 @@ func (c *readServiceClient) GetHealthReport(ctx context.Context, in *GetHealthRe
 	return out, nil
 }
 
+func (c *readServiceClient) ListRefusals(ctx context.Context, in *ListRefusalsRequest, opts ...grpc.CallOption) (*ListRefusalsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRefusalsResponse)
+	err := c.cc.Invoke(ctx, ReadService_ListRefusals_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReadServiceServer is the server API for ReadService service.
 // All implementations must embed UnimplementedReadServiceServer
 // for forward compatibility.
@@ -160,6 +174,9 @@ type ReadServiceServer interface {
 	GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error)
 	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
 	GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error)
+	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
+	// Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
+	ListRefusals(context.Context, *ListRefusalsRequest) (*ListRefusalsResponse, error)
 	mustEmbedUnimplementedReadServiceServer()
 }
 
@@ -190,6 +207,9 @@ func (UnimplementedReadServiceServer) GetNode(context.Context, *GetNodeRequest) 
 }
 func (UnimplementedReadServiceServer) GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetHealthReport not implemented")
+}
+func (UnimplementedReadServiceServer) ListRefusals(context.Context, *ListRefusalsRequest) (*ListRefusalsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListRefusals not implemented")
 }
 func (UnimplementedReadServiceServer) mustEmbedUnimplementedReadServiceServer() {}
 func (UnimplementedReadServiceServer) testEmbeddedByValue()                     {}
@@ -338,6 +358,24 @@ func _ReadService_GetHealthReport_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReadService_ListRefusals_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRefusalsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).ListRefusals(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_ListRefusals_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).ListRefusals(ctx, req.(*ListRefusalsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ReadService_ServiceDesc is the grpc.ServiceDesc for ReadService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -372,6 +410,10 @@ var ReadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetHealthReport",
 			Handler:    _ReadService_GetHealthReport_Handler,
+		},
+		{
+			MethodName: "ListRefusals",
+			Handler:    _ReadService_ListRefusals_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

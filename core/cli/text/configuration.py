@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
 from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_duration, format_time
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1 import configuration_pb2 as pb
 
 
 def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> str:
     """Returns one line for each version, the newest first, behind the name by which it is asked for."""
-    heading = ("version", "when", "by", "who", "result", "for", "checksum")
+    heading = ("version", "when", "how", "by", "result", "for", "checksum")
     rows = [
         (
             f"{name}{' *' if version.in_force else ''}",

@@ -7,16 +7,22 @@ from typing import Final
 
 from google.protobuf.descriptor import EnumDescriptor
 
+from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities
+from kornel.core.cli.text.tables import wrap_text
 from kornel.core.service.visible import write_visibly
 from kornel.si.v1.si_pb2 import EventRecord
 from kornel.v1.events_pb2 import Event
 
 _MILLISECOND_NS: Final = 1_000_000
+_FURTHER: Final = " " * 8
 
 
 def render_event(event: Event) -> str:
-    """Returns *event* in one line: ID, time in UTC, what happened to what, and the details."""
+    """Returns *event* in one line: ID, time in UTC, what happened to what, and the details.
+
+    In a terminal that is too narrow, further lines begin further in.
+    """
     record = event.record
     words = [
         f"{event.id:>7}",
@@ -33,7 +39,7 @@ def render_event(event: Event) -> str:
         words.append(format_quantities({name: amount.value for name, amount in record.resource.resources.items()}))
     if record.message:
         words.append(f'"{record.message}"')
-    return write_visibly(" ".join(words))
+    return join_lines(wrap_text(write_visibly(" ".join(words)), hanging=_FURTHER))
 
 
 def _format_time(at_ns: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
 from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_age, format_moment
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1 import explain_pb2 as pb
 
 MOST_VICTIMS = 10
@@ -78,18 +78,18 @@ def _ask_lines(ask: pb.AskReport, now_ns: int) -> Iterator[str]:
         yield from format_table([("count", "last", "not placed because"), *rows])
 
 
-def _blocker_lines(lead: str, blocker: pb.Blocker, now_ns: int) -> Iterator[str]:
+def _blocker_lines(lead: str, blocker: pb.Blocker, now_ns: int, indent: str = "") -> Iterator[str]:
     name = f" {blocker.name}" if blocker.name else ""
     if blocker.node_count > 1:
         name = f" on {format_count(blocker.node_count, 'node')}, closest {blocker.name}"
     for_ever = " (waiting does not help)" if blocker.permanent else ""
     until = f", until {format_moment(blocker.until_ns, now_ns)}" if blocker.HasField("until_ns") else ""
-    first, *further = wrap_text(f"{lead}{blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}")
-    yield first
-    yield from ("   " + line for line in further)
+    yield from wrap_text(
+        f"{lead}{blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}", indent=indent, hanging="   "
+    )
     for s in blocker.shortages:
         asked, used, limit, short = (format_quantity(s.type, each) for each in (s.asked, s.used, s.limit, s.short))
-        yield f"     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
+        yield f"{indent}     {s.type}: {asked} asked, {used} of {limit} used, {short} short"
 
 
 def _ask_on_node_lines(found: pb.AskOnNode, now_ns: int) -> Iterator[str]:
@@ -149,9 +149,7 @@ def _node_lines(found: pb.NodeReport, now_ns: int) -> Iterator[str]:
         if not verdict.HasField("blocker"):
             yield from wrap_text(f"{asks}, such as {verdict.example}: nothing, they may be placed there", indent="  ")
             continue
-        yield from (
-            "  " + line for line in _blocker_lines(f"{asks}, such as {verdict.example}: ", verdict.blocker, now_ns)
-        )
+        yield from _blocker_lines(f"{asks}, such as {verdict.example}: ", verdict.blocker, now_ns, "  ")
 
 
 def _say_node_use(found: pb.NodeReport, now_ns: int) -> str:
@@ -232,7 +230,8 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         yield ""
         yield from wrap_text(f"{e.queue} would hold {format_quantities(e.excess)} above its max")
         if not e.HasField("not_before_ns"):
-            yield "   nothing is preempted for that"
+            why = f": {e.reason}" if e.reason else ""
+            yield from wrap_text(f"nobody would be asked to leave{why}", indent="   ")
             continue
         leave = f"{_join_keys(e.victims)} {'has' if len(e.victims) == 1 else 'have'}" if e.victims else "nobody has"
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
 from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_age, format_moment, format_time
+from kornel.core.domain.readable_amounts import format_count
 from kornel.si.v1 import si_pb2
 from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb
@@ -70,7 +70,7 @@ def render_sums(found: pb.SumPreemptionsResponse) -> str:
     lines = []
     for each in found.sums:
         held = f" ({format_quantities(each.resources)})" if each.resources else ""
-        left = "all have left" if each.left_count == each.victim_count else f"{each.left_count:,} have left"
+        left = _describe_departures(each.left_count, each.victim_count)
         victims = format_count(each.victim_count, "allocation")
         if each.taken_by in ("", each.taken_from):
             said = f"{each.taken_from or '-'} gave up {victims} for its own sake"
@@ -80,6 +80,14 @@ def render_sums(found: pb.SumPreemptionsResponse) -> str:
     if not found.complete:
         lines += wrap_text("There are more: the oldest records, or the smallest sums, are left out.")
     return join_lines(lines) if lines else _NOTHING
+
+
+def _describe_departures(left: int, told: int) -> str:
+    if told == 1:
+        return "it has left" if left else "it was not seen to leave"
+    if left == told:
+        return "all have left"
+    return f"{left:,} of them {'was' if left == 1 else 'were'} seen to leave"
 
 
 def _describe_departure(record: pb.PreemptionRecord) -> str:
@@ -114,7 +122,7 @@ def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
     """Returns a line for each configuration: when, by whom, and with what result. A version's number counts within its
     run."""
     origin = configuration_pb2.ConfigurationVersion.Origin
-    heading = ("when", "run", "version", "by", "who", "for", "checksum", "result")
+    heading = ("when", "run", "version", "how", "by", "for", "checksum", "result")
     rows = [
         (
             _format_time(each.version.at_ns),

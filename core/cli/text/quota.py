@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_quantities, format_quantity
-from kornel.core.cli.text.tables import format_table
+from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_moment
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, QueueAboveMax, QueueBound
 
 
@@ -21,7 +21,7 @@ def render_user(found: ExplainUserResponse) -> str:
     """Returns several lines: the user, the limits that bind it from the root down, and the tightest one."""
     applications = format_count(found.application_count, "application")
     holding = f"{applications} {'holds' if found.application_count == 1 else 'hold'} {format_quantities(found.used)}"
-    lines = [f"user {found.user}: {holding}", ""]
+    lines = [*wrap_text(f"user {found.user}: {holding}"), ""]
     if not found.levels:
         return join_lines([*lines, "no limit binds this user"])
     rows = [("level", "who", "limit", "used", "headroom", "apps")]
@@ -68,21 +68,24 @@ def _queue_lines(found: ExplainQueueResponse, now_ns: int) -> Iterator[str]:
         yield from _above_max_lines(above, now_ns)
     yield ""
     for bound in found.bounds:
-        yield f"  {bound.type}: {_describe_left(bound)}"
+        yield from wrap_text(f"{bound.type}: {_describe_left(bound)}", indent="  ")
     if not found.HasField("tightest"):
         yield "nothing bounds this queue"
     else:
-        yield f"tightest: {found.tightest.type} at {found.tightest.path}, {_describe_left(found.tightest)}"
+        yield from wrap_text(
+            f"tightest: {found.tightest.type} at {found.tightest.path}, {_describe_left(found.tightest)}"
+        )
 
 
 def _above_max_lines(above: QueueAboveMax, now_ns: int) -> Iterator[str]:
     since = format_moment(above.since_ns, now_ns)
-    yield f"{above.path} is {format_quantities(above.above)} above its max since {since}"
+    yield from wrap_text(f"{above.path} is {format_quantities(above.above)} above its max since {since}")
     if above.leaving:
-        yield f"  leaving: {format_quantities(above.leaving)}"
+        yield from wrap_text(f"leaving: {format_quantities(above.leaving)}", indent="  ")
     due = f", at {format_moment(above.due_ns, now_ns)}" if above.HasField("due_ns") else ""
-    yield f"  {above.course}{due}"
-    yield from (f"  {reason}" for reason in above.protected_by)
+    yield from wrap_text(f"{above.course}{due}", indent="  ")
+    for reason in above.protected_by:
+        yield from wrap_text(reason, indent="  ")
 
 
 def _describe_left(bound: QueueBound) -> str:

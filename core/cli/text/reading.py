@@ -17,6 +17,7 @@ from kornel.core.cli.text.quantities import (
 from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
 from kornel.core.cli.text.times import format_age, format_moment
 from kornel.v1 import read_pb2 as pb
+from kornel.v1.history_pb2 import UsagePoint
 
 BARS: Final = (16, 10, 6, 0)
 """Lengths of bars: the first one for which a table fits is taken."""
@@ -45,7 +46,7 @@ def render_queues(
         for queue in queues:
             whole[queue.path] = most = {**whole.get(queue.path.rpartition(".")[0], limits), **queue.max}
             name = names[queue.path] + ("" if queue.status == "Active" else f" ({queue.status.lower()})")
-            uses = (_describe_use(queue, most, t, strokes, bar) for t in shown)
+            uses = (describe_use(queue, most, t, strokes, bar) for t in shown)
             rows.append((name, str(queue.running_application_count), *uses))
         return rows
 
@@ -57,7 +58,10 @@ def queues_above(queues: Sequence[pb.QueueInfo], path: str) -> list[pb.QueueInfo
     return [queue for queue in queues if path.startswith(f"{queue.path}.")]
 
 
-def _describe_use(queue: pb.QueueInfo, most: dict[str, int], name: str, strokes: Strokes, bar: int) -> str:
+def describe_use(
+    queue: pb.QueueInfo | UsagePoint, most: Mapping[str, int], name: str, strokes: Strokes, bar: int
+) -> str:
+    """Returns a bar and the amounts of type *name*: ``75% 6/8 g=4 +2``."""
     used, limit = queue.used.get(name, 0), most.get(name, 0)
     own = format_quantity(name, queue.max[name]) if name in queue.max else "-"
     guaranteed = queue.guaranteed.get(name)
@@ -121,7 +125,7 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
     summary = found.summary
     used = format_quantities(summary.used)
     lines = [
-        f"{summary.application_id}: {summary.state} in {summary.queue}",
+        *wrap_text(f"{summary.application_id}: {summary.state} in {summary.queue}"),
         *wrap_text(f"user {summary.user}, groups {', '.join(found.groups) or '-'}", indent="  "),
         f"  submitted {format_age(now_ns - summary.submitted_ns)} ago"
         + (f", ended {format_age(now_ns - summary.finished_ns)} ago" if summary.finished_ns else ""),
@@ -190,9 +194,12 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
     summary = found.summary
     lines = [
         *wrap_text(f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found, now_ns)}"),
-        f"  capacity  {format_quantities(summary.capacity)}",
-        f"  allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
-        f"  available {format_quantities(summary.available)}",
+        *wrap_text(f"capacity {format_quantities(summary.capacity)}", indent="  "),
+        *wrap_text(
+            f"allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
+            indent="  ",
+        ),
+        *wrap_text(f"available {format_quantities(summary.available)}", indent="  "),
         *wrap_text(f"room held for {', '.join(found.reservations) or 'nobody'}", indent="  "),
     ]
     if found.attributes:

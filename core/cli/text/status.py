@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import indent_further, join_lines
 from kornel.core.cli.text.quantities import format_quantities
 from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_moment
 from kornel.core.cli.text.users import user_rows
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
 
 QUEUES_LISTED: Final = 20
@@ -23,9 +23,8 @@ _USERS_SHOWN: Final = 10
 
 def render_status(status: GetStatusResponse, now_ns: int) -> str:
     """Returns several lines: the core, then each partition with its queues."""
-    manager = f"resource manager {status.rm_id}" if status.rm_id else "no resource manager is registered"
     lines = [
-        *wrap_text(f"core {status.core_version}, {manager}"),
+        *wrap_text(f"core {status.core_version}, {_describe_manager(status)}"),
         *wrap_text(f"configuration {_describe_configuration(status)}"),
     ]
     lines += _presence_lines(status, now_ns)
@@ -46,11 +45,23 @@ def render_status(status: GetStatusResponse, now_ns: int) -> str:
 def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
     """Returns several lines: the ask, then what kept it from being placed."""
     where = f" on {ask.node_id}" if ask.node_id else ""
-    lines = [f"{key}: {ask.state}{where}", f"application {ask.application_id}, queue {ask.queue}"]
+    lines = [
+        *wrap_text(f"{key}: {ask.state}{where}"),
+        *wrap_text(f"application {ask.application_id}, queue {ask.queue}"),
+    ]
     if ask.failures:
         rows = [(f"{failed.count}x", format_moment(failed.last_ns, now_ns), failed.message) for failed in ask.failures]
         lines += ["", *format_table([("count", "last", "not placed because"), *rows])]
     return join_lines(lines)
+
+
+def _describe_manager(status: GetStatusResponse) -> str:
+    """Returns who is registered, and whether the core hears of it."""
+    if not status.rm_id:
+        return "no resource manager is registered"
+    streams = status.presence.open_streams
+    connected = f" is connected, {format_count(streams, 'stream')} open" if streams else ""
+    return f"resource manager {status.rm_id}{connected}"
 
 
 def _presence_lines(status: GetStatusResponse, now_ns: int) -> Iterator[str]:

@@ -62,13 +62,17 @@ def fit_table(make_rows: Callable[[int], Rows], bars: Sequence[int], spare: Sequ
     yield from format_table(rows, spare)
 
 
-def wrap_text(text: str, columns: int | None = None, indent: str = "") -> list[str]:
-    """Returns *text* in lines that fit the terminal, each behind *indent*; as one line where there is none."""
+def wrap_text(text: str, columns: int | None = None, indent: str = "", hanging: str = "") -> list[str]:
+    """Returns *text* in lines that fit the terminal, each behind *indent*; as one line where there is none.
+
+    *hanging*: what stands further before all lines but the first.
+    """
     limit = columns or screen_columns()
     if limit is None:
         return [indent + text]
     width = max(limit, len(indent) + 20)
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or [
+    further = indent + hanging
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False) or [
         indent
     ]
 

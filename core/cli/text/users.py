@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kornel.core.cli.text.counts import format_count
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.quantities import format_percent, format_quantities, format_quantity, types_in_order
 from kornel.core.cli.text.tables import Rows, format_table
+from kornel.core.domain.readable_amounts import format_count
 from kornel.v1.status_pb2 import PartitionStatus, UserStatus
 
 BY_NAME = "name"

@@ -12,6 +12,7 @@ from typing import Final
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.config.sharing import own_settings
 from kornel.core.domain.effects import Effect
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
@@ -88,7 +89,7 @@ def find_obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
             continue
         if queue.leaf and queue_config.parent and queue.applications:
             count = len(queue.applications)
-            found.append(f"queue {path} has {count} applications and cannot become a parent")
+            found.append(f"queue {path} has {format_count(count, 'application')} and cannot become a parent")
         if not queue.leaf and not queue_config.parent and queue.children:
             kept = {f"{path}.{name}" for name in queue.children if not _is_empty(queue.children[name])}
             if kept:

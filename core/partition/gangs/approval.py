@@ -18,7 +18,7 @@ from kornel.core.partition.asks.questions import look_for_pairs, part_pair, with
 from kornel.core.partition.gangs import replacement
 from kornel.core.partition.gangs.replacement import Pair
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import inquiries, pausing
+from kornel.core.partition.waiting import dependence, inquiries, pausing
 from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.rooms import UNSERVED
 
@@ -30,17 +30,21 @@ def seek_approval(state: PartitionState, pair: Pair, now_ns: int) -> None:
     """Ask about *pair* before it is linked."""
     ask, placeholder, node = pair
     own = node is placeholder.node
+    number = state.callbacks.next_number() if ask.dependent else 0
     node_ids = _own_nodes(ask, node) if own else _other_nodes(state, ask, placeholder, node)
     ask.proposed_placeholder, placeholder.proposed_by = placeholder, ask
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         if inquiries.is_open(ask, number):
-            _decide_pairs(state, ask, node_ids, refused, at_ns, own=own)
+            _decide_pairs(state, ask, refused, at_ns, own=own)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
             withdraw_pair(state, ask)
 
+    if ask.dependent:
+        inquiries.line_up(state, ask, lambda: node_ids, decide, drop, now_ns, number=number, allocate=not own)
+        return
     ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
     number = ask.inquiry.number
 
@@ -70,22 +74,31 @@ def _other_nodes(state: PartitionState, ask: Allocation, placeholder: Allocation
 def _decide_pairs(
     state: PartitionState,
     ask: Allocation,
-    node_ids: tuple[str, ...],
     refused: Mapping[str, str],
     now_ns: int,
     *,
     own: bool,
 ) -> None:
     """Link the first pair that the shim let pass and that is still possible; otherwise look further."""
+    inquiry = ask.inquiry
+    assert inquiry is not None, "the caller has looked"
+    node_ids = inquiry.node_ids
     proposed = part_pair(ask)
     named = {node_id: refused[node_id] for node_id in node_ids if node_id in refused}
     for reason in dict.fromkeys(named.values()):
         note_failure(ask, reason, now_ns)
     passed = [node_id for node_id in node_ids if node_id not in named]
+    if ask.dependent:
+        del passed[1:]
+        if passed and not dependence.may_act_upon(state.callbacks, inquiry):
+            look_for_pairs(state, ask)
+            return
     if ask.place is AskPlace.POOLED and ask.application.state not in UNSERVED:
         pair = _own_pair(ask, proposed, passed) if own else _other_pair(state, ask, proposed, passed)
         if pair is not None:
             replacement.commit(state, pair, now_ns)
+            if ask.dependent:
+                dependence.note_placement(state, ask, now_ns)
             look_for_pairs(state, ask)
             return
     if named:

@@ -14,7 +14,7 @@ from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import Resources
-from kornel.core.model.told import Told
+from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.partition.history import event_texts
 from kornel.core.partition.history.queue_events import QueueRecorder
 
@@ -61,14 +61,14 @@ class Recorder:
             self._record_runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
         if reason is Unschedulable.APPLICATION_LIMIT:
             return
-        told = ask.told
-        if told is None:
+        recorded = ask.recorded
+        if recorded is None:
             if reason is None:
                 return
-            told = ask.told = Told()
+            recorded = ask.recorded = RecordedEvents()
         over_user, over_queue = reason is Unschedulable.USER_QUOTA, reason is Unschedulable.QUEUE_QUOTA
-        if over_user is not told.over_user_quota:
-            told.over_user_quota = over_user
+        if over_user is not recorded.over_user_quota:
+            recorded.over_user_quota = over_user
             account = limited.account if limited is not None else None
             self._record_about(
                 ask,
@@ -76,8 +76,8 @@ class Recorder:
                 if account is None
                 else event_texts.describe_used_limit(self._types, ask, account),
             )
-        if over_queue is not told.over_queue_quota and not over_user:
-            told.over_queue_quota = over_queue
+        if over_queue is not recorded.over_queue_quota and not over_user:
+            recorded.over_queue_quota = over_queue
             queue = limited.queue if limited is not None else None
             self._record_about(
                 ask,
@@ -90,43 +90,43 @@ class Recorder:
         """Records whether *application* may run. A limit of applications of a queue comes before one of a user: while
         it holds, the other is not known."""
         name = application.application_id
-        if by_queue is not application.told_held_by_queue:
-            application.told_held_by_queue = by_queue
+        if by_queue is not application.recorded_held_by_queue:
+            application.recorded_held_by_queue = by_queue
             detail = EventDetail.APP_CANNOTRUN_QUEUE if by_queue else EventDetail.APP_RUNNABLE_QUEUE
             self._say(_APP, name, _NONE, detail)
-        if by_quota is not application.told_held_by_quota and not by_queue:
-            application.told_held_by_quota = by_quota
+        if by_quota is not application.recorded_held_by_quota and not by_queue:
+            application.recorded_held_by_quota = by_quota
             detail = EventDetail.APP_CANNOTRUN_QUOTA if by_quota else EventDetail.APP_RUNNABLE_QUOTA
             self._say(_APP, name, _NONE, detail)
 
     def refused_everywhere(self, ask: Allocation) -> None:
         """Records that the shim refused every node asked about for *ask*: its reasons, each with the number of
         nodes."""
-        told = ask.told = ask.told or Told()
+        recorded = ask.recorded = ask.recorded or RecordedEvents()
         now_ns = self._log.now_ns
-        if told.refused_ns is not None and now_ns - told.refused_ns < PAUSE_NS:
+        if recorded.refused_ns is not None and now_ns - recorded.refused_ns < PAUSE_NS:
             return
-        told.refused_ns = now_ns
+        recorded.refused_ns = now_ns
         self._record_about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
 
     def no_victim_on_required_node(self, ask: Allocation) -> None:
         """Records that *ask* must run on a node where nobody can make room for it."""
-        told = ask.told = ask.told or Told()
+        recorded = ask.recorded = ask.recorded or RecordedEvents()
         now_ns = self._log.now_ns
-        if told.no_victim_ns is not None and now_ns - told.no_victim_ns < PAUSE_NS:
+        if recorded.no_victim_ns is not None and now_ns - recorded.no_victim_ns < PAUSE_NS:
             return
-        told.no_victim_ns = now_ns
+        recorded.no_victim_ns = now_ns
         amounts = ask.shape.write_amounts()
         self._record_about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
 
     def preemption_bounded(self, ask: Allocation, detail: str) -> None:
         """Records that a bound on victims, or on what one interval may take, keeps preemption from making room for
         *ask*."""
-        told = ask.told = ask.told or Told()
+        recorded = ask.recorded = ask.recorded or RecordedEvents()
         now_ns = self._log.now_ns
-        if told.bounded_ns is not None and now_ns - told.bounded_ns < PAUSE_NS:
+        if recorded.bounded_ns is not None and now_ns - recorded.bounded_ns < PAUSE_NS:
             return
-        told.bounded_ns = now_ns
+        recorded.bounded_ns = now_ns
         self._record_about(ask, f"Preemption is held back: {detail}")
 
     def preempted_for_ask(self, victims: Iterable[Allocation], ask: Allocation) -> None:

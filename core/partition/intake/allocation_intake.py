@@ -71,7 +71,7 @@ def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
 
 def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
     """Returns the answer that turns *spec* away; *reason* starts with its token."""
-    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy)
+    return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy, spec.partition)
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
@@ -263,6 +263,8 @@ def _record_request(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, created_ns: int
 ) -> Allocation:
     request = Allocation(spec, application, shape, created_ns, state.next_number())
+    if spec.dependent:
+        request.dependent = True
     instances.remember_request(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)

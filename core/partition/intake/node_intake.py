@@ -57,12 +57,13 @@ def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
 def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining: bool) -> None:
     refused = _refuse_creation(state, spec)
     if refused is not None:
-        state.effects.append(NodeRejected(spec.node_id, refused))
+        state.effects.append(NodeRejected(spec.node_id, refused, state.name))
         return
     try:
         offered_types.offer_types(state, _named_by(spec))
     except TooManyTypes as error:
-        state.effects.append(NodeRejected(spec.node_id, f"{Rejection.INVALID_RESOURCE}: node {spec.node_id}: {error}"))
+        reason = f"{Rejection.INVALID_RESOURCE}: node {spec.node_id}: {error}"
+        state.effects.append(NodeRejected(spec.node_id, reason, state.name))
         return
     capacity = state.types.to_vector(spec.capacity)
     occupied = state.types.shape_of(spec.occupied) if spec.occupied is not None else None
@@ -87,7 +88,7 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
         del state.effects[before:]
         _decommission_node(state, node, now_ns)
         del state.effects[before:]
-        state.effects.append(NodeRejected(spec.node_id, refused))
+        state.effects.append(NodeRejected(spec.node_id, refused, state.name))
         return
     state.effects.insert(before, NodeAccepted(node.node_id))
     if node.schedulable:

@@ -20,7 +20,7 @@ from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs import approval, replacement, timeouts
 from kornel.core.partition.scheduling import reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import backoff, failing
+from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
     hold_back,
     may_start_next,
@@ -48,6 +48,8 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     timeouts.give_up_expired(state, now_ns)
     slices.resume_waiting(state, now_ns)
     slices.offer_due(state, now_ns)
+    if state.waiting_for_turn:
+        dependence.wake_those_behind(state)
     # Before the first choice, because queues are ordered by these shares; once for all nodes that came and went.
     if state.fair_terms_stale:
         ledger.refresh_fair_terms(state)

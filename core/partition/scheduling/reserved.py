@@ -82,7 +82,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     """
     ask = reservation.ask
     # Its own node may have taken it in the first pass, or the shim is being asked about that.
-    if ask.reservation is not reservation or ask.place is AskPlace.HELD:
+    if ask.reservation is not reservation or ask.place is AskPlace.HELD or reservation.parked_at is not None:
         return
     limited = finding.kept_back(state, ask)
     if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):

@@ -18,13 +18,16 @@ from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import admission, inquiries, pausing
+from kornel.core.partition.waiting import admission, dependence, inquiries, pausing
 from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
+from kornel.core.partition.waiting.rooms import park_for_turn
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
 """Nodes offered in one question: few at first, since the first one mostly does."""
+DEPENDENT_NODES: Final = 256
+"""The most nodes offered where others wait for the answer, since every question more costs them a round trip."""
 
 _SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 
@@ -34,14 +37,24 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
         return
-    node_ids = _offered_nodes(state, ask, node)
+    if ask.dependent:
+        if dependence.is_line_full(state.callbacks):
+            waiter = ask.reservation or ask.group
+            assert waiter is not None, "an ask that found a node waits in line or by its reservation"
+            park_for_turn(state, waiter)
+            return
+        moves.hold_ask(state, ask, node)
+        admission.note_allocating(state, ask.application)
+        _line_up(state, ask, now_ns)
+        return
+    node_ids = _offered_nodes(state, ask, node, MORE_NODES if ask.refused else FIRST_NODES)
     moves.hold_ask(state, ask, node)
     admission.note_allocating(state, ask.application)
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         # By its number, because the question itself refers to this function: see is_open.
         if inquiries.is_open(ask, number):
-            _apply_answer(state, ask, node_ids, refused, at_ns)
+            _apply_answer(state, ask, refused, at_ns)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
@@ -49,6 +62,30 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
 
     ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
     number = ask.inquiry.number
+
+
+def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """Has the shim asked about *ask*, which is held, in its turn: its yes depends on other placements."""
+    number = state.callbacks.next_number()
+
+    def offer() -> tuple[str, ...]:
+        node = ask.held_on
+        assert node is not None, "an ask in line is held"
+        if not _still_sound(state, ask, node):
+            return ()
+        # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
+        likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
+        return _offered_nodes(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
+
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        if inquiries.is_open(ask, number):
+            _apply_answer(state, ask, refused, at_ns)
+
+    def drop() -> None:
+        if inquiries.is_open(ask, number):
+            questions.cancel_question(state, ask)
+
+    inquiries.line_up(state, ask, offer, decide, drop, now_ns, number=number, allocate=True)
 
 
 def forgive_all(state: PartitionState) -> None:
@@ -76,22 +113,21 @@ def forget_node(state: PartitionState, node: Node) -> None:
                     pausing.forgive_refusals(state, ask)
 
 
-def _offered_nodes(state: PartitionState, ask: Allocation, node: Node) -> tuple[str, ...]:
-    """Returns the IDs of the chosen node and of the next ones that would do."""
+def _offered_nodes(state: PartitionState, ask: Allocation, node: Node, most: int) -> tuple[str, ...]:
+    """Returns the IDs of the chosen node and of the next ones that would do, *most* in all."""
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
-    most = MORE_NODES if ask.refused else FIRST_NODES
     others = (other.node_id for other in finding.acceptable_nodes(state, ask) if other is not node)
     return (node.node_id, *islice(others, most - 1))
 
 
-def _apply_answer(
-    state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str], now_ns: int
-) -> None:
-    """Applies the shim's answer about *node_ids*, the first of which *ask* is held on."""
-    ask.inquiry = None
-    node = ask.held_on
+def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
+    """Applies the shim's answer about the nodes of its question, the first of which *ask* is held on."""
+    inquiry, node = ask.inquiry, ask.held_on
+    assert inquiry is not None, "the caller has looked"
     assert node is not None, "a question about a placement is open only while the ask is held"
+    ask.inquiry = None
+    node_ids = inquiry.node_ids
     # Kept whatever comes of the placement: a node that was refused need not be asked about again.
     for node_id in node_ids:
         if node_id in refused:
@@ -99,18 +135,36 @@ def _apply_answer(
             ask.refused[node_id] = refused[node_id]
     for reason in dict.fromkeys(refused[node_id] for node_id in node_ids if node_id in refused):
         note_failure(ask, reason, now_ns)
+    if ask.dependent:
+        node_ids = tuple([node_id for node_id in node_ids if node_id not in refused][:1])
+        if node_ids and not dependence.may_act_upon(state.callbacks, inquiry):
+            _line_up(state, ask, now_ns)
+            return
+        state.callbacks.dependent_depth = inquiry.node_ids.index(node_ids[0]) if node_ids else len(inquiry.node_ids)
+        if node_ids != (node.node_id,):
+            # What counts is the first node that passed, for that is where the shim has put it in its mind.
+            refused = {**refused, node.node_id: ""}
     if node.node_id not in refused and _still_sound(state, ask, node):
         _settle_hold(state, ask, now_ns)
+        _note_placement(state, ask, now_ns)
         return
     moves.end_hold(state, ask)
     if ask.application.state in _SERVED:
         # The same answer let these nodes pass, so the ask goes to one of them without another question.
-        for other in _passed_nodes(state, ask, node_ids[1:], refused):
+        for other in _passed_nodes(state, ask, node_ids, refused):
+            if other is node:
+                continue
             if ask.reservation is None:
                 wait_in_line(state, ask)
             placement.bind(state, ask, other, now_ns)
+            _note_placement(state, ask, now_ns)
             return
     questions.wait_again(state, ask)
+
+
+def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    if ask.dependent:
+        dependence.note_placement(state, ask, now_ns)
 
 
 def _settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:

@@ -14,6 +14,7 @@ from kornel.core.domain.effects import PredicatesAsked, PreemptionPredicatesAske
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Callbacks, Decide, DecideVictims, Inquiry
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import dependence
 
 NO_ANSWER: Final = "the resource manager did not answer in time"
 
@@ -30,10 +31,45 @@ def ask_predicates(
 ) -> Inquiry:
     """Asks the shim whether *ask* may run on these nodes. *decide* hears of it, once, unless :func:`forget_inquiry` or
     *drop* comes first."""
-    number = state.callbacks.next_number()
+    inquiry = Inquiry(state.callbacks.next_number(), state.name, ask, node_ids, drop, decide=decide)
+    return _put_question(state, inquiry, now_ns, allocate=allocate, dependent=False)
+
+
+def line_up(
+    state: PartitionState,
+    ask: Allocation,
+    offer: Callable[[], tuple[str, ...]],
+    decide: Decide,
+    drop: Callable[[], None],
+    now_ns: int,
+    *,
+    number: int,
+    allocate: bool,
+) -> None:
+    """Asks question *number* about *ask*, which depends on other placements, when its turn comes.
+
+    *offer* then names the nodes; none: the question is dropped. All else is as with :func:`ask_predicates`.
+    """
+    inquiry = Inquiry(number, state.name, ask, (), drop, decide=decide)
+
+    def put(at_ns: int) -> None:
+        inquiry.node_ids = offer()
+        if inquiry.node_ids:
+            _put_question(state, inquiry, at_ns, allocate=allocate, dependent=True)
+        else:
+            drop()
+
+    dependence.line_up(state.callbacks, inquiry, put, now_ns)
+
+
+def _put_question(state: PartitionState, inquiry: Inquiry, now_ns: int, *, allocate: bool, dependent: bool) -> Inquiry:
+    ask = inquiry.ask
     application_id = ask.application.application_id
-    state.effects.append(PredicatesAsked(number, state.name, application_id, ask.spec.key, node_ids, allocate))
-    return _open(state, Inquiry(number, state.name, ask, node_ids, drop, decide=decide), now_ns)
+    state.effects.append(
+        PredicatesAsked(inquiry.number, state.name, application_id, ask.spec.key, inquiry.node_ids, allocate, dependent)
+    )
+    inquiry.judged_after = dependence.count_judged(state.callbacks, now_ns)
+    return _open(state, inquiry, now_ns)
 
 
 def ask_preemption(
@@ -95,12 +131,14 @@ def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now
 
 def forget_partition(callbacks: Callbacks, partition: str) -> None:
     """Drops all questions about *partition*, which is gone."""
+    dependence.forget_partition(callbacks, partition)
     for number in [number for number, inquiry in callbacks.open.items() if inquiry.partition == partition]:
         del callbacks.open[number]
 
 
 def drop_all(callbacks: Callbacks) -> None:
     """Drops all open questions as if they had never been asked, since nobody will answer them."""
+    dependence.drop_line(callbacks)
     while callbacks.open:
         _, inquiry = callbacks.open.popitem()
         inquiry.drop()

@@ -83,11 +83,12 @@ def refused_asks(state: PartitionState) -> Iterator[Allocation]:
 
 def _join_group(state: PartitionState, ask: Allocation) -> None:
     application = ask.application
-    key = shape, required_node = ask.shape, ask.spec.required_node
+    dependent = ask.extras is not None and ask.dependent
+    key = ask.shape, ask.spec.required_node, dependent
     group = application.groups.get(key)
     if group is None:
         number = application.next_group_number()
-        group = application.groups[key] = AskGroup(application, shape, required_node, number)
+        group = application.groups[key] = AskGroup(application, *key[:2], number, dependent=dependent)
     lent = group.lent
     comes_first = group.add(ask)
     # Behind another ask of an active group nothing changes: that one is offered already.
@@ -119,7 +120,7 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
             lend_priority(group)
         return
     lend_nothing(group)
-    del application.groups[(group.shape, group.required_node)]
+    del application.groups[(group.shape, group.required_node, group.dependent)]
     if group.parked_at is not None:
         room = leave_room(group)
         if not room and state.no_room.get(group.shape) is room:

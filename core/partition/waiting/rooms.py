@@ -182,6 +182,11 @@ def park_for_node(state: PartitionState, group: AskGroup) -> None:
     lend_nothing(group)
 
 
+def park_for_turn(state: PartitionState, waiter: AskGroup | Reservation) -> None:
+    """*waiter* waits until the line of asks that depend on other placements is shorter."""
+    _park_waiter(waiter, state.waiting_for_turn, WaitsFor.TURN)
+
+
 def back_off(application: Application) -> None:
     """Offers nothing of *application* until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
     application.step_back()

@@ -100,6 +100,12 @@ def wake_for_account(state: PartitionState, account: Account) -> None:
         _wake_room(state, account.parked.pop(shape))
 
 
+def wake_for_turn(state: PartitionState) -> None:
+    """Wakes those who wait for their turn to be asked about, in the order of scheduling."""
+    _wake_room(state, state.waiting_for_turn)
+    state.waiting_for_turn.clear()
+
+
 def _wake_room(state: PartitionState, room: Room) -> None:
     for waiter in list(room):
         if isinstance(waiter, AskGroup):

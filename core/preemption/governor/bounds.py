@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from kornel.core.domain.readable_amounts import format_count, format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.shapes import Pairs
 
@@ -178,9 +179,14 @@ def _check_loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denia
 def _check_budget(
     limits: Limits, past: Past, scope: Scope, t: int | None, before: int, wanted: int, most: int
 ) -> Denial:
-    what = "victims" if t is None else f"resource-seconds of {limits.names[t]}"
     window = limits.window_ns / SECOND_NS
-    detail = f"{scope}: {wanted} {what} wanted, {before} of {most} taken within {window:g} s"
+    if t is None:
+        said = f"{format_count(wanted, 'victim')} wanted, {before} of {most}"
+    else:
+        name = limits.names[t]
+        asked, taken, whole = (format_quantity(name, amount) for amount in (wanted, before, most))
+        said = f"{asked} resource-seconds of {name} wanted, {taken} of {whole}"
+    detail = f"{scope}: {said} taken within {window:g} s"
     return Denial(Outcome.BUDGET_SPENT, scope, detail, _room_again(limits, past, scope, t, before + wanted - most))
 
 

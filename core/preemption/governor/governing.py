@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import Budget
 from kornel.core.model.allocations import Allocation
@@ -76,7 +77,7 @@ def govern_plan(
 
 
 def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Returns why *plan* would tell too many to leave for one ask; ``None``: it would not."""
+    """Returns why *plan* has too many leave for one ask; ``None``: it has not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
@@ -89,7 +90,7 @@ def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
     most = state.preemption.governor.bound_of(plan.kind).ask
     if not most or len(plan.victims) <= most:
         return None
-    detail = f"{len(plan.victims)} victims on {plan.node.node_id}, {most} may go for one ask"
+    detail = f"{format_count(len(plan.victims), 'victim')} on {plan.node.node_id}, {most} may go for one ask"
     return Denial(Outcome.VICTIM_LIMIT, Scope("node", plan.node.node_id), detail, None)
 
 

@@ -6,6 +6,7 @@ preemption.md F4, F7.
 
 from __future__ import annotations
 
+from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.shapes import Pairs
@@ -94,5 +95,6 @@ def _check_limit(state: PartitionState, window: Window, pairs: Pairs) -> Refusal
         return pacing.check_victim_limit(state, KIND, window)
     seconds = settings.cycle_interval_ns / SECOND_NS
     taken, name = window.totals.amounts[t], state.types.names[t]
-    detail = f"served {taken} {name} within {seconds:g} s, preemption.cycle.limit is {share:g} of {sizes[t]}"
+    served, size = format_quantity(name, taken), format_quantity(name, sizes[t])
+    detail = f"served {served} {name} within {seconds:g} s, preemption.cycle.limit is {share:g} of {size}"
     return pacing.refuse_until(state, window, lambda totals: reached(totals) is None, detail)

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
@@ -153,9 +154,10 @@ class Search:
         second = self._second
         next_best = ""
         if second is not None:
-            next_best = f", next best {second.node.node_id} with {len(second.victims)} victims"
+            next_best = f", next best {second.node.node_id} with {format_count(len(second.victims), 'victim')}"
         looked = self._looked or len(self._sites) or self._solutions
-        return f"{looked} of {len(self._view.nodes)} nodes looked at, {self._solutions} could be freed{next_best}"
+        nodes = format_count(len(self._view.nodes), "node")
+        return f"{looked} of {nodes} looked at, {self._solutions} could be freed{next_best}"
 
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
         """Returns the better of *best* and the best solution with the classes up to *level* on nodes that milder

@@ -372,7 +372,7 @@ def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePl
 
 
 def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
-    """Tell those *leaving* to, each for the ask it comes with."""
+    """Asks the shim to end those *leaving*, each for the ask it comes with."""
     notices, effects, name = state.notices, state.effects, state.name
     moves.mark_victims(state, leaving)
     termination = TerminationType.PREEMPTED_BY_SCHEDULER

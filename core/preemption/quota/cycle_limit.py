@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
@@ -29,7 +30,7 @@ def allow_victims(
         interval_ns = state.preemption.cycle_interval_ns
         # Only when all of it is open again: each part of a run costs as much as the whole.
         again_ns = (window.taken[-1].at_ns if room <= 0 else now_ns) + interval_ns
-        detail = f"{bound} victims of lowered maxima may go within {interval_ns / SECOND_NS:g} s"
+        detail = f"{format_count(bound, 'victim')} of lowered maxima may go within {interval_ns / SECOND_NS:g} s"
         most, denial = max(0, room), Denial(Outcome.ROUND_LIMIT, CLUSTER, detail, again_ns)
         pacing.say_held_back(state, KIND, detail, now_ns)
     if most:

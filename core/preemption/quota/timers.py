@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import QuotaTimer
 from kornel.core.model.allocations import Allocation
@@ -212,7 +213,7 @@ def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocatio
             PreemptionDecided(at_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records)
         )
         if state.recording:
-            state.events.queues.quota_enforced(queue, outcome, f"{len(stuck)} victims {detail}")
+            state.events.queues.quota_enforced(queue, outcome, f"{format_count(len(stuck), 'victim')} {detail}")
         enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}
         busy = enforcement.run is not None and enforcement.run.queue is queue
         if not state.preemption.quota_enabled or not queue.properties.quota_preemption_delay_ns or busy:

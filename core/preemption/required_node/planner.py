@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.readable_amounts import format_quantity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -39,7 +40,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
             victims.append(candidate)
             _take_victim(unmet, candidate)
     if unmet or not victims:
-        lacking = ", ".join(f"{names[t]}={amount}" for t, amount in unmet.items())
+        lacking = ", ".join(f"{names[t]}={format_quantity(names[t], amount)}" for t, amount in unmet.items())
         kept = ", ".join(f"{count} {why}" for why, count in sorted(dropped.items()))
         return Refusal(Outcome.NO_VICTIM_REQUIRED_NODE, f"{node.node_id} lacks {lacking}; protected: {kept or 'none'}")
     _prune_victims(victims, short)

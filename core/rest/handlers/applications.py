@@ -44,7 +44,7 @@ Test = Callable[[ApplicationSummary], bool]
 
 
 class ApplicationHandlers:
-    """R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix``, ``contains`` and ``since``."""
+    """Routes R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix``, ``contains`` and ``since``."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -123,6 +123,10 @@ class _HttpContext:
         kind = "ipv6" if ":" in self._host else "ipv4"
         return f"{kind}:{f'[{self._host}]' if kind == 'ipv6' else self._host}:0"
 
+    def invocation_metadata(self) -> tuple[()]:
+        """Returns none: HTTP names no session."""
+        return ()
+
     async def abort(self, code: grpc.StatusCode, details: str = "", _trailing: object = ()) -> NoReturn:
         """End the call."""
         raise _refusal_of(code, details)

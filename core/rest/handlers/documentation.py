@@ -11,15 +11,17 @@ from starlette.types import ASGIApp
 from kornel.core.rest.access import Proofs
 from kornel.core.rest.answers import HTML, json_answer, text_answer
 from kornel.core.rest.openapi import docs_page, openapi_document
+from kornel.core.rest.page_links import LINKS, PageLinks
 from kornel.core.rest.routing import Route
 
 
 class DocumentationHandlers:
-    """Answers with the OpenAPI document and the page made of it; both are made once, when somebody asks."""
+    """Answers with the OpenAPI document, the page made of it and links; each is made once, when somebody asks."""
 
-    def __init__(self, version: str, proofs: Proofs) -> None:
+    def __init__(self, version: str, proofs: Proofs, links: PageLinks) -> None:
         self._version = version
         self._proofs = proofs
+        self._links = json_answer(LINKS.write(links))
         self._routes: Sequence[Route] = ()
 
     def describe(self, routes: Sequence[Route]) -> None:
@@ -43,3 +45,7 @@ class DocumentationHandlers:
     async def page(self, _request: Request) -> ASGIApp:
         """Returns the same for people."""
         return self._answers[1]
+
+    async def show_links(self, _request: Request) -> ASGIApp:
+        """Returns the addresses that the web page links to."""
+        return self._links

@@ -18,7 +18,7 @@ from kornel.core.telling.name_search import FoundName
 from kornel.core.telling.reader import Reader
 
 MOST_FOUND: Final = 1_000
-"""The most of one kind."""
+"""The most names of one kind in an answer."""
 
 LONGEST_TEXT: Final = 512
 MOST_TAGS: Final = 64

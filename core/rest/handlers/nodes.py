@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import partition_of
-from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, wishes_of
+from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, pieces_answer, wishes_of
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
 from kornel.core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
-from kornel.core.telling.nodes.node_views import NodeSummary
+from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.reader import PartitionReader, Reader
 
 
@@ -31,6 +33,11 @@ class NodeHandlers:
         wanted, order = _is_schedulable(wishes), NODES.find_order(wishes.query)
         if wishes.plain and wanted is None and order is None:
             return await list_answer(request, map(write_node, views.nodes()), wishes)
+        if wishes.summary and order is None and not (wishes.limit or wishes.after):
+            render = _render_fields(wishes.fields)
+            heads = await gather_items(views.node_heads(render))
+            pieces = [piece for schedulable, piece in heads if wanted is None or schedulable is wanted]
+            return await pieces_answer(request, pieces)
         summaries = [
             (node.node_id, node)
             for node in await gather_items(views.node_summaries())
@@ -49,6 +56,17 @@ class NodeHandlers:
         if found is None:
             raise not_found("Node")
         return json_answer(write_node(found))
+
+
+@lru_cache(maxsize=8)  # The same function for the same fields: what it made is kept as long as it is asked for.
+def _render_fields(fields: frozenset[str]) -> Callable[[NodeView], bytes]:
+    """Returns what encodes a node without what runs on it: *fields* of it, or all."""
+
+    def render(head: NodeView) -> bytes:
+        document = write_node_summary(head)
+        return orjson.dumps({name: document[name] for name in document if name in fields} if fields else document)
+
+    return render
 
 
 def _rank_nodes(

@@ -20,7 +20,7 @@ from kornel.core.telling.reader import PartitionReader, Reader
 
 
 class QueueHandlers:
-    """R9 and R10. Ours: all queues as a list, which has pages and orders."""
+    """Serves routes R9 and R10, and one of ours: all queues as a list, which has pages and orders."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
@@ -83,7 +84,8 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
         for queue in ask.queue.lineage():
             if not queue.open():
                 count = queue.running + len(queue.allocating)
-                detail = f"{count} applications run or are starting, {queue.max_applications} may"
+                running = format_count(count, "application runs or is", "applications run or are")
+                detail = f"{running} starting, {queue.max_applications} may"
                 numbers = Shortage(
                     "applications", queue.max_applications, count, 1, count + 1 - queue.max_applications
                 )  # fmt: skip
@@ -97,7 +99,7 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
             kind = (
                 BlockerKind.USER_APPLICATIONS if account.kind is AccountKind.USER else BlockerKind.GROUP_APPLICATIONS
             )  # fmt: skip
-            detail = f"{count} applications hold something, {most} may"
+            detail = f"{format_count(count, 'application holds', 'applications hold')} something, {most} may"
             numbers = Shortage("applications", most, count, 1, count + 1 - most)
             yield Blocker(kind, Level.USER, _account_name(account), detail, (numbers,), distance=1.0)
 
@@ -177,7 +179,8 @@ def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Bl
     fits = node.fits_holder(reservation)
     if ask.triggered:
         kind = BlockerKind.WAITING_FOR_VICTIMS
-        detail = f"{len(ask.victims)} of its victims are still there" if ask.victims else "its victims are gone"
+        there = f"{format_count(len(ask.victims), 'victim is', 'victims are')} still there"
+        detail = there if ask.victims else "its victims are gone"
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
         detail = "what leaves there is held for this ask, not enough room yet"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kornel.core.domain.drains import OperatorDrain
@@ -47,6 +48,7 @@ class NodeView(NamedTuple):
     """The drain by which an operator keeps it out of scheduling; ``None``: no operator does."""
 
 
+_NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 _HOST: Final = ("si/hostname", "si.io/hostname")
 _RACK: Final = ("si/rackname", "si.io/rackname")
 
@@ -82,6 +84,87 @@ def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
         node.drained_by_shim,
         node.operator_drain,
     )
+
+
+def node_head(state: PartitionState, node: Node) -> NodeView:
+    """Shows one node without what runs on it."""
+    resources, attributes = state.types.to_resources, dict(node.attributes) if node.attributes else _NO_ATTRIBUTES
+    return NodeView(
+        node.node_id,
+        _first_of(attributes, _HOST),
+        _first_of(attributes, _RACK),
+        node.attributes,
+        resources(node.capacity),
+        resources(node.allocated),
+        resources(node.occupied),
+        resources(node.free),
+        (),
+        (),
+        node.schedulable,
+        tuple(sorted(node.reservations)) if node.reservations else (),
+        node.drained_by_shim,
+        node.operator_drain,
+    )
+
+
+class _Head(NamedTuple):
+    """A rendered node, and the state of the node that it was made of."""
+
+    node: Node
+    version: int
+    schedulable: bool
+    drained_by_shim: bool
+    operator_drain: OperatorDrain | None
+    reservations: tuple[str, ...]
+    rendered: bytes
+
+    def holds(self, node: Node) -> bool:
+        """Tells whether nothing of *node* that a head shows has changed since."""
+        return (
+            self.node is node
+            and self.version == node.version
+            and self.schedulable is node.schedulable
+            and self.drained_by_shim is node.drained_by_shim
+            and self.operator_drain is node.operator_drain
+            and self.reservations == (tuple(sorted(node.reservations)) if node.claims is not None else ())
+        )
+
+
+class NodeHeads:
+    """Keeps what was made of nodes without what runs on them, until it changes: a page asks for all again and again."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+        self._render: Callable[[NodeView], bytes] | None = None
+        self._heads: dict[str, _Head] = {}
+
+    def rendered(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
+        """Yields of each node, by ID, whether it takes work, and what *render* makes of its head.
+
+        *render* is asked again only for what has changed: what it makes of the same must always be the same. What one
+        of them made is kept, the last one.
+        """
+        state = self._state
+        if render is not self._render:
+            self._render, self._heads = render, {}
+        heads = self._heads
+        if len(heads) > len(state.nodes):
+            for name in heads.keys() - state.nodes.keys():
+                del heads[name]
+        for node in nodes_by_id(state):
+            head = heads.get(node.node_id)
+            if head is None or not head.holds(node):
+                view = node_head(state, node)
+                head = heads[node.node_id] = _Head(
+                    node,
+                    node.version,
+                    view.schedulable,
+                    view.drained_by_shim,
+                    view.operator_drain,
+                    view.reservations,
+                    render(view),
+                )
+            yield head.schedulable, head.rendered
 
 
 def node_summary(state: PartitionState, node: Node) -> NodeSummary:

@@ -142,7 +142,7 @@ class EngineStatus(NamedTuple):
 
 
 class FinalCounts(NamedTuple):
-    """What all partitions come to in the end. ``invariant_violations``: ``None`` where the books were too large to be
+    """The sums of all partitions at the end. ``invariant_violations``: ``None`` where the books were too large to be
     audited, since whoever ends the core has not that much patience."""
 
     law_checks: int

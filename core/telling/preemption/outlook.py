@@ -10,6 +10,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.not_placed import NotPlaced
@@ -63,7 +64,8 @@ def find_outlook(
     if ask.triggered:
         left = tuple(eviction.victim_record(victim, victim.priority) for victim in ask.victims.values())
         node_id = ask.reservation.node.node_id if ask.reservation is not None else ""
-        detail = f"{len(left)} victims are still to leave" if left else "its victims are gone, the room is being given"
+        leaving = f"{format_count(len(left), 'victim is', 'victims are')} still to leave"
+        detail = leaving if left else "its victims are gone, the room is being given"
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left)
     if limited is not None and not limited.preemption_may_help:
         what = f"{limited.account}" if limited.account is not None else f"{limited.queue}"

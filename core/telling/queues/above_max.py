@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
@@ -62,11 +63,9 @@ def _describe_course(state: PartitionState, queue: Queue, standing: Standing, re
         return "it is being enforced"
     if not rest:
         stuck = sum(victim.preempted and queue in victim.queue.lineage() for victim in state.stuck)
-        return f"{stuck} victims do not leave" if stuck else "victims are leaving"
-    if not state.preemption.quota_enabled:
-        return "nobody is asked to leave: quotapreemptionenabled is off"
-    if not queue.properties.quota_preemption_delay_ns:
-        return "nobody is asked to leave: it has no quota.preemption.delay"
+        return f"{format_count(stuck, 'victim does', 'victims do')} not leave" if stuck else "victims are leaving"
+    if switch := switched_off_by(state, queue):
+        return f"nobody is asked to leave: {switch}"
     if queue in enforcement.armed:
         return "it is to be enforced"
     if standing.rest is not None:
@@ -74,6 +73,17 @@ def _describe_course(state: PartitionState, queue: Queue, standing: Standing, re
     if standing.reached is Outcome.BEST_EFFORT:
         return "it was enforced; the rest is within its quota.preemption.miss"
     return "it is not to be enforced until its max or its delay changes"
+
+
+def switched_off_by(state: PartitionState, queue: Queue) -> str:
+    """Returns the setting that keeps the max of *queue* from ever being enforced; empty: none does."""
+    if not state.preemption.quota_enabled:
+        return "quotapreemptionenabled is off"
+    if not queue.properties.quota_preemption_delay_ns:
+        return "it has no quota.preemption.delay"
+    if not queue.managed:
+        return "it is not in the configuration"
+    return ""
 
 
 def _find_protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:

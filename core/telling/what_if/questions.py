@@ -27,6 +27,7 @@ from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.telling.allocations.ask_report import find_position
 from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
+from kornel.core.telling.queues.above_max import switched_off_by
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import (
@@ -92,6 +93,9 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - alike)
         forecast = forecast._replace(waits=(*waits, last))
+    if not question.queue and not question.application_id:
+        chosen = f"the placement rules put the application into {application.queue.path}"
+        forecast = forecast._replace(notes=(*forecast.notes, chosen))
     return forecast
 
 
@@ -322,10 +326,9 @@ def _foretell_enforcement(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...
     excess = {t: queue.used[t] - most for t, most in queue.max.items() if queue.used[t] > most}
     if not excess:
         return ()
-    delay_ns = queue.properties.quota_preemption_delay_ns
-    if not state.preemption.quota_enabled or not delay_ns or not queue.managed:
-        return (Enforced(queue.path, named(excess), None, (), NOTHING),)
-    due_ns = sandbox.now_ns + delay_ns
+    if switch := switched_off_by(state, queue):
+        return (Enforced(queue.path, named(excess), None, (), NOTHING, switch),)
+    due_ns = sandbox.now_ns + queue.properties.quota_preemption_delay_ns
     if _held_below(queue) > MOST_ENFORCED:
         return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
     plan = quota.plan_enforcement(queue, queue.properties.quota_preemption_miss)

@@ -156,7 +156,7 @@ class Sandbox:
         self._keep_application(application)
         journal.keep_record(ask)
         journal.keep_record(ask.shape)
-        group = application.groups.get((ask.shape, ask.spec.required_node))
+        group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent))
         if group is not None:
             journal.keep_record(group)
         if ask.reservation is not None:

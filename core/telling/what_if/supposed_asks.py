@@ -12,6 +12,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.user_limits import binding_limits, choose_group
+from kornel.core.telling.configuration.placement_answer import find_placement
 from kornel.core.telling.what_if.supposition import SupposeAsk
 
 NAME = "what-if"
@@ -31,9 +32,10 @@ def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> 
         if application is None or application.state in UNSERVED:
             raise refuse_question(f"no live application {question.application_id!r}")
         return application
-    leaf = state.queues.get(question.queue.lower())
+    path = question.queue or _queue_by_rules(state, question)
+    leaf = state.queues.get(path.lower())
     if leaf is None or not leaf.leaf or leaf.draining:
-        raise refuse_question(f"no leaf queue {question.queue!r} that takes applications")
+        raise refuse_question(f"no leaf queue {path!r} that takes applications")
     width = len(state.types.names)
     spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups)
     application = Application(spec, leaf, question.user or "nobody", now_ns, width)
@@ -43,6 +45,16 @@ def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> 
         for queue, kind, name, limit in binding_limits(leaf, application.user, application.limit_group)
     )
     return application
+
+
+def _queue_by_rules(state: PartitionState, question: SupposeAsk) -> str:
+    """Returns the leaf that the placement rules find for an application of the owner that names no queue."""
+    found = find_placement(state, question.user or "nobody", question.groups, "", {})
+    if not found.queue:
+        raise refuse_question(f"name a queue: without one the placement rules find none ({'; '.join(found.outcomes)})")
+    if not found.exists:
+        raise refuse_question(f"the placement rules would make a new queue {found.queue} below {found.above}")
+    return found.queue
 
 
 def shape_of(state: PartitionState, resources: Resources) -> Shape:

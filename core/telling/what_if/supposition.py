@@ -93,7 +93,7 @@ class Waits(NamedTuple):
 class Enforced(NamedTuple):
     """A queue would hold more than its max. ``victims`` have to leave for that from ``not_before_ns`` on.
 
-    not_before_ns ``None``: it would not be enforced, only nothing more placed.
+    not_before_ns ``None``: it would not be enforced, only nothing more placed; ``reason`` says why.
     """
 
     queue: str
@@ -101,6 +101,7 @@ class Enforced(NamedTuple):
     not_before_ns: int | None
     victims: tuple[VictimRecord, ...]
     unmet: Resources
+    reason: str = ""
 
 
 class Forecast(NamedTuple):

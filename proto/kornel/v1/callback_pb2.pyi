@@ -30,6 +30,7 @@ class AttachRequest(_message.Message):
     PREEMPTION_PREDICATES_FIELD_NUMBER: _builtins.int
     STATE_DUMP_FIELD_NUMBER: _builtins.int
     PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def subscription(self) -> Global___Subscription:
         """Required in the first request, absent in all others."""
@@ -50,6 +51,12 @@ class AttachRequest(_message.Message):
     def preemption_notices(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionNoticeAnswer]:
         """What applications make of "preemption_notices"."""
 
+    @_builtins.property
+    def acknowledged(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlacementKey]:
+        """Allocations that the shim has in place from here on. Read after the answers of the same request. Counts for asks that
+        depend on other placements, and is ignored for others.
+        """
+
     def __init__(
         self,
         *,
@@ -58,10 +65,11 @@ class AttachRequest(_message.Message):
         preemption_predicates: _abc.Iterable[Global___PreemptionPredicatesAnswer] | None = ...,
         state_dump: Global___StateDumpAnswer | None = ...,
         preemption_notices: _abc.Iterable[Global___PreemptionNoticeAnswer] | None = ...,
+        acknowledged: _abc.Iterable[Global___PlacementKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["state_dump", b"state_dump", "subscription", b"subscription"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "state_dump", b"state_dump", "subscription", b"subscription"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "state_dump", b"state_dump", "subscription", b"subscription"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -81,6 +89,7 @@ class AttachResponse(_message.Message):
     STATE_DUMP_FIELD_NUMBER: _builtins.int
     PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
     PREEMPTION_WITHDRAWALS_FIELD_NUMBER: _builtins.int
+    NOT_PLACED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attached(self) -> Global___Attached:
         """Set in the first response only."""
@@ -113,6 +122,10 @@ class AttachResponse(_message.Message):
     def preemption_withdrawals(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionNoticeWithdrawal]:
         """What of earlier notices does not stand any more."""
 
+    @_builtins.property
+    def not_placed(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlacementKey]:
+        """Acknowledged with their answer, and not placed after all. To be read before the questions of the same message."""
+
     def __init__(
         self,
         *,
@@ -124,10 +137,11 @@ class AttachResponse(_message.Message):
         state_dump: Global___StateDumpQuestion | None = ...,
         preemption_notices: _abc.Iterable[Global___PreemptionNotice] | None = ...,
         preemption_withdrawals: _abc.Iterable[Global___PreemptionNoticeWithdrawal] | None = ...,
+        not_placed: _abc.Iterable[Global___PlacementKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "state_dump", b"state_dump"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "preemption_withdrawals", b"preemption_withdrawals", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "events", b"events", "not_placed", b"not_placed", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "preemption_withdrawals", b"preemption_withdrawals", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -217,6 +231,7 @@ class PredicatesQuestion(_message.Message):
     ALLOCATION_KEY_FIELD_NUMBER: _builtins.int
     NODE_IDS_FIELD_NUMBER: _builtins.int
     ALLOCATE_FIELD_NUMBER: _builtins.int
+    DEPENDENT_FIELD_NUMBER: _builtins.int
     question_id: _builtins.int
     """To be repeated in the answer."""
     partition: _builtins.str
@@ -227,6 +242,10 @@ class PredicatesQuestion(_message.Message):
     """The ask."""
     allocate: _builtins.bool
     """True: the ask is to be placed. False: a node is to be reserved for it, or it is to replace a placeholder there."""
+    dependent: _builtins.bool
+    """The ask depends on other placements: no other such question is open, all such placements made so far were
+    acknowledged or given time to be, and a yes is for the first node that is not refused.
+    """
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Nodes to judge, the one that the core prefers first."""
@@ -240,10 +259,11 @@ class PredicatesQuestion(_message.Message):
         allocation_key: _builtins.str = ...,
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
         allocate: _builtins.bool = ...,
+        dependent: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "allocation_key", b"allocation_key", "application_id", b"application_id", "node_ids", b"node_ids", "partition", b"partition", "question_id", b"question_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "allocation_key", b"allocation_key", "application_id", b"application_id", "dependent", b"dependent", "node_ids", b"node_ids", "partition", b"partition", "question_id", b"question_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -257,8 +277,13 @@ class PredicatesAnswer(_message.Message):
 
     QUESTION_ID_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
+    DEPENDS_ON_PLACEMENTS_FIELD_NUMBER: _builtins.int
     question_id: _builtins.int
     """Question that is answered."""
+    depends_on_placements: _builtins.bool
+    """The answer could be another one if other asks were placed elsewhere. From now on the core asks about this ask only
+    while no other such placement is under way, and acts upon no yes that was judged without an earlier one in place.
+    """
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeRefusal]:
         """Nodes on which the ask may not run. Names that were not in the question are ignored."""
@@ -268,14 +293,41 @@ class PredicatesAnswer(_message.Message):
         *,
         question_id: _builtins.int = ...,
         refusals: _abc.Iterable[Global___NodeRefusal] | None = ...,
+        depends_on_placements: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["question_id", b"question_id", "refusals", b"refusals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["depends_on_placements", b"depends_on_placements", "question_id", b"question_id", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PredicatesAnswer: _TypeAlias = PredicatesAnswer  # noqa: Y015
+
+@_typing.final
+class PlacementKey(_message.Message):
+    """An ask or allocation, by its name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ALLOCATION_KEY_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition, "[rm_id]name". Empty: the default one."""
+    allocation_key: _builtins.str
+    """The ask."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        allocation_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_key", b"allocation_key", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlacementKey: _TypeAlias = PlacementKey  # noqa: Y015
 
 @_typing.final
 class NodeRefusal(_message.Message):

@@ -1427,10 +1427,13 @@ class ForecastEnforcement(_message.Message):
     NOT_BEFORE_NS_FIELD_NUMBER: _builtins.int
     VICTIMS_FIELD_NUMBER: _builtins.int
     UNMET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """Full path."""
     not_before_ns: _builtins.int
     """When somebody would be told to leave for that. Absent: nobody ever."""
+    reason: _builtins.str
+    """Why nobody would ever be told to leave. Empty: somebody would be."""
     @_builtins.property
     def excess(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What it would hold above its max."""
@@ -1451,10 +1454,11 @@ class ForecastEnforcement(_message.Message):
         not_before_ns: _builtins.int | None = ...,
         victims: _abc.Iterable[Global___ForecastVictim] | None = ...,
         unmet: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_not_before_ns", b"_not_before_ns", "not_before_ns", b"not_before_ns"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_not_before_ns", b"_not_before_ns", "excess", b"excess", "not_before_ns", b"not_before_ns", "queue", b"queue", "unmet", b"unmet", "victims", b"victims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_not_before_ns", b"_not_before_ns", "excess", b"excess", "not_before_ns", b"not_before_ns", "queue", b"queue", "reason", b"reason", "unmet", b"unmet", "victims", b"victims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__not_before_ns: _TypeAlias = _typing.Literal["not_before_ns"]  # noqa: Y015
     _WhichOneofArgType__not_before_ns: _TypeAlias = _typing.Literal["_not_before_ns", b"_not_before_ns"]  # noqa: Y015

@@ -48,6 +48,38 @@ APPLICATION_KIND_REJECTED: ApplicationKind.ValueType  # 2
 """Those that were not taken in the last three days."""
 Global___ApplicationKind: _TypeAlias = ApplicationKind  # noqa: Y015
 
+class _RefusalKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RefusalKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RefusalKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REFUSAL_KIND_UNSPECIFIED: _RefusalKind.ValueType  # 0
+    """Every kind."""
+    REFUSAL_KIND_ASK: _RefusalKind.ValueType  # 1
+    """An entry of an allocation request: an ask, or an allocation that runs."""
+    REFUSAL_KIND_APPLICATION: _RefusalKind.ValueType  # 2
+    """An application."""
+    REFUSAL_KIND_NODE: _RefusalKind.ValueType  # 3
+    """A node."""
+    REFUSAL_KIND_CONFIGURATION: _RefusalKind.ValueType  # 4
+    """A queue configuration, of a registration, an update or the file."""
+
+class RefusalKind(_RefusalKind, metaclass=_RefusalKindEnumTypeWrapper):
+    """Kinds of what is refused."""
+
+REFUSAL_KIND_UNSPECIFIED: RefusalKind.ValueType  # 0
+"""Every kind."""
+REFUSAL_KIND_ASK: RefusalKind.ValueType  # 1
+"""An entry of an allocation request: an ask, or an allocation that runs."""
+REFUSAL_KIND_APPLICATION: RefusalKind.ValueType  # 2
+"""An application."""
+REFUSAL_KIND_NODE: RefusalKind.ValueType  # 3
+"""A node."""
+REFUSAL_KIND_CONFIGURATION: RefusalKind.ValueType  # 4
+"""A queue configuration, of a registration, an update or the file."""
+Global___RefusalKind: _TypeAlias = RefusalKind  # noqa: Y015
+
 @_typing.final
 class ListQueuesRequest(_message.Message):
     """Which queues to list."""
@@ -1260,3 +1292,145 @@ class HealthCheckResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HealthCheckResult: _TypeAlias = HealthCheckResult  # noqa: Y015
+
+@_typing.final
+class ListRefusalsRequest(_message.Message):
+    """Which refusals to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Only those of this partition. Empty: all of them."""
+    kind: Global___RefusalKind.ValueType
+    """Only this kind. Unspecified: all of them."""
+    limit: _builtins.int
+    """Most refusals in the answer. 0: all that are kept."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        kind: Global___RefusalKind.ValueType = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "limit", b"limit", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRefusalsRequest: _TypeAlias = ListRefusalsRequest  # noqa: Y015
+
+@_typing.final
+class ListRefusalsResponse(_message.Message):
+    """What was refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
+        """The newest first."""
+
+    @_builtins.property
+    def counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How many there were since the core started, by kind ("ask", "application", "node", "configuration")."""
+
+    def __init__(
+        self,
+        *,
+        refusals: _abc.Iterable[Global___Refusal] | None = ...,
+        counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRefusalsResponse: _TypeAlias = ListRefusalsResponse  # noqa: Y015
+
+@_typing.final
+class Refusal(_message.Message):
+    """One refusal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    AT_NS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """From 1, in the order of the refusals of this core."""
+    at_ns: _builtins.int
+    """When."""
+    kind: Global___RefusalKind.ValueType
+    """Of what."""
+    name: _builtins.str
+    """Allocation key, application ID, node ID, or number of the version of a configuration."""
+    rm_id: _builtins.str
+    """The resource manager that sent it."""
+    partition: _builtins.str
+    """"[rm_id]name" as the entry said it. Empty for a configuration."""
+    application_id: _builtins.str
+    """The application that it belongs to. Empty: none."""
+    queue: _builtins.str
+    """The queue that an application asked for. Empty: none."""
+    user: _builtins.str
+    """Who submitted the application, or brought the configuration."""
+    reason: _builtins.str
+    """The token of the reason, such as "node-exists"; "bad-configuration" for a configuration."""
+    message: _builtins.str
+    """The reason in words."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        at_ns: _builtins.int = ...,
+        kind: Global___RefusalKind.ValueType = ...,
+        name: _builtins.str = ...,
+        rm_id: _builtins.str = ...,
+        partition: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        user: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "at_ns", b"at_ns", "kind", b"kind", "message", b"message", "name", b"name", "number", b"number", "partition", b"partition", "queue", b"queue", "reason", b"reason", "rm_id", b"rm_id", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Refusal: _TypeAlias = Refusal  # noqa: Y015

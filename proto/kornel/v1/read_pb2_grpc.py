@@ -70,6 +70,11 @@ class ReadServiceStub:
                 request_serializer=kornel_dot_v1_dot_read__pb2.GetHealthReportRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_read__pb2.GetHealthReportResponse.FromString,
                 _registered_method=True)
+        self.ListRefusals = channel.unary_unary(
+                '/kornel.v1.ReadService/ListRefusals',
+                request_serializer=kornel_dot_v1_dot_read__pb2.ListRefusalsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.ListRefusalsResponse.FromString,
+                _registered_method=True)
 
 
 class ReadServiceServicer:
@@ -128,6 +133,14 @@ class ReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRefusals(self, request, context):
+        """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
+        Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -165,6 +178,11 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.GetHealthReport,
                     request_deserializer=kornel_dot_v1_dot_read__pb2.GetHealthReportRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_read__pb2.GetHealthReportResponse.SerializeToString,
+            ),
+            'ListRefusals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRefusals,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.ListRefusalsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.ListRefusalsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +375,33 @@ class ReadService:
             '/kornel.v1.ReadService/GetHealthReport',
             kornel_dot_v1_dot_read__pb2.GetHealthReportRequest.SerializeToString,
             kornel_dot_v1_dot_read__pb2.GetHealthReportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRefusals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/ListRefusals',
+            kornel_dot_v1_dot_read__pb2.ListRefusalsRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.ListRefusalsResponse.FromString,
             options,
             channel_credentials,
             insecure,

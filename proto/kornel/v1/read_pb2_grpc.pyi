@@ -58,6 +58,10 @@ class ReadServiceStub:
     """One node with everything on it. NOT_FOUND for an unknown one."""
     GetHealthReport: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]
     """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
+    ListRefusals: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]
+    """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
+    Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
+    """
 
 @_typing.type_check_only
 class ReadServiceAsyncStub(ReadServiceStub):
@@ -84,6 +88,10 @@ class ReadServiceAsyncStub(ReadServiceStub):
     """One node with everything on it. NOT_FOUND for an unknown one."""
     GetHealthReport: _aio.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]  # type: ignore[assignment]
     """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
+    ListRefusals: _aio.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]  # type: ignore[assignment]
+    """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
+    Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
+    """
 
 class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """Reads what the core holds. Changes nothing. All calls: NOT_FOUND for an unknown partition."""
@@ -149,5 +157,15 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_read_pb2.GetHealthReportResponse, _abc.Awaitable[_read_pb2.GetHealthReportResponse]]:
         """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
+
+    @_abc_1.abstractmethod
+    def ListRefusals(
+        self,
+        request: _read_pb2.ListRefusalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListRefusalsResponse, _abc.Awaitable[_read_pb2.ListRefusalsResponse]]:
+        """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
+        Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
+        """
 
 def add_ReadServiceServicer_to_server(servicer: ReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

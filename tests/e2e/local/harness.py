@@ -15,6 +15,7 @@ from typing import Any, Final
 from kornel.shim_local.background import read_state
 from kornel.shim_local.client import NoServer, RequestRefused, ServerConnection
 from kornel.shim_local.jobs.spec import JobSpec
+from kornel.shim_local.machine.cgroups import find_cgroups, remove_empty_groups
 from kornel.shim_local.machine.processes import is_alive, kill_marked
 from tests.prepared import python
 
@@ -149,6 +150,13 @@ class Local:
             self.kill_server()
         with suppress(OSError, ValueError):
             self.kill_core()
+        self._kill_attempts()
+        if self.folder.is_dir():
+            cgroups = find_cgroups(f"kornel-local-{os.getuid()}-{self.folder.stat().st_ino}")
+            if cgroups.folder is not None:
+                remove_empty_groups(cgroups.folder)
+
+    def _kill_attempts(self) -> None:
         identity = self.folder / "agent" / "identity"
         live = self.folder / "agent" / "live"
         if live.is_dir():

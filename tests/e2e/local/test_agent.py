@@ -176,6 +176,15 @@ async def test_the_launching_process_is_started_again(machine: Machine) -> None:
     assert (await machine.reports.wait_for("ended", "2-1"))["end"]["status"] == 0
 
 
+async def test_many_attempts_start_at_once(machine: Machine) -> None:
+    """More than the way to the launching process has room for."""
+    keys = [f"{number}-1" for number in range(400)]
+    for key in keys:
+        machine.start(key, "exit 0")
+    for key in keys:
+        assert (await machine.reports.wait_for("ended", key))["end"].get("status") == 0
+
+
 async def test_two_agents_do_not_share_a_folder(machine: Machine) -> None:
     second = Agent(machine.folder / "agent", "here", Capacity(1, 1, 0), Cgroups(None), print)
     with pytest.raises(AgentBusy, match="another agent works in"):

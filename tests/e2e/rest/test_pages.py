@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import Cluster, P
 
 
@@ -108,3 +109,25 @@ async def test_queues_as_a_list(cluster: Cluster) -> None:
 @pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "schedulable=perhaps", "summary=perhaps"])
 async def test_bad_parameters(cluster: Cluster, query: str) -> None:
     await cluster.refused(f"{P}/nodes?{query}", 400)
+
+
+async def test_a_list_that_has_not_changed_is_not_sent_again(cluster: Cluster) -> None:
+    """Of nodes in short; whatever of a node is shown changes the tag."""
+    path = f"{P}/nodes?summary=true&fields=nodeID,schedulable,allocated"
+    await cluster.node("n1", vcore=4_000)
+    await cluster.node("n2", vcore=4_000)
+    first = await cluster.http.get(path)
+    assert first.headers["x-total-count"] == "2"
+    tag = {"If-None-Match": first.headers["etag"]}
+    again = await cluster.http.get(path, headers=tag)
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    await cluster.submit("app", queue="root.default")
+    await cluster.ask("k", "app", vcore=1_000)
+    changed = await cluster.http.get(path, headers=tag)
+    assert changed.status_code == 200
+    assert sorted(node["allocated"].get("vcore", 0) for node in changed.json() if "allocated" in node) == [1_000]
+    await cluster.node_action("n1", si.NodeInfo.DRAIN_NODE)
+    closed = await cluster.http.get(path, headers={"If-None-Match": changed.headers["etag"]})
+    assert [node["schedulable"] for node in closed.json()] == [False, True]
+    only = await cluster.http.get(f"{path}&schedulable=true")
+    assert [node["nodeID"] for node in only.json()] == ["n2"]

@@ -22,7 +22,9 @@ SEEN = (
     "users?details=user:shim-mock",
     "what-if?suppose=limits&queue=root.batch&max=vcore%3D4&asked=yes",
     "search?text=shop",
-    "laws",
+    "laws?word=waiting.node-full",
+    "refusals",
+    "preemption?sums=yes&by=user",
 )
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.async_api import Playwright, expect
 
+from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import visit
 
 pytestmark = pytest.mark.timeout(180)
@@ -93,4 +94,37 @@ async def test_a_list_is_saved_as_it_is_shown(playwright: Playwright, demo: str)
         assert download.suggested_filename == "nodes.csv"
         assert lines[0].startswith("Node,State,Fullest")
         assert [line.partition(",")[0] for line in lines[1:]] == ["node-3", "node-2", "node-1", "node-0"]
+        shown.check()
+
+
+async def test_the_header_leads_to_the_documentation_and_to_grafana(playwright: Playwright) -> None:
+    """To what is said of the view that is shown; a word of the core leads to what it means, and from there on."""
+    grafana = "https://grafana.example.org/d/kornel"
+    async with (
+        rest_cluster(docs_url="https://docs.example.org/", grafana_url=grafana) as cluster,
+        visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown,
+    ):
+        page = shown.page
+        await shown.view("configuration")
+        docs = page.get_by_role("link", name="Docs")
+        await expect(docs).to_have_attribute("href", "https://docs.example.org/configuration.html")
+        await shown.view("preemption")
+        await expect(docs).to_have_attribute("href", "https://docs.example.org/preemption.html")
+        await expect(docs).to_have_attribute("rel", "noreferrer")
+        await expect(page.get_by_role("link", name="Grafana")).to_have_attribute("href", grafana)
+        await page.goto(f"{shown.url}#/laws?word=waiting.node-full")
+        waiting = page.get_by_role("region", name="Why an ask waits")
+        await expect(waiting.locator("[data-marked]").first).to_contain_text("node-full")
+        await expect(waiting.get_by_role("link", name="In the documentation")).to_have_attribute(
+            "href", "https://docs.example.org/reasons.html#why-an-ask-waits"
+        )
+        shown.check()
+
+
+async def test_without_addresses_nothing_leads_away(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, f"{demo}#/laws") as shown:
+        await expect(shown.page.get_by_role("heading", level=1)).to_have_text("Laws and words")
+        await expect(shown.page.get_by_role("link", name="Docs")).to_be_hidden()
+        await expect(shown.page.get_by_role("link", name="Grafana")).to_be_hidden()
+        assert await shown.ask("[...document.querySelectorAll('a[target=_blank]')].every((one) => one.hidden)")
         shown.check()

@@ -62,16 +62,81 @@ def test_places_that_are_none(where: str, why: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+USUAL = "127.0.0.1:50051"
+
+
 def test_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """systemd's directory, else XDG's, else the home's."""
-    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/kornel")
-    assert default_history() == "/var/lib/kornel/history.db"
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}/lib")
+    assert default_history(USUAL) == f"{tmp_path}/lib/history.db"
     monkeypatch.delenv("STATE_DIRECTORY")
-    monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
-    assert default_history() == "/xdg/kornel/history.db"
+    monkeypatch.setenv("XDG_STATE_HOME", f"{tmp_path}/xdg")
+    assert default_history(USUAL) == f"{tmp_path}/xdg/kornel/history.db"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_history() == f"{tmp_path}/.local/state/kornel/history.db"
+    assert default_history(USUAL) == f"{tmp_path}/.local/state/kornel/history.db"
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("0.0.0.0:50051", "history.db"),
+        ("[::]:50051", "history.db"),
+        ("localhost:50052", "history-50052.db"),
+        ("127.0.0.1:50052", "history-50052.db"),
+        ("127.0.0.1:0", "history-0.db"),
+        ("10.0.0.7:50051", "history-10.0.0.7-50051.db"),
+        ("[fe80::1%eth0]:7", "history-fe80--1-eth0-7.db"),
+    ],
+)
+def test_each_core_has_its_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, name: str) -> None:
+    """The file is named after the address, and is the same one each time."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    default_history(USUAL)
+    assert default_history(address) == default_history(address) == f"{tmp_path}/{name}"
+
+
+def test_sockets_are_told_apart_by_their_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two sockets of one name in two directories are two cores."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    first, second = default_history("unix:/run/a/core.sock"), default_history("unix:/run/b/core.sock")
+    assert first != second
+    assert Path(first).name.startswith("history-core.sock-")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8443", "unix:/run/core.sock", USUAL])
+def test_an_existing_file_stays_with_the_first_core(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
+) -> None:
+    """The core that starts first after an upgrade goes on with ``history.db``, now and later; others do not."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    (tmp_path / "history.db").touch()
+    assert default_history("127.0.0.1:0") == f"{tmp_path}/history-0.db"
+    assert default_history(address) == f"{tmp_path}/history.db"
+    for other in ("127.0.0.1:7", "10.0.0.7:50051", *({USUAL} - {address})):
+        assert default_history(other) not in (f"{tmp_path}/history.db", default_history(address))
+    assert default_history(address) == f"{tmp_path}/history.db"
+
+
+def test_the_usual_core_can_lose_the_plain_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where another core has ``history.db``, the file of the one at the usual port is named after its port."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    (tmp_path / "history.db").touch()
+    default_history("127.0.0.1:8443")
+    assert default_history(USUAL) == f"{tmp_path}/history-50051.db"
+    (tmp_path / "history.db").unlink()
+    assert default_history(USUAL) == f"{tmp_path}/history-50051.db"
+
+
+def test_spools_of_a_shared_database_are_kept_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two cores that write into one PostgreSQL have a spool each."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    url = "postgresql://user@host/kornel"
+    first, second = history_settings(url, address=USUAL), history_settings(url, address="127.0.0.1:8443")
+    assert first is not None
+    assert second is not None
+    assert first.spool == tmp_path / "spool"
+    assert second.spool == tmp_path / "spool-8443"
 
 
 def test_retention_is_the_default_with_changes() -> None:

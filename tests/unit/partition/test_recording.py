@@ -91,7 +91,7 @@ def test_nothing_is_kept_of_an_ask_while_nobody_listens(engine: Engine) -> None:
     engine.cycle(2, 100)
     state = engine.partition(PARTITION)
     assert state is not None
-    assert [request.told for request in state.requests.values()] == [None, None]
+    assert [request.recorded for request in state.requests.values()] == [None, None]
 
 
 @pytest.mark.parametrize(("length", "end"), [(1_024, "ßßßß"), (1_025, "ß...")])

@@ -172,7 +172,7 @@ class AskingEngine(FakeEngine):
 
     def _answered(self, command: AnswerCallbacks) -> list[Effect]:
         effects: list[Effect] = []
-        for number, refused in command.predicates:
+        for number, refused, _ in command.predicates:
             spec = self.asked.pop(number, None)
             if spec is not None and not refused:
                 effects.append(Allocated(spec, "n1", spec.resources or NOTHING))

@@ -32,6 +32,12 @@ class FakeContext:
         self.written: list[bytes] = []
         self._room = room
 
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:4711"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
     async def write(self, raw: bytes) -> None:
         if len(self.written) == self._room:
             raise ConnectionError("gone")

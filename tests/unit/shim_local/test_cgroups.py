@@ -44,7 +44,7 @@ def test_what_has_no_controller_is_said(tmp_path: Path) -> None:
     proc, folder = make_tree(tmp_path, "/", "memory\n")
     cgroups = find_cgroups("jobs", proc=proc)
     assert cgroups.controllers == {"memory"}
-    assert cgroups.shown == f"only memory is enforced: the cgroup {folder} does not have cpu"
+    assert cgroups.shown == f"only memory is enforced: the cgroup {folder} does not have the controllers cpu"
     assert not (Path(cgroups.create_group("1-1", 1500, 2**30)) / "cpu.max").exists()
 
 

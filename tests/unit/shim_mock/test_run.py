@@ -61,7 +61,7 @@ async def test_preempting_below_a_guarantee_is_caught() -> None:
         await core.say("allocation", si.AllocationResponse(released=[release]))
         result = await run
     assert not result.passed
-    assert result.verdicts[0].detail == "vcore 1000 of 2000 by preempting job-worker-0; 1 times in all"
+    assert result.verdicts[0].detail == "vcore 1.0 of 2.0 by preempting job-worker-0; once in all"
 
 
 async def test_without_a_status_service_what_needs_it_is_not_met() -> None:

@@ -3,6 +3,8 @@
 const BASE = "/ws/v1";
 const TOKEN = "kornel.token";
 const PATIENCE_MS = 15_000;
+/** What the core does for each request besides what it says in Server-Timing: reading it, and writing the headers. */
+const BESIDES_MS = 0.7;
 
 export class ApiError extends Error {
   constructor(status, message) {
@@ -33,6 +35,12 @@ class Api extends EventTarget {
     return (await this.page(path, signal)).document;
   }
 
+  /** As `get`, of what has a tag: the very document of `known`, an earlier result, if nothing has changed since. */
+  async again(path, signal, known) {
+    const found = await this.page(path, signal, { tag: known?.path === path ? known.tag : "" });
+    return found.unchanged ? known : { path, tag: found.tag, document: found.document };
+  }
+
   /** The answer to a call of kornel.v1 such as "ExplainService/WhatIf". Throws as `get`. */
   async call(name, request = {}, signal = null) {
     return (await this.page(`calls/${name}`, signal, { method: "POST", type: "application/json", body: JSON.stringify(request) })).document;
@@ -49,8 +57,9 @@ class Api extends EventTarget {
   }
 
   /** The document and what its headers say of pages: how many items there are, and where the next page is. */
-  async page(path, signal, { method = "GET", type = "", body = null } = {}) {
+  async page(path, signal, { method = "GET", type = "", body = null, tag = "" } = {}) {
     const headers = { Accept: "application/json" };
+    if (tag) headers["If-None-Match"] = tag;
     if (type) headers["Content-Type"] = type;
     if (this.token) headers.Authorization = `Bearer ${this.token}`;
     const signals = [AbortSignal.timeout(PATIENCE_MS), ...(signal ? [signal] : [])];
@@ -72,7 +81,11 @@ class Api extends EventTarget {
     }
     const document = parsed(text);
     const worked = /core;dur=([\d.]+)/.exec(answer.headers.get("Server-Timing") ?? "");
-    if (signal && worked) this.#costs.set(signal, this.costOf(signal) + Number(worked[1]));
+    if (signal && worked) this.#costs.set(signal, this.costOf(signal) + Number(worked[1]) + BESIDES_MS);
+    if (answer.status === 304) {
+      this.#become("live", "");
+      return { unchanged: true };
+    }
     if (!answer.ok) {
       const message = document?.message ?? `status ${answer.status}`;
       // Who may not change something may still look on.
@@ -83,6 +96,7 @@ class Api extends EventTarget {
     const next = /<[^>]*[?&]cursor=([^&>]*)[^>]*>; rel="next"/.exec(answer.headers.get("Link") ?? "");
     return {
       document,
+      tag: answer.headers.get("ETag") ?? "",
       total: Number(answer.headers.get("X-Total-Count") ?? NaN),
       next: next ? decodeURIComponent(next[1]) : "",
     };

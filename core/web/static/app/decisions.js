@@ -33,9 +33,8 @@ export function sumsByQueue(decisions) {
   for (const one of decisions) {
     for (const victim of one.victims ?? []) {
       const pair = `${one.queueName ?? ""}\n${victim.queueName}`;
-      const sum = pairs.get(pair) ?? { taker: one.queueName ?? "", giver: victim.queueName, victims: 0, decisions: new Set(), resource: {} };
+      const sum = pairs.get(pair) ?? { taker: one.queueName ?? "", giver: victim.queueName, victims: 0, resource: {} };
       sum.victims += 1;
-      sum.decisions.add(one.id);
       for (const [type, value] of Object.entries(victim.resource ?? {})) sum.resource[type] = (sum.resource[type] ?? 0) + value;
       pairs.set(pair, sum);
     }

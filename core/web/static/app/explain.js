@@ -7,6 +7,7 @@ import { lawText } from "./laws.js";
 import { link } from "./links.js";
 import { meter, setMeter } from "./meter.js";
 import { amount, amounts, clock, count, counted, moment, nameOf, readable, shortMoment, since, words } from "./units.js";
+import { wordLink } from "./word_links.js";
 
 const VICTIMS_SHOWN = 50;
 
@@ -93,7 +94,7 @@ function blocker(found) {
     el(
       "div",
       { class: "blocker-head" },
-      el("strong", { text: words(found.kind) }),
+      el("strong", {}, wordLink("waiting", found.kind)),
       el("span", { class: "badge", text: found.level }),
       found.permanent && el("span", { class: "badge", "data-tone": "bad", text: "waiting does not help" }),
       found.until && el("span", { class: "badge", "data-tone": "accent", text: `until ${clock(found.until)}` }),
@@ -129,10 +130,10 @@ function outlook(found) {
   return section(
     "Can preemption help",
     facts([
-      ["Answer", badge(found.verdict)],
+      ["Answer", el("span", { class: "badge", "data-tone": tone(found.verdict) || null }, wordLink("verdict", found.verdict))],
       ["Because", readable(found.detail)],
       ["Blocked by", found.blockedBy && lawText(found.blockedBy)],
-      ["Outcome", found.outcome && words(found.outcome)],
+      ["Outcome", found.outcome && wordLink("outcome", found.outcome)],
       ["Not before", found.notBefore && clock(found.notBefore)],
       ["Node", found.nodeID && link("node", found.nodeID)],
     ]),

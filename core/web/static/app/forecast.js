@@ -5,6 +5,7 @@ import { badge, facts, section, victimTable } from "./explain.js";
 import { lawText } from "./laws.js";
 import { link } from "./links.js";
 import { amount, amounts, clock, count, counted, nameOf, readable, span, words } from "./units.js";
+import { meaningOf, wordLink } from "./word_links.js";
 
 const SHOWN = 50;
 
@@ -59,8 +60,15 @@ export function forecastReport(found) {
         ),
       ),
     found.placed.length > 0 && section("Would be placed", shortTable(["Ask", "Application", "Queue", "Node"], found.placed.map((one) => [named(one.key), named(one.applicationId, "application"), link("queue", one.queue), link("node", one.nodeId)]))),
-    found.waiting.length > 0 && section("Would wait", shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], found.waiting.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), readable(one.reason), lawText(readable(one.preemption))]), [2])),
+    found.waiting.length > 0 && section("Would wait", shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], found.waiting.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), wordFirst("waiting", one.reason), wordFirst("outcome", one.preemption)]), [2])),
   ].filter(Boolean);
+}
+
+/** A text of the core that may begin with a word that has a meaning of its own. */
+function wordFirst(group, text) {
+  const [word, rest] = /^(\S*)(.*)$/s.exec(text ?? "").slice(1);
+  if (!meaningOf(group, word) && !/^[a-z]+(-[a-z]+)+$/.test(word)) return lawText(readable(text));
+  return el("span", {}, wordLink(group, word), readable(rest));
 }
 
 /** What is only supposed cannot be looked up. */

@@ -8,9 +8,25 @@ import { count, counted, moment } from "./units.js";
 
 const NAMED = 5;
 
+/** Emits `change`. `manager`: the resource manager and its open streams; null: none is registered, or nobody has said yet. */
+class Holds extends EventTarget {
+  manager = null;
+
+  take({ manager }) {
+    this.manager = manager ?? null;
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const holds = new Holds();
+
 /** Keep the list `root` up to date; it is hidden while there is nothing to say. */
 export function followHolds(root) {
-  const poller = new Poller(async (signal) => draw(root, await api.get("scheduler/holds", signal)), 2_000);
+  const poller = new Poller(async (signal) => {
+    const found = await api.get("scheduler/holds", signal);
+    holds.take(found);
+    draw(root, found);
+  }, 2_000);
   poller.start();
 }
 

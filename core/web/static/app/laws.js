@@ -23,7 +23,7 @@ export function lawText(text) {
   let done = 0;
   for (const { 0: name, index } of text.matchAll(NAMED)) {
     if (!LAWS[name]) continue;
-    parts.push(text.slice(done, index), el("a", { href: address.href("laws"), title: LAWS[name], text: name }));
+    parts.push(text.slice(done, index), el("a", { class: "word", href: address.href("laws", { word: `laws.${name}` }), title: LAWS[name], text: name }));
     done = index + name.length;
   }
   const rest = text.slice(done);

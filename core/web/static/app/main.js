@@ -4,6 +4,7 @@ import { address } from "./address.js";
 import { api } from "./api.js";
 import { cluster } from "./cluster.js";
 import { followDetails, refreshDetails } from "./details.js";
+import { documentation } from "./documentation.js";
 import { blank, el, setText } from "./dom.js";
 import { followHolds } from "./holds.js";
 import { rights } from "./rights.js";
@@ -23,9 +24,10 @@ const VIEWS = {
   "what-if": ["What if", () => import("./views/what_if.js").then((m) => m.WhatIfView), true],
   application: ["Application", () => import("./views/application.js").then((m) => m.ApplicationView), false],
   search: ["Search", () => import("./views/search.js").then((m) => m.SearchView), false],
-  laws: ["Laws", () => import("./views/laws.js").then((m) => m.LawsView), false],
+  refusals: ["Refused", () => import("./views/refusals.js").then((m) => m.RefusalsView), false],
+  laws: ["Laws and words", () => import("./views/laws.js").then((m) => m.LawsView), false],
 };
-const PARENTS = { application: "applications", laws: "preemption" };
+const PARENTS = { application: "applications", laws: "preemption", refusals: "events" };
 
 const byId = (id) => document.getElementById(id);
 const made = new Map();
@@ -37,11 +39,25 @@ for (const [name, [title, , inHeader]] of Object.entries(VIEWS)) {
   if (inHeader) byId("tabs").append(el("a", { href: `#/${name}`, text: title, data: { view: name } }));
 }
 
+/** Links that lead away from the page: to what the documentation says of this view, and to Grafana. */
+const elsewhere = ["Docs", "Grafana"].map((text) => el("a", { class: "elsewhere", target: "_blank", rel: "noreferrer", hidden: true, text }));
+byId("tabs").append(...elsewhere);
+
+function linkElsewhere() {
+  const view = address.view in VIEWS ? address.view : "overview";
+  const addresses = [documentation.about(view), documentation.grafana];
+  elsewhere.forEach((anchor, at) => {
+    anchor.hidden = !addresses[at];
+    if (addresses[at]) anchor.href = addresses[at];
+  });
+}
+
 /** Show the view that the address names. A tab leads back to where its view was left. */
 async function route() {
   const wanted = address.view in VIEWS ? address.view : "overview";
   lastOf.set(wanted, location.hash);
-  for (const tab of byId("tabs").children) {
+  linkElsewhere();
+  for (const tab of byId("tabs").querySelectorAll("[data-view]")) {
     const { view } = tab.dataset;
     if (view === (PARENTS[wanted] ?? wanted)) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
@@ -114,6 +130,7 @@ function useToken(token) {
   dismissed = false;
   byId("token-dialog").close();
   rights.forget();
+  documentation.load();
   cluster.poller.now();
   for (const tail of [events, preemptions]) tail.poller.wake();
   shown?.hide();
@@ -193,9 +210,11 @@ cluster.addEventListener("partition", () => {
 });
 
 api.addEventListener("state", showConnection);
+documentation.addEventListener("change", linkElsewhere);
 address.addEventListener("change", route);
 labelTheme();
 cluster.poller.start();
 followHolds(byId("holds"));
+documentation.load();
 followDetails();
 route();

@@ -1,10 +1,11 @@
-// Asking again and again, politely: never twice at once, not while nobody looks, and less often if answers take long, so
-// that an open page takes at most a hundredth of the core's time.
+// Asking again and again, politely: never twice at once, not while nobody looks, and less often if answers take long. What
+// is asked for on each view takes a quarter of a hundredth of the core's time, and no poller more than half of one, so that
+// an open page takes at most a hundredth.
 
 import { api } from "./api.js";
 
 const SLOWEST_MS = 30_000;
-const PAUSE_PER_WORK = 100;
+const PAUSE_PER_WORK = 200;
 
 export class Poller {
   #act;
@@ -14,7 +15,7 @@ export class Poller {
   #failures = 0;
   #paid = 0;
 
-  /** `act(signal)` is awaited; `every` in ms. The pause is at least a hundred times as long as the core worked. */
+  /** `act(signal)` is awaited; `every` in ms. The pause is at least two hundred times as long as the core worked. */
   constructor(act, every) {
     this.#act = act;
     this.#every = every;

@@ -9,6 +9,7 @@ import { blank, el, setText } from "../dom.js";
 import { badge, facts, lossTable, waitingReport } from "../explain.js";
 import { kinds } from "../kinds.js";
 import { link, openDetails, setLink } from "../links.js";
+import { pastAllocations } from "../past_allocations.js";
 import { Poller } from "../poller.js";
 import { amounts, bare, counted, moment, nameOf, shortMoment, since, span, typesOf, unitOf } from "../units.js";
 
@@ -46,11 +47,21 @@ export class ApplicationView {
       open: (one) => openDetails("ask", one.allocationKey),
       columns: askColumns([]),
     });
+    this.past = new DataTable({
+      name: "held",
+      label: "Allocations it held",
+      noun: "past allocation",
+      sort: "-placed",
+      empty: "The history has no allocation of it.",
+      keyOf: (one) => `${one.key}/${one.placed}`,
+      open: (one) => openDetails("ask", one.key),
+      columns: pastColumns([]),
+    });
     this.body = el(
       "div",
       { class: "page" },
       el("div", { class: "page-side" }, card("Application", this.facts), card("Amounts", this.amounts), card("Placeholders", this.placeholders), card("Course", this.course)),
-      el("div", { class: "page-main" }, card("Why it waits", this.why), tableCard("Allocations", this.allocations), tableCard("Asks that wait", this.asks), card("Lost to preemption", this.lost)),
+      el("div", { class: "page-main" }, card("Why it waits", this.why), tableCard("Allocations", this.allocations), tableCard("Asks that wait", this.asks), tableCard("Allocations it held", this.past), card("Lost to preemption", this.lost)),
     );
     this.none = blank("No such application", "");
     this.none.hidden = true;
@@ -82,6 +93,7 @@ export class ApplicationView {
     } else this.poller.start();
     this.allocations.follow();
     this.asks.follow();
+    this.past.follow();
   }
 
   hide() {
@@ -131,6 +143,26 @@ export class ApplicationView {
       },
       null,
     );
+    // What only the history knows does not change any more.
+    if (ENDED.includes(last.state)) this.poller.stop();
+  }
+
+  /** What an application held that has ended is known to the events of the history. They do not change any more. */
+  async #showPast(app) {
+    const wanted = `${app.applicationID} ${app.finishedTime}`;
+    if (wanted === this.pastOf) return;
+    this.pastOf = wanted;
+    this.past.setColumns(pastColumns([]));
+    try {
+      const { allocations, problem } = await pastAllocations(app);
+      if (wanted !== this.pastOf) return;
+      this.past.setColumns(pastColumns(typesOf(...allocations.slice(0, 50).map((one) => one.resource))));
+      this.past.show(allocations, { problem });
+      this.past.root.style.setProperty("--rows", Math.min(Math.max(allocations.length, 1), 16));
+    } catch (error) {
+      this.pastOf = "";
+      this.past.show([], { problem: error.message });
+    }
   }
 
   #draw(app, report) {
@@ -167,6 +199,8 @@ export class ApplicationView {
     this.asks.root.style.setProperty("--rows", Math.min(Math.max(asks.length, 1), 10));
     this.allocations.root.closest(".card").hidden = !live;
     this.asks.root.closest(".card").hidden = !live;
+    this.past.root.closest(".card").hidden = live || app.applicationState === "Rejected";
+    if (!live && app.applicationState !== "Rejected") this.#showPast(app);
     const groups = app.placeholderData ?? [];
     put(this.placeholders, groups.map((group) => facts([["Task group", group.taskGroupName], ["Asked for", counted(group.count ?? 0, "placeholder")], ["Each", amounts(group.minResource)], ["Replaced", String(group.replaced ?? 0)], ["Timed out", group.timedout ? String(group.timedout) : ""]])));
     this.placeholders.closest(".card").hidden = !groups.length;
@@ -208,6 +242,18 @@ function allocationColumns(types) {
     { key: "placed", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? shortMoment(one.allocationTime) : ""), number: true, width: "92px", wide: true },
     { key: "age", title: "Runs for", value: (one) => (one.allocationTime ? Date.now() * 1e6 - one.allocationTime : 0), text: (one) => (one.allocationTime ? since(one.allocationTime) : ""), number: true, width: "80px" },
     { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.originator && "originator", one.preempted && "told to leave"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
+  ];
+}
+
+function pastColumns(types) {
+  return [
+    { key: "key", title: "Allocation", value: (one) => one.key, draw: (cell, one) => drawLink(cell, "ask", one.key), width: "minmax(90px, 1.4fr)" },
+    { key: "node", title: "Node", value: (one) => one.node, draw: (cell, one) => drawLink(cell, "node", one.node), width: "minmax(70px, 1.2fr)" },
+    ...amountColumns(types),
+    { key: "placed", title: "Placed", value: (one) => one.placed, text: (one) => (one.placed ? shortMoment(one.placed) : "not known"), number: true, width: "92px" },
+    { key: "ended", title: "Ended", value: (one) => one.ended, text: (one) => (one.ended ? shortMoment(one.ended) : "not known"), number: true, width: "92px", wide: true },
+    { key: "ran", title: "Ran for", value: (one) => (one.ended && one.placed ? one.ended - one.placed : 0), text: (one) => (one.ended && one.placed ? span((one.ended - one.placed) / 1e6) : ""), number: true, width: "80px", wide: true },
+    { key: "how", title: "How it ended", value: (one) => one.how, width: "minmax(70px, 0.8fr)", wide: true },
   ];
 }
 

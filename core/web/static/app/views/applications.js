@@ -8,13 +8,14 @@ import { el, setText } from "../dom.js";
 import { badge } from "../explain.js";
 import { link, openDetails, setLink } from "../links.js";
 import { Poller } from "../poller.js";
-import { amounts, moment, since } from "../units.js";
+import { typeChoice, typeChooser } from "../type_choice.js";
+import { amount, moment, nameOf, since, typesOf } from "../units.js";
 
 const STEP = 200;
 const FIELDS = "applicationID,queueName,applicationState,user,usedResource,pendingResource,submissionTime,finishedTime,rejectedMessage";
 const ACTIVE = ["New", "Accepted", "Running", "Completing", "Failing", "Resuming"];
-/** The fields that the core sorts by. */
-const SORTED_BY = { id: "applicationID", queue: "queueName", user: "user", state: "applicationState", submitted: "submissionTime", ended: "finishedTime", used: "usedResource.vcore", memory: "usedResource.memory", waits: "pendingResource.vcore" };
+/** The fields that the core sorts by; columns of amounts have the resource type behind a colon. */
+const SORTED_BY = { id: "applicationID", queue: "queueName", user: "user", state: "applicationState", submitted: "submissionTime", ended: "finishedTime", used: "usedResource", waits: "pendingResource", because: "rejectedMessage" };
 
 export class ApplicationsView {
   #limit = STEP;
@@ -36,18 +37,19 @@ export class ApplicationsView {
       keyOf: (app) => `${app.applicationID}/${app.finishedTime ?? ""}`,
       open: (app) => openDetails("application", app.applicationID),
       onChange: () => this.#again(),
-      columns: COLUMNS,
+      columns: applicationColumns("active", []),
     });
     this.more = el("button", { type: "button", text: "Show more", on: { click: () => this.#showMore() } });
     this.within = el("a", { class: "chip", href: "#/applications", hidden: true });
     this.root = el(
       "div",
       { class: "view" },
-      el("div", { class: "tools" }, el("h1", { text: "Applications" }), this.state, ...this.table.tools.slice(0, 1), this.within, el("span", { class: "space" }), ...this.table.tools.slice(1), this.more),
+      el("div", { class: "tools" }, el("h1", { text: "Applications" }), this.state, this.table.filter, typeChooser(), this.within, el("span", { class: "space" }), ...this.table.tools.slice(1), this.more),
       el("div", { class: "card sheet" }, this.table.root),
     );
     this.poller = new Poller((signal) => this.#fetch(signal), 2_000);
     cluster.addEventListener("partition", () => this.root.isConnected && this.#again());
+    for (const source of [cluster, typeChoice]) source.addEventListener("change", () => this.root.isConnected && this.#offerTypes());
   }
 
   show() {
@@ -64,12 +66,18 @@ export class ApplicationsView {
     const asked = ["state", "queue", "q", "sort", "partition"].map(address.get, address).join("\n");
     if (asked !== this.asked) this.#limit = STEP;
     this.asked = asked;
+    this.#offerTypes();
     this.table.follow();
     this.poller.now();
   }
 
   hide() {
     this.poller.stop();
+  }
+
+  #offerTypes() {
+    typeChoice.offer(typesOf(cluster.partition?.capacity?.capacity));
+    this.table.setColumns(applicationColumns(this.state.value.split("/")[0], typeChoice.chosen));
   }
 
   #again() {
@@ -86,8 +94,8 @@ export class ApplicationsView {
     const [state, status = ""] = this.state.value.split("/");
     const query = new URLSearchParams({ summary: "true", limit: this.#limit, fields: FIELDS });
     const order = this.table.order;
-    const field = SORTED_BY[order.replace(/^-/, "")];
-    if (field) query.set("sort", `${order.startsWith("-") ? "-" : ""}${field}`);
+    const [, descending, name, type = ""] = /^(-?)([^:]*):?(.*)$/.exec(order);
+    if (SORTED_BY[name]) query.set("sort", `${descending}${SORTED_BY[name]}${type && `.${type}`}`);
     if (status) query.set("status", status);
     if (address.get("queue")) query.set("queuePrefix", address.get("queue"));
     if (this.table.text) query.set("contains", this.table.text);
@@ -97,16 +105,29 @@ export class ApplicationsView {
   }
 }
 
-const COLUMNS = [
-  { key: "id", title: "Application", value: (app) => app.applicationID, draw: drawId, width: "minmax(110px, 1.6fr)" },
-  { key: "queue", title: "Queue", value: (app) => app.queueName, draw: (cell, app) => drawLink(cell, "queue", app.queueName), width: "minmax(90px, 1.4fr)" },
-  { key: "user", title: "User", value: (app) => app.user ?? "", draw: (cell, app) => drawLink(cell, "user", app.user ?? ""), width: "minmax(70px, 0.8fr)", wide: true },
-  { key: "state", title: "State", value: (app) => app.applicationState, draw: drawState, width: "92px" },
-  { key: "used", title: "Used", value: (app) => amounts(app.usedResource), text: (app) => amounts(app.usedResource) || "–", width: "minmax(110px, 1fr)", wide: true },
-  { key: "waits", title: "Pending", value: (app) => amounts(app.pendingResource), text: (app) => amounts(app.pendingResource) || app.rejectedMessage || "–", width: "minmax(110px, 1fr)", wide: true },
-  { key: "submitted", title: "Submitted", value: (app) => (app.submissionTime ? moment(app.submissionTime) : ""), text: (app) => (app.submissionTime ? `${since(app.submissionTime)} ago` : ""), width: "112px", wide: true },
-  { key: "ended", title: "Ended", value: (app) => (app.finishedTime ? moment(app.finishedTime) : ""), text: (app) => (app.finishedTime ? `${since(app.finishedTime)} ago` : "–"), width: "112px", wide: true },
-];
+/** The columns of a list: what applications hold and want of the types that the reader has chosen, or how they ended. */
+function applicationColumns(list, types) {
+  const amountsIn = (field, key, title) =>
+    types.map((type) => ({
+      key: `${key}:${type}`,
+      title: `${nameOf(type)} ${title}`,
+      value: (app) => app[field]?.[type] ?? 0,
+      text: (app) => (app[field]?.[type] ? amount(type, app[field][type]) : "–"),
+      number: true,
+      wide: true,
+      width: "minmax(74px, 0.7fr)",
+    }));
+  return [
+    { key: "id", title: "Application", value: (app) => app.applicationID, draw: drawId, width: "minmax(110px, 1.6fr)" },
+    { key: "queue", title: "Queue", value: (app) => app.queueName, draw: (cell, app) => drawLink(cell, "queue", app.queueName), width: "minmax(90px, 1.4fr)" },
+    { key: "user", title: "User", value: (app) => app.user ?? "", draw: (cell, app) => drawLink(cell, "user", app.user ?? ""), width: "minmax(70px, 0.8fr)", wide: true },
+    { key: "state", title: "State", value: (app) => app.applicationState, draw: drawState, width: "92px" },
+    ...(list === "active" ? [...amountsIn("usedResource", "used", "used"), ...amountsIn("pendingResource", "waits", "pending")] : []),
+    ...(list === "rejected" ? [{ key: "because", title: "Because", value: (app) => app.rejectedMessage ?? "", width: "minmax(120px, 2fr)" }] : []),
+    { key: "submitted", title: "Submitted", value: (app) => (app.submissionTime ? moment(app.submissionTime) : ""), text: (app) => (app.submissionTime ? `${since(app.submissionTime)} ago` : ""), width: "112px", wide: true },
+    ...(list === "active" ? [] : [{ key: "ended", title: list === "rejected" ? "Rejected" : "Ended", value: (app) => (app.finishedTime ? moment(app.finishedTime) : ""), text: (app) => (app.finishedTime ? `${since(app.finishedTime)} ago` : "–"), width: "112px", wide: true }]),
+  ];
+}
 
 function drawId(cell, app) {
   drawLink(cell, "application", app.applicationID);

@@ -31,7 +31,7 @@ export class EventsView {
     this.root = el(
       "div",
       { class: "view" },
-      el("div", { class: "tools" }, el("h1", { text: "Events" }), this.table.filter, this.type, this.pause, el("span", { class: "space" }), this.pace, this.table.count, this.table.csv),
+      el("div", { class: "tools" }, el("h1", { text: "Events" }), this.table.filter, this.type, this.pause, el("a", { href: "#/refusals", text: "What was refused" }), el("span", { class: "space" }), this.pace, this.table.count, this.table.csv),
       el("div", { class: "card sheet" }, this.table.root),
     );
     const more = inNextFrame(() => this.root.isConnected && this.#show(this.grown));

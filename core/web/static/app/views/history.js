@@ -6,10 +6,10 @@ import { address } from "../address.js";
 import { api } from "../api.js";
 import { cluster } from "../cluster.js";
 import { el, setText } from "../dom.js";
-import { link } from "../links.js";
+import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { timeChart } from "../time_chart.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { amounts, bare, count, counted, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
+import { bare, count, counted, moment, nameOf, shortMoment, span, typesOf, unitOf } from "../units.js";
 
 const HOUR_MS = 3_600_000;
 const RANGES_MS = { "1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
@@ -22,26 +22,28 @@ const MOST_RECORDS = 10_000;
 
 export class HistoryView {
   #turn = 0;
+  #asked = "";
   #charts = [];
 
   constructor() {
     this.queue = el("input", { type: "search", placeholder: "Queue: root", "aria-label": "Queue", list: "history-queues", on: { change: () => address.set({ queue: this.queue.value.trim() }) } });
     this.range = el("select", { "aria-label": "Range", on: { change: () => address.set({ range: this.range.value === USUAL ? "" : this.range.value, from: "", to: "" }) } }, ...Object.entries(RANGE_NAMES).map(([value, text]) => el("option", { value, text })), el("option", { value: "own", text: "As marked", disabled: true }));
+    this.day = el("input", { type: "date", "aria-label": "One day", on: { change: () => this.#chooseDay() } });
     this.said = el("span", { class: "muted", role: "status" });
     this.charts = el("div", { class: "charts" });
-    this.sums = el("tbody", {});
-    this.by = el("select", { "aria-label": "Sums by", on: { change: () => address.set({ by: this.by.value }) } }, el("option", { value: "", text: "By queue" }), el("option", { value: "user", text: "By user" }), el("option", { value: "application", text: "By application" }));
+    this.sums = new SumsTable("sums");
+    this.by = el("select", { "aria-label": "Sums by", on: { change: () => address.set({ by: this.by.value }) } }, ...Object.entries(PARTIES).map(([value, [text]]) => el("option", { value, text })));
     this.root = el(
       "div",
       { class: "view scrolls" },
-      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
+      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, this.day, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
       this.charts,
-      el(
+      (this.sumCard = el(
         "section",
-        { class: "card", "aria-label": "Who took from whom" },
-        el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, el("span", { class: "space" }), (this.all = el("a", { text: "Every decision" }))),
-        el("div", { class: "table-scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...["Took", "From", "Victims", "Left", "Amounts"].map((text, at) => el("th", { scope: "col", class: at === 2 || at === 3 ? "number" : null, text })))), this.sums)),
-      ),
+        { class: "card", "aria-label": "Who took from whom", hidden: true },
+        el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, (this.all = el("a", { text: "Every decision" })), el("span", { class: "space" }), ...this.sums.table.tools),
+        this.sums.table.root,
+      )),
     );
     typeChoice.addEventListener("change", () => this.root.isConnected && this.#drawUsage());
     window.addEventListener("themechange", () => this.root.isConnected && this.#draw());
@@ -49,6 +51,7 @@ export class HistoryView {
   }
 
   show() {
+    this.#asked = "";
     this.follow();
   }
 
@@ -63,9 +66,22 @@ export class HistoryView {
     this.queue.value = address.get("queue");
     this.range.value = own ? "own" : address.get("range") || USUAL;
     this.by.value = address.get("by");
+    this.sums.table.follow();
     this.out.hidden = !own;
+    this.day.value = own ? wholeDay(Number(address.get("from")), Number(address.get("to"))) : "";
     this.all.href = address.href("preemption", { range: { "6h": "24h" }[address.get("range")] ?? (address.get("range") || USUAL), q: address.get("queue") });
-    if (cluster.name) this.#load();
+    const asked = ["queue", "range", "from", "to", "by"].map(address.get, address).join("\n") + cluster.name;
+    if (!cluster.name || asked === this.#asked) return;
+    this.#asked = asked;
+    this.#load();
+  }
+
+  /** From midnight to midnight where the reader is. */
+  #chooseDay() {
+    const [year, month, day] = this.day.value.split("-").map(Number);
+    if (!day) return address.set({ from: "", to: "" });
+    const [from, to] = [0, 1].map((more) => String(new Date(year, month - 1, day + more).getTime()));
+    address.set({ from, to });
   }
 
   async #load() {
@@ -82,7 +98,7 @@ export class HistoryView {
       const [usage, waits, sums] = await Promise.all([
         api.call("HistoryService/ListUsage", { ...times, partition: cluster.name, queue, pointCount: POINTS }),
         everyRecord("HistoryService/ListPastApplications", "applications", { partition: cluster.name, queue: queue === "root" ? "" : queue, state: "Running" }, times),
-        this.#loadSums(times, queue),
+        pastSums(address.get("by"), { partition: cluster.name, queue: queue === "root" ? "" : queue, times }),
       ]);
       const preempted = await everyRecord("HistoryService/ListPreemptions", "preemptions", { partition: cluster.name, queue: queue === "root" ? "" : queue }, times);
       if (turn !== this.#turn) return;
@@ -90,15 +106,11 @@ export class HistoryView {
       setText(this.said, `${shortMoment(since * 1e6)} to ${shortMoment(until * 1e6)}`);
       typeChoice.offer(typesOf(cluster.partition?.capacity?.capacity, ...usage.points.slice(-3).flatMap((point) => [point.used, point.max])));
       await this.#draw();
-      this.#drawSums(sums);
+      this.sumCard.hidden = false;
+      this.sums.show(sums, address.get("by"));
     } catch (error) {
       if (turn === this.#turn) setText(this.said, error.message);
     }
-  }
-
-  async #loadSums(times, queue) {
-    const by = { user: "PREEMPTION_PARTY_USER", application: "PREEMPTION_PARTY_APPLICATION" }[address.get("by")];
-    return api.call("HistoryService/SumPreemptions", { ...(by ? { by } : {}), preemptions: { page: times, partition: cluster.name, queue: queue === "root" ? "" : queue } });
   }
 
   async #draw() {
@@ -119,9 +131,9 @@ export class HistoryView {
       place.number += 1;
       place.most = Math.max(place.most, seconds);
     }
-    const victims = new Array(BARS).fill(0);
+    const victims = new Array(BARS).fill(null);
     for (const one of preempted) if (one.victim && one.outcome === "TRIGGERED") victims[bucket(one.atNs / 1e6)] += 1;
-    const lost = victims.reduce((sum, one) => sum + one, 0);
+    const lost = victims.reduce((sum, one) => sum + (one ?? 0), 0);
     const cards = [
       (this.usageCard = chartCard("Use", "wide")),
       chartCard(`Waiting until an application ran: ${counted(waits.length, "application")}`),
@@ -158,29 +170,19 @@ export class HistoryView {
     setText(this.usageCard.firstChild.firstChild, `How full ${queue} was, in percent`);
     setText(this.usageCard.firstChild.lastChild, last ? `at the end: ${words}` : words);
     this.usage?.destroy();
-    const chart = await timeChart(this.usageCard.lastChild, { range: [since / 1000, until / 1000], zoom: (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) }), label: `Use of ${queue}: ${words}`, x: usage.map((point) => point.atNs / 1e9), series, format: (value) => `${Math.round(value)} %`, height: 240 });
+    const chart = await timeChart(this.usageCard.lastChild, { range: [since / 1000, until / 1000], zoom: (from, to) => address.set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) }), label: `Use of ${queue}: ${words}`, x: usage.map((point) => point.atNs / 1e9), series, format: (value) => `${Math.round(value)} %`, most: 100, height: 240 });
     if (turn !== this.#turn) return chart.destroy();
     this.usage = chart;
     this.#charts.push(chart);
   }
+}
 
-  #drawSums({ sums }) {
-    const kind = address.get("by") || "queue";
-    const who = (name) => (name ? link(kind, name) : el("span", { class: "muted", text: "not known" }));
-    const itself = () => el("span", { class: "muted", text: "itself" });
-    const rows = sums.map((one) =>
-      el(
-        "tr",
-        {},
-        el("td", {}, who(one.takenBy)),
-        el("td", {}, one.takenBy === one.takenFrom ? itself() : who(one.takenFrom)),
-        el("td", { class: "number", text: count(one.victimCount) }),
-        el("td", { class: "number", text: count(one.leftCount) }),
-        el("td", { text: amounts(one.resources) }),
-      ),
-    );
-    this.sums.replaceChildren(...(rows.length ? rows : [el("tr", {}, el("td", { colspan: 5, class: "muted", text: "Nobody was preempted in this range." }))]));
-  }
+/** The day that a range is, as a date field has it; empty: it is not exactly one. */
+function wholeDay(from, to) {
+  const [begin, next] = [new Date(from), new Date(from)];
+  next.setDate(next.getDate() + 1);
+  if (begin.getHours() || begin.getMinutes() || next.getTime() !== to) return "";
+  return moment(from * 1e6).slice(0, 10);
 }
 
 const ns = (ms) => `${Math.round(ms)}000000`;

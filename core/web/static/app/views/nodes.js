@@ -22,6 +22,7 @@ const STEPS = [0, 0.2, 0.4, 0.6, 0.8, 0.95];
 
 export class NodesView {
   #nodes = null;
+  #known = null;
   #shown = [];
   #grid = { columns: 1, size: SMALLEST };
   #active = "";
@@ -99,7 +100,10 @@ export class NodesView {
   }
 
   async #fetch(signal) {
-    this.#nodes = cluster.name ? await api.get(inPartition(`nodes?summary=true&fields=${FIELDS}`), signal) : [];
+    const known = cluster.name ? await api.again(inPartition(`nodes?summary=true&fields=${FIELDS}`), signal, this.#known) : { document: [] };
+    if (known === this.#known && this.#nodes) return;
+    this.#known = known;
+    this.#nodes = known.document;
     const types = typesOf(...this.#nodes.slice(0, 200).map((node) => node.capacity ?? {}));
     if (types.join() !== [...this.type.options].slice(1).map((option) => option.value).join()) {
       this.type.replaceChildren(this.type.options[0], ...types.map((type) => el("option", { value: type, text: nameOf(type) })));

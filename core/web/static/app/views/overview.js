@@ -2,33 +2,40 @@
 
 import { address } from "../address.js";
 import { api } from "../api.js";
-import { drawShares } from "../chart.js";
 import { cluster, inPartition } from "../cluster.js";
 import { blank, el, inNextFrame, reconcile, setAttribute, setText } from "../dom.js";
 import { badge, kindMark } from "../explain.js";
+import { holds } from "../holds.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { events, preemptions } from "../tails.js";
-import { amount, bare, clock, count, counted, nameOf, percent, share, since, typesOf, unitOf } from "../units.js";
+import { timeChart } from "../time_chart.js";
+import { amount, bare, clock, count, counted, nameOf, percent, share, since, span, typesOf, unitOf } from "../units.js";
 import { outcomeBadge, servedWords, taken, victimWords } from "../decisions.js";
 import { eventWords, objectLink } from "../details/event.js";
 import { openDetails } from "../links.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
 
-const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000];
+const SPANS_MS = [60_000, 2 * 60_000, 5 * 60_000, 10 * 60_000];
+const REFUSALS_EVERY = 3;
+const KINDS_REFUSED = ["ask", "application", "node", "configuration"];
 const LATEST = 7;
 const STATES = ["New", "Accepted", "Running", "Resuming", "Completing", "Failing", "Completed", "Failed", "Rejected", "Expired"];
 
 export class OverviewView {
   #pending = {};
   #health = null;
+  #refused = null;
+  #rounds = 0;
+  #plot = null;
+  #plotted = "";
 
   constructor() {
     this.tiles = Object.fromEntries(
-      ["Nodes", "Applications", "Allocations", "Preempted", "Events", "Health"].map((name) => [name, tile(name)]),
+      ["Nodes", "Applications", "Allocations", "Preempted", "Refused", "Events", "Health"].map((name) => [name, tile(name)]),
     );
     this.capacity = el("div", { class: "capacity" });
-    this.canvas = el("canvas", { role: "img", "aria-label": "Utilisation over time" });
+    this.chart = el("div", { class: "plot live" });
     this.series = el("div", { class: "legend" });
     this.states = el("ul", { class: "states" });
     this.checks = el("ul", { class: "checks" });
@@ -42,9 +49,9 @@ export class OverviewView {
         "div",
         { class: "column wide" },
         card("Capacity", "", this.capacity, el("span", { class: "aside-tools" }, legend(), typeChooser())),
-        card("Utilisation", "grows", el("div", { class: "chart" }, this.canvas), this.series),
+        card("Utilisation", "grows", this.chart, this.series),
       ),
-      el("div", { class: "column" }, card("Health", "", this.checks), card("Applications", "grows", this.states)),
+      el("div", { class: "column" }, card("Health", "", this.checks, (this.manager = el("span", { class: "cut" }))), card("Applications", "grows", this.states)),
       card("Latest preemptions", "half", this.latestDecisions, el("a", { href: "#/preemption", text: "All" })),
       card("Latest events", "half", this.latestEvents, el("a", { href: "#/events", text: "All" })),
     );
@@ -58,8 +65,12 @@ export class OverviewView {
     this.draw = inNextFrame(() => this.#draw());
     this.poller = new Poller((signal) => this.#fetch(signal), 2_000);
     for (const source of [events, preemptions]) source.addEventListener("more", this.draw);
+    holds.addEventListener("change", this.draw);
     for (const what of ["change", "partition"]) cluster.addEventListener(what, this.draw);
-    window.addEventListener("themechange", this.draw);
+    window.addEventListener("themechange", () => {
+      this.#plotted = "";
+      this.draw();
+    });
     new ResizeObserver(this.draw).observe(this.root);
   }
 
@@ -86,6 +97,8 @@ export class OverviewView {
       api.get(inPartition("queue/root"), signal),
       api.get("scheduler/healthcheck", signal).catch((error) => (error.status === 404 ? null : Promise.reject(error))),
     ]);
+    if (this.#rounds % REFUSALS_EVERY === 0) this.#refused = (await api.get("scheduler/refusals?limit=1", signal)).counts;
+    this.#rounds += 1;
     this.#pending = root.pendingResource ?? {};
     this.#health = health;
     this.draw();
@@ -103,8 +116,7 @@ export class OverviewView {
     this.#drawStates(partition.applications);
     typeChoice.offer(typesOf(partition.capacity.capacity));
     const types = typeChoice.chosen;
-    const marks = preemptions.entries.filter(taken).map((one) => one.time / 1e6);
-    drawShares(this.canvas, cluster.samples, types, { spanMs: spanOf(cluster.samples), marks });
+    this.#drawChart(types);
     reconcile(
       this.series,
       [...types, "preempted"],
@@ -116,13 +128,40 @@ export class OverviewView {
     this.#feed(this.latestEvents, events.entries, eventRow, "No events yet.");
   }
 
+  /** Shares of what the cluster has, from second to second; a new plot only when it is to look otherwise. */
+  async #drawChart(types) {
+    const { samples } = cluster;
+    const now = (samples.at(-1)?.at ?? Date.now()) / 1000;
+    const long = spanOf(samples) / 1000;
+    const data = {
+      range: [now - long, now],
+      x: samples.map((one) => one.at / 1000),
+      values: types.map((type) => samples.map((one) => (one.shares[type] === undefined ? null : 100 * one.shares[type]))),
+      marks: preemptions.entries.filter(taken).map((one) => one.time / 1e9),
+    };
+    const last = samples.at(-1)?.shares ?? {};
+    const label = `Utilisation over the last ${span(long * 1000)}. Now: ${types.map((type) => `${nameOf(type)} ${percent(last[type] ?? 0)}`).join(", ")}`;
+    const wanted = types.join("\n");
+    if (wanted === this.#plotted) return this.#plot?.update(data, label);
+    this.#plotted = wanted;
+    this.#plot?.destroy();
+    this.#plot = null;
+    const series = types.map((type, at) => ({ label: nameOf(type), colour: `--series-${(at % 3) + 1}`, values: data.values[at] }));
+    const plot = await timeChart(this.chart, { ...data, series, label, format: (value) => `${Math.round(value)} %`, most: 100, legend: false, height: () => this.chart.clientHeight });
+    if (wanted !== this.#plotted) return plot.destroy();
+    this.#plot = plot;
+  }
+
   #drawTiles({ totalNodes, applications, totalContainers = 0 }) {
     const { total, Running = 0, Accepted = 0, Rejected = 0 } = applications;
     this.tiles.Nodes.set(count(totalNodes), totalNodes ? "registered" : "none registered");
-    this.tiles.Applications.set(count(Running), `running · ${count(Accepted)} accepted · ${count(total)} in all${Rejected ? ` · ${count(Rejected)} rejected` : ""}`);
+    this.tiles.Applications.set(count(Running), `running of ${count(total)}${Accepted ? ` · ${count(Accepted)} accepted` : ""}${Rejected ? ` · ${count(Rejected)} rejected` : ""}`);
     this.tiles.Allocations.set(count(totalContainers), Object.keys(this.#pending).length ? `pending: ${pendingWords(this.#pending)}` : "nothing pending");
     const lost = preemptions.entries.reduce((sum, one) => sum + (taken(one) ? one.victims.length : 0), 0);
     this.tiles.Preempted.set(count(lost), `by ${counted(preemptions.entries.filter(taken).length, "decision")}`);
+    const refused = this.#refused;
+    const kinds = KINDS_REFUSED.filter((kind) => refused?.[kind]);
+    this.tiles.Refused.set(refused ? count(kinds.reduce((sum, kind) => sum + refused[kind], 0)) : "–", kinds.length ? kinds.map((kind) => counted(refused[kind], kind)).join(", ") : "nothing since the start");
     this.tiles.Events.set(`${count(events.perSecond)}`, "a second");
     const health = this.#health;
     const wrong = health?.HealthChecks.filter((check) => !check.Succeeded).length ?? 0;
@@ -146,18 +185,22 @@ export class OverviewView {
   }
 
   #drawHealth() {
+    const { manager } = holds;
+    setText(this.manager, manager ? `${manager.rmID} ${manager.gone ? "is gone" : `is there, ${counted(manager.openStreams, "stream")} open`}` : "no resource manager");
     const checks = (this.#health?.HealthChecks ?? []).map((check, place) => ({ ...check, place }));
     reconcile(
       this.checks,
       checks,
       (check) => check.place,
-      () => el("li", {}, el("i", { "aria-hidden": "true" }), el("span", { class: "cut" }, el("b"), " ", el("span", { class: "muted" })), el("span", { class: "hidden" })),
+      checkRow,
       (row, check) => {
         setAttribute(row, "data-tone", check.Succeeded ? "good" : "bad");
         setAttribute(row, "title", `${check.Description ?? ""} ${check.Succeeded ? "" : (check.DiagnosisMessage ?? "")}`.trim());
         setText(row.children[1].firstChild, check.Name);
         setText(row.children[1].lastChild, (check.Succeeded ? check.Description : check.DiagnosisMessage) ?? "");
         setText(row.children[2], check.Succeeded ? "passed" : "failed");
+        row.more.hidden = check.Succeeded || !REFUSED_CHECKS[check.Name];
+        row.more.href = address.href("refusals", { kind: REFUSED_CHECKS[check.Name] });
       },
     );
   }
@@ -196,7 +239,7 @@ function pendingWords(pending) {
 /** What the list of applications calls a state: active ones by name, the others by how they ended. */
 const stateOf = (state) => (["Completed", "Failed", "Expired"].includes(state) ? "completed" : state === "Rejected" ? "rejected" : `active/${state}`);
 
-const TILE_VIEWS = { Nodes: "nodes", Applications: "applications", Allocations: "queues", Preempted: "preemption", Events: "events" };
+const TILE_VIEWS = { Nodes: "nodes", Applications: "applications", Allocations: "queues", Preempted: "preemption", Refused: "refusals", Events: "events" };
 
 function tile(name) {
   const value = el("strong", { text: "–" });
@@ -223,6 +266,16 @@ function card(title, size, content, aside) {
 
 function legend() {
   return el("span", { class: "legend" }, el("span", {}, el("i", { class: "used" }), "used"), el("span", {}, el("i", { class: "wait" }), "pending"));
+}
+
+/** Checks that fail because something was refused, by what that was. */
+const REFUSED_CHECKS = { "Scheduling errors": "ask", "Failed nodes": "node" };
+
+function checkRow() {
+  const row = el("li", {}, el("i", { "aria-hidden": "true" }), el("span", { class: "cut" }, el("b"), " ", el("span", { class: "muted" })), el("span", { class: "hidden" }));
+  row.more = el("a", { text: "What was refused", hidden: true });
+  row.append(row.more);
+  return row;
 }
 
 function capacityRow(type) {

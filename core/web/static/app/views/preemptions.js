@@ -4,13 +4,15 @@
 import { address } from "../address.js";
 import { DataTable } from "../data_table.js";
 import { outcomeBadge, outcomeWord, sumsByQueue, taken, victimWords } from "../decisions.js";
+import { cluster } from "../cluster.js";
 import { colour, el, freshCanvas, inNextFrame, setAttribute, setText } from "../dom.js";
 import { kinds } from "../kinds.js";
 import { lawText } from "../laws.js";
 import { link, openDetails } from "../links.js";
 import { pastDecisions } from "../past_preemptions.js";
+import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { preemptions } from "../tails.js";
-import { amounts, clock, count, counted, moment, readable, shortMoment, span, words } from "../units.js";
+import { clock, counted, moment, readable, shortMoment, span, words } from "../units.js";
 
 const LANE = 26;
 const LEFT = 112;
@@ -19,7 +21,6 @@ const SHORTEST_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const RANGES_MS = { "1h": HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
 const RANGE_NAMES = { "": "Since the core started", "1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days" };
-const SUMS_SHOWN = 12;
 
 export class PreemptionsView {
   #points = [];
@@ -46,12 +47,15 @@ export class PreemptionsView {
       columns: COLUMNS,
     });
     this.timeline = el("div", { class: "card timeline" }, this.canvas);
-    this.sums = el("tbody", {});
+    this.sums = new SumsTable("sums");
+    this.by = el("select", { "aria-label": "Sums by", on: { change: () => address.set({ by: this.by.value }) } }, ...Object.entries(PARTIES).map(([value, [text]]) => el("option", { value, text })));
+    this.sumWords = el("span", { class: "muted" });
     this.sumCard = el(
       "details",
-      { class: "card sums" },
-      el("summary", {}, el("strong", { text: "Who took from whom" })),
-      el("table", {}, el("thead", {}, el("tr", {}, ...["Took", "From", "Allocations", "Decisions", "Amounts"].map((text, at) => el("th", { scope: "col", class: at === 2 || at === 3 ? "number" : null, text })))), this.sums),
+      { class: "card sums", on: { toggle: () => address.set({ sums: this.sumCard.open ? "yes" : "" }, { replace: true }) } },
+      el("summary", {}, el("strong", { text: "Who took from whom" }), " ", this.sumWords),
+      el("div", { class: "tools sums-tools" }, this.by, (this.sumSaid = el("span", { class: "muted", role: "status" })), el("span", { class: "space" }), ...this.sums.table.tools),
+      this.sums.table.root,
     );
     this.root = el(
       "div",
@@ -82,6 +86,9 @@ export class PreemptionsView {
     this.#choices();
     this.range.value = address.get("range");
     this.effect.checked = Boolean(address.get("effective"));
+    this.by.value = address.get("by");
+    this.sumCard.open = Boolean(address.get("sums"));
+    this.sums.table.follow();
     this.table.follow();
     const range = address.get("range");
     if (range !== this.#asked) this.#load(range);
@@ -130,25 +137,36 @@ export class PreemptionsView {
     this.draw();
   }
 
-  #sum(decisions) {
-    const pairs = sumsByQueue(decisions);
+  /** Sums by queue are made here, of what is shown; who owned what is known to the history. */
+  async #sum(decisions) {
     const victims = decisions.reduce((sum, one) => sum + one.victims.length, 0);
-    setText(this.sumCard.firstChild.firstChild, `Who took from whom: ${counted(decisions.length, "decision")}, ${counted(victims, "victim")}`);
-    this.sums.replaceChildren(
-      ...pairs.slice(0, SUMS_SHOWN).map((sum) =>
-        el(
-          "tr",
-          {},
-          el("td", {}, link("queue", sum.taker)),
-          el("td", {}, sum.giver === sum.taker ? el("span", { class: "muted", text: "itself" }) : link("queue", sum.giver)),
-          el("td", { class: "number", text: count(sum.victims) }),
-          el("td", { class: "number", text: count(sum.decisions.size) }),
-          el("td", { text: amounts(sum.resource) }),
-        ),
-      ),
-    );
-    if (!pairs.length) this.sums.replaceChildren(el("tr", {}, el("td", { colspan: 5, class: "muted", text: "Nobody had to leave." })));
+    setText(this.sumWords, `${counted(decisions.length, "decision")}, ${counted(victims, "victim")}`);
     this.sumCard.hidden = !decisions.length && !this.#past;
+    const party = address.get("by");
+    const range = address.get("range");
+    const asked = `${party} ${range} ${decisions.length}`;
+    if (!party) {
+      this.summed = "";
+      setText(this.sumSaid, "");
+      return this.sums.show(sumsByQueue(decisions), party);
+    }
+    if (asked === this.summed || !this.sumCard.open) return;
+    this.summed = asked;
+    try {
+      const since = RANGES_MS[range] ? Date.now() - RANGES_MS[range] : this.#oldest(decisions);
+      const sums = await pastSums(party, { partition: cluster.name, times: { sinceNs: `${Math.round(since)}000000` } });
+      if (asked !== this.summed) return;
+      setText(this.sumSaid, "From the history, all kinds.");
+      this.sums.show(sums, party);
+    } catch (error) {
+      if (asked !== this.summed) return;
+      setText(this.sumSaid, error.message);
+      this.sums.show([], party);
+    }
+  }
+
+  #oldest(decisions) {
+    return decisions.reduce((least, one) => Math.min(least, one.time / 1e6), Date.now()) - 1;
   }
 
   /** The kinds to choose from are those that the core has. */
@@ -233,8 +251,21 @@ const COLUMNS = [
   { key: "whom", title: "For whom", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
   { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
+  { key: "left", title: "Left", value: leftCount, text: leftWords, number: true, width: "70px", wide: true },
   { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
+
+/** How many of the victims are known to have left; -1: only the history knows, and it was not asked. */
+function leftCount(one) {
+  const victims = one.victims ?? [];
+  return victims.some((victim) => victim.leftTime !== undefined) ? victims.filter((victim) => victim.leftTime).length : -1;
+}
+
+function leftWords(one) {
+  const left = leftCount(one);
+  if (left < 0 || !taken(one)) return "–";
+  return left === one.victims.length ? "all" : `${left} of ${one.victims.length}`;
+}
 
 /** Run `fill` once for each row that a cell shows. */
 const once = (cell, one, fill) => {

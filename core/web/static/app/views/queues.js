@@ -25,9 +25,9 @@ export class QueuesView {
 
   constructor() {
     this.filter = el("input", { type: "search", placeholder: "Filter by path", "aria-label": "Filter queues by path", on: { input: settled(() => address.set({ q: this.filter.value.trim() }, { replace: true }), 120) } });
-    this.order = el("select", { "aria-label": "Order of queues", on: { change: () => address.set({ sort: this.order.value }) } }, ...Object.entries(ORDERS).map(([value, text]) => el("option", { value, text })));
+    this.order = el("select", { "aria-label": "Order of queues", on: { change: () => address.set({ sort: this.order.value }) } }, ...Object.entries(ORDERS).map(([value, text]) => el("option", { value, text })), (this.byColumn = el("option", { value: "column", text: "By column", disabled: true, hidden: true })));
     this.count = el("span", { class: "count" });
-    this.head = el("div", { class: "rows-head queue-grid", "aria-hidden": "true" });
+    this.head = el("div", { class: "rows-head queue-grid", role: "group", "aria-label": "Sort queues within their parents" });
     this.list = new VirtualList({
       role: "tree",
       rowRole: "treeitem",
@@ -77,7 +77,9 @@ export class QueuesView {
 
   follow() {
     if (document.activeElement !== this.filter) this.filter.value = address.get("q");
-    this.order.value = address.get("sort");
+    const sort = address.get("sort");
+    this.byColumn.hidden = sort in ORDERS;
+    this.order.value = sort in ORDERS ? sort : "column";
     const open = address.get("open");
     this.#open = open ? new Set(open.split(",")) : this.#tree && opened(this.#tree);
     this.#show();
@@ -107,10 +109,26 @@ export class QueuesView {
     this.#types = this.root.clientWidth && this.root.clientWidth < NARROW_PX ? chosen.slice(0, 1) : chosen;
     const items = flat(this.#tree, wanted ? null : this.#open, wanted, all, ordering(address.get("sort"), chosen[0]));
     this.root.style.setProperty("--types", Math.max(1, this.#types.length));
-    const names = ["Queue", ...this.#types.map((type) => `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`), "Apps"];
-    if (this.head.textContent !== names.join("")) this.head.replaceChildren(...names.map((text, place) => el("span", { class: place === names.length - 1 ? "number" : null, text })));
+    this.#drawHead();
     setText(this.count, wanted ? `${count(items.filter((item) => item.match).length)} of ${count(all.queues)} queues` : `${count(all.queues)} queues`);
     this.list.show(items);
+  }
+
+  /** A button for each column; queues are sorted among those of the same parent. */
+  #drawHead() {
+    const columns = [["name", "Queue", false], ...this.#types.map((type) => [`type:${type}`, `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, true]), ["apps", "Apps", true]];
+    const sort = address.get("sort");
+    const shown = columns.map(([key]) => key).join() + sort;
+    if (shown === this.headed) return;
+    this.headed = shown;
+    this.head.replaceChildren(
+      ...columns.map(([key, title, number], at) => {
+        const direction = sort === key ? "up" : sort === `-${key}` ? "down" : "";
+        const [first, other] = number ? [`-${key}`, key] : [key, `-${key}`];
+        const words = { "": "", up: ", the smallest first", down: ", the greatest first" }[direction];
+        return el("button", { type: "button", class: `head${at === columns.length - 1 ? " number" : ""}`, "data-sorted": direction || null, "aria-label": `Sort by ${title}${words}`, text: title, on: { click: () => address.set({ sort: sort === first ? other : first }, { replace: true }) } });
+      }),
+    );
   }
 
   #update(row, { queue, level, open, dim, place, siblings, scale }) {
@@ -194,14 +212,21 @@ function opened(tree) {
   return open;
 }
 
-/** How the children of a queue are compared; null: as they come. */
+const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+/** How the children of a queue are compared; null: as they come. `type`: the one that orders without a type go by. */
 function ordering(sort, type) {
+  const [, descending, name, of = ""] = /^(-?)([a-z]*):?(.*)$/.exec(sort);
+  if (name === "name") return (a, b) => (descending ? -1 : 1) * collator.compare(a.queuename, b.queuename);
+  const used = (queue) => queue.allocatedResource?.[type] ?? 0;
   const value = {
-    used: (queue) => queue.allocatedResource?.[type] ?? 0,
-    pending: (queue) => queue.pendingResource?.[type] ?? 0,
-    over: (queue) => (queue.allocatedResource?.[type] ?? 0) - (queue.guaranteedResource?.[type] ?? 0),
-  }[sort];
-  return value ? (a, b) => value(b) - value(a) : null;
+    used: (queue) => -used(queue),
+    pending: (queue) => -(queue.pendingResource?.[type] ?? 0),
+    over: (queue) => (queue.guaranteedResource?.[type] ?? 0) - used(queue),
+    type: (queue) => queue.allocatedResource?.[of] ?? 0,
+    apps: (queue) => queue.runningApps ?? 0,
+  }[name];
+  return value ? (a, b) => (descending ? -1 : 1) * (value(a) - value(b)) : null;
 }
 
 function walk(queue, act) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Told:
+class RecordedEvents:
     """The events recorded about an ask that cannot be placed; absent while nothing is recorded."""
 
     __slots__ = ("bounded_ns", "no_victim_ns", "over_queue_quota", "over_user_quota", "refused_ns")

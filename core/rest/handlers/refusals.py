@@ -1,0 +1,41 @@
+"""The latest refusals: ours, for people who look at a page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.rest.answers import json_answer
+from kornel.core.rest.errors import RestError
+from kornel.core.rest.queries import read_positive, read_query
+from kornel.core.rest.refusal_documents import REFUSALS, Refusals
+from kornel.core.service.refusals import RefusalKeeper, RefusalKind
+from kornel.core.telling.reader import Reader
+
+USUAL_LIMIT: Final = 500
+
+
+class RefusalHandlers:
+    """One route. *reader*: knows which manager the partitions belong to."""
+
+    def __init__(self, refusals: RefusalKeeper, reader: Reader) -> None:
+        self._refusals = refusals
+        self._reader = reader
+
+    async def show_refusals(self, request: Request) -> ASGIApp:
+        """Tells what was refused, the newest first."""
+        query = read_query(request.scope["query_string"])
+        wanted = query.get("kind", "")
+        if wanted and wanted not in set(RefusalKind):
+            raise RestError(400, f'"{wanted}" is not a kind of refusal, wanted is one of {", ".join(RefusalKind)}')
+        partition = query.get("partition", "")
+        found = self._refusals.newest(
+            (RefusalKind(wanted),) if wanted else (),
+            full_partition_name(self._reader.rm_id, partition) if partition else "",
+        )
+        limit = read_positive(query, "limit", USUAL_LIMIT)
+        counts = {str(kind): self._refusals.counts[kind] for kind in RefusalKind}
+        return json_answer(REFUSALS.write(Refusals(counts, found[:limit])))

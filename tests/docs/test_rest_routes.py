@@ -1,0 +1,32 @@
+"""The rules of REST have every route that the core serves, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from unittest.mock import MagicMock
+
+from kornel.core.rest.routes import PREFIX, all_routes
+
+PAGE = Path(__file__).parents[2] / "docs" / "spec" / "rest.md"
+ROW = re.compile(r"^\| (?P<kind>[RDXP])\d+ \| (?P<paths>[^|]*) \|", re.MULTILINE)
+ROUTE = re.compile(r"(?:(GET|POST) )?(/[\w:/.-]*)")
+NO_ROUTES = {("GET", "/")}
+"""Paths that belong to nobody in the table of routes: the web page has them."""
+
+
+def documented_routes() -> list[tuple[str, str]]:
+    """Method and path of each route in the tables of section 3."""
+    text = PAGE.read_text(encoding="utf-8").partition("## 3. Routes")[2].partition("\n## 4.")[0]
+    return [
+        (method or "GET", (PREFIX if row["kind"] in "RX" else "") + path)
+        for row in ROW.finditer(text)
+        for method, path in ROUTE.findall(row["paths"])
+    ]
+
+
+def test_the_rules_have_every_route() -> None:
+    served = [(route.method, route.path) for route in all_routes(MagicMock())]
+    documented = documented_routes()
+    assert len(documented) == len(set(documented)), "each route has one row"
+    assert set(documented) - NO_ROUTES == set(served)

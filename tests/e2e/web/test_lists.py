@@ -1,0 +1,112 @@
+"""Every list is sorted by every of its columns, and each order has an address."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Locator, Playwright, expect
+
+from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.web.browser import visit
+
+pytestmark = pytest.mark.timeout(240)
+
+LISTS = {
+    "queues": "Sort queues within their parents",
+    "applications": "Sort applications",
+    "nodes?as=list": "Sort nodes",
+    "users": "Sort users",
+    "preemption": "Sort decisions",
+    "preemption?sums=yes": "Sort pairs",
+    "history": "Sort pairs",
+    "events": "Sort events",
+    "configuration": "Sort versions",
+    "search?text=shop": "Sort finds",
+    "application?id=shop": "Sort allocations",
+    "application?id=nightly": "Sort asks",
+    "nodes?as=list&details=node:node-0": "Sort allocations",
+    "refusals": "Sort refusals",
+}
+
+
+async def sort_by_all(head: Locator) -> None:
+    """Click each column twice: once it is sorted up, once down."""
+    buttons = head.locator("button")
+    assert await buttons.count() >= 3
+    for at in range(await buttons.count()):
+        seen = set()
+        for _ in range(2):
+            before = await buttons.nth(at).get_attribute("data-sorted") or "none"
+            await buttons.nth(at).click()
+            await expect(buttons.nth(at)).not_to_have_attribute("data-sorted", before)
+            seen.add(await buttons.nth(at).get_attribute("data-sorted"))
+        assert seen == {"up", "down"}, await buttons.nth(at).inner_text()
+
+
+async def test_every_column_sorts(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, demo) as shown:
+        for address, label in LISTS.items():
+            await shown.page.goto(f"{demo}#/{address}")
+            head = shown.page.get_by_role("group", name=label, exact=True).last
+            await head.locator("button").first.wait_for()
+            await sort_by_all(head)
+            assert "sort=" in shown.page.url, address
+            await shown.page.reload()
+            await expect(head.locator("[data-sorted]")).to_have_count(1)
+        shown.check()
+
+
+async def test_the_core_sorts_applications_by_any_column(playwright: Playwright) -> None:
+    """Amounts of any type too, whatever characters are in its name; ended and rejected ones as well."""
+    async with rest_cluster() as cluster:
+        await cluster.register()
+        await cluster.node("n1", vcore=64_000, memory=2**36, **{"example.com/gpu": 8})
+        for number, (name, gpus) in enumerate([("one", 2), ("two", 1), ("three", 3)]):
+            await cluster.submit(name, queue="root.a", user=f"user-{number}")
+            await cluster.ask(f"k-{name}", name, vcore=1_000 * (number + 1), **{"example.com/gpu": gpus})
+        await cluster.submit("stray", queue="root.nowhere")
+        async with visit(playwright, f"http://{cluster.core.server.rest_address}/#/applications") as shown:
+            page = shown.page
+            grid = page.get_by_role("grid", name="Applications")
+
+            async def names() -> list[str]:
+                rows = await grid.get_by_role("row").all()
+                tops = [((await row.bounding_box() or {"y": 0})["y"], await row.inner_text()) for row in rows]
+                return [text.split("\n")[0] for _, text in sorted(tops)]
+
+            for heading, wanted in (
+                ("CPU used", ["three", "two", "one"]),
+                ("example.com/gpu used", ["three", "one", "two"]),
+                ("User", ["one", "two", "three"]),
+                ("Application", ["one", "three", "two"]),
+            ):
+                await page.get_by_label(f"Sort by {heading}").click()
+                await expect(grid.get_by_role("row")).to_have_count(3)
+                first = grid.get_by_role("row").filter(has_text=wanted[0])
+                await expect(first).to_have_attribute("aria-rowindex", "1")
+                assert await names() == wanted, heading
+            for state, heading in (("rejected", "Because"), ("rejected", "Rejected"), ("completed", "Ended")):
+                await page.get_by_label("State", exact=True).select_option(state)
+                await page.get_by_label(f"Sort by {heading}").click()
+                await expect(page.get_by_label(re.compile(f"Sort by {heading}, "))).to_be_visible()
+                await expect(grid.get_by_role("row")).to_have_count(1 if state == "rejected" else 0)
+            shown.check()
+
+
+async def test_queues_are_sorted_among_their_siblings(playwright: Playwright, demo: str) -> None:
+    async with visit(playwright, f"{demo}#/queues?sort=name") as shown:
+        items = shown.page.get_by_role("treeitem")
+        await expect(items).to_have_count(3)
+
+        async def order() -> list[str]:
+            boxes = [(await item.bounding_box() or {"y": 0}, await item.inner_text()) for item in await items.all()]
+            tops = [(box["y"], text) for box, text in boxes]
+            return [text.strip().split("\n")[0] for _, text in sorted(tops)]
+
+        assert await order() == ["root", "batch", "prod"]
+        await shown.page.get_by_label(re.compile("Sort by Queue")).click()
+        await expect(shown.page).to_have_url(re.compile("sort=-name"))
+        await shown.page.wait_for_timeout(0)
+        assert await order() == ["root", "prod", "batch"]
+        shown.check()

@@ -1,0 +1,289 @@
+"""Whatever the order of events, a shim that enforces rules between pods sees none of them broken by the core.
+
+The shim reads its two streams at its own pace, judges with what it has in place at that moment, and sends answers and
+acknowledgements later. The judge of what came out is :mod:`tests.kubernetes_rules`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from enum import StrEnum
+
+import pytest
+
+from kornel.core.domain.commands import (
+    AllocationSpec,
+    AnswerCallbacks,
+    ApplicationSpec,
+    AttachCallbacks,
+    Command,
+    NodeAction,
+    NodeSpec,
+    PlacementKey,
+    PredicatesAnswer,
+    RegisterManager,
+    ReleaseSpec,
+    TerminationType,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from kornel.core.domain.effects import Allocated, PlacementVoid, PredicatesAsked, Released
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.books import audit
+from kornel.core.partition.engine import Engine
+from kornel.core.partition.waiting import pausing
+from tests.examples import scale_examples
+from tests.kubernetes_rules import (
+    AntiAffinity,
+    Ended,
+    Placed,
+    Pod,
+    Spread,
+    depends_on_placements,
+    find_violations,
+    random_pods,
+    random_topology,
+    refuse_node,
+)
+
+RM = "rm"
+PARTITION = "[rm]default"
+MILLISECOND = 10**6
+TIMEOUT_NS = 1_000 * MILLISECOND
+APPLICATIONS = 4
+SEEDS = scale_examples(60)
+
+
+class Manner(StrEnum):
+    """How the shim makes known what depends on placements."""
+
+    TAGS = "tags"
+    """By a tag on the ask; acknowledged when the allocation was read."""
+    ANSWERS = "answers"
+    """By its answers; acknowledged when the allocation was read."""
+    AT_ONCE = "at once"
+    """By a tag; in place, and acknowledged, with the answer."""
+    SILENT = "silent"
+    """Not at all."""
+
+
+class PodShim:
+    """A shim with a random pace. ``history``: what the core decided, and what ended, in order."""
+
+    def __init__(self, seed: int, manner: Manner, pods: int = 60) -> None:
+        self.dice = dice = random.Random(seed)
+        self.manner = manner
+        self.topology = random_topology(dice)
+        self.pods = random_pods(dice, pods)
+        self.history: list[Placed | Ended] = []
+        self.running: dict[str, str] = {}
+        """What the shim has in place."""
+        self.now_ns = 0
+        self._unread_questions: deque[PredicatesAsked | PlacementVoid] = deque()
+        self._unread_allocations: deque[Allocated | Released] = deque()
+        self._unsent: deque[AnswerCallbacks] = deque()
+        self.engine = Engine()
+        policy = dice.choice(("fair", "binpacking"))
+        queue = "{name: root, submitacl: '*', queues: [{name: a}, {name: b}]}"
+        self.send(
+            RegisterManager(
+                RM, f"partitions: [{{name: default, nodesortpolicy: {{type: {policy}}}, queues: [{queue}]}}]"
+            )
+        )
+        self.send(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS))
+        size = Resources({"vcore": dice.randint(4, 20)})
+        self.send(
+            UpdateNodes(RM, tuple(NodeSpec(n, NodeAction.CREATE, PARTITION, capacity=size) for n in self.topology))
+        )
+        self.send(
+            UpdateApplications(
+                RM,
+                tuple(
+                    ApplicationSpec(f"app{n}", "root." + "ab"[n % 2], PARTITION, user="u") for n in range(APPLICATIONS)
+                ),
+            )
+        )
+
+    def send(self, command: Command) -> None:
+        self._hear(self.engine.apply(command, self.now_ns))
+
+    def cycle(self) -> None:
+        self._hear(self.engine.cycle(self.now_ns, self.dice.randint(1, 40)).effects)
+
+    def submit(self, pod: Pod) -> None:
+        dependent = self.manner in (Manner.TAGS, Manner.AT_ONCE) and self._depends(pod)
+        spec = AllocationSpec(
+            pod.key, self._application(pod.key), PARTITION, Resources({"vcore": 1}), dependent=dependent
+        )  # fmt: skip
+        self.send(UpdateAllocations(RM, (spec,)))
+
+    def end(self, key: str, termination: TerminationType = TerminationType.STOPPED_BY_RM) -> None:
+        del self.running[key]
+        self.history.append(Ended(key))
+        release = ReleaseSpec(PARTITION, self._application(key), key, termination)
+        self.send(UpdateAllocations(RM, releases=(release,)))
+
+    def run(self, steps: int) -> None:
+        """Submit everything, and do anything in between; then let it come to rest."""
+        dice = self.dice
+        waiting = deque(self.pods.values())
+        for _ in range(steps):
+            self.now_ns += dice.randint(0, 3) * MILLISECOND
+            what = dice.random()
+            if what < 0.2 and waiting:
+                for _ in range(min(len(waiting), dice.choice((1, 1, 10)))):
+                    self.submit(waiting.popleft())
+            elif what < 0.4:
+                self.cycle()
+            elif what < 0.95:
+                self._do_something()
+            elif self._settled_keys():
+                ends = dice.choice((TerminationType.STOPPED_BY_RM, TerminationType.SCHEDULING_FAILED_ON_RM))
+                self.end(dice.choice(self._settled_keys()), ends)
+        while waiting:
+            self.submit(waiting.popleft())
+        self.come_to_rest()
+
+    def come_to_rest(self) -> None:
+        """Goes on until nothing was placed for longer than the core pauses after refusals."""
+        placed, since_ns = -1, self.now_ns
+        while True:
+            self.cycle()
+            if self._do_something():
+                continue
+            if len(self.history) != placed:
+                placed, since_ns = len(self.history), self.now_ns
+            wake_ns = self.engine.next_wakeup_ns()
+            if wake_ns is None or wake_ns > since_ns + 2 * pausing.LONGEST_PAUSE_NS:
+                return
+            self.now_ns = max(self.now_ns + MILLISECOND, wake_ns)
+
+    def violations(self) -> list[str]:
+        return list(find_violations(self.history, self.pods, self.topology))
+
+    def _do_something(self) -> bool:
+        """Reads or sends one thing; false when there is none."""
+        possible = []
+        if self._unread_questions:
+            possible.append(self._read_question)
+        if self._unread_allocations:
+            possible.append(self._read_allocation)
+        if self._unsent:
+            possible.append(self._send_something)
+        if not possible:
+            return False
+        self.dice.choice(possible)()
+        return True
+
+    def _read_question(self) -> None:
+        question = self._unread_questions.popleft()
+        if isinstance(question, PlacementVoid):
+            self.running.pop(question.key, None)
+            return
+        pod = self.pods[question.key]
+        others = {key: node for key, node in self.running.items() if key != pod.key}
+        if self.manner is Manner.AT_ONCE and self._depends(pod):
+            self.running.pop(pod.key, None)  # A new question: what was in place for it was not acted upon.
+        refused = []
+        for node in question.node_ids:
+            reason = refuse_node(pod, node, others, self.pods, self.topology)
+            if reason:
+                refused.append((node, reason))
+        allowed = [node for node in question.node_ids if node not in dict(refused)]
+        says = self.manner is Manner.ANSWERS and self._depends(pod)
+        acknowledged: tuple[PlacementKey, ...] = ()
+        if self.manner is Manner.AT_ONCE and self._depends(pod) and allowed:
+            self.running[pod.key] = allowed[0]
+            acknowledged = (PlacementKey(PARTITION, pod.key),)
+        answer = PredicatesAnswer(question.question, tuple(refused), says)
+        self._unsent.append(AnswerCallbacks(RM, (answer,), acknowledged=acknowledged))
+
+    def _read_allocation(self) -> None:
+        effect = self._unread_allocations.popleft()
+        if isinstance(effect, Allocated):
+            self.running[effect.spec.key] = effect.node_id
+            self._unsent.append(AnswerCallbacks(RM, acknowledged=(PlacementKey(PARTITION, effect.spec.key),)))
+
+    def _send_something(self) -> None:
+        """Sends what was ready first, or, among answers to what does not depend, any other."""
+        if self.manner is Manner.ANSWERS and self.dice.random() < 0.3:
+            self._unsent.rotate(-self.dice.randrange(len(self._unsent)))
+        self.send(self._unsent.popleft())
+
+    def _hear(self, effects: list[object]) -> None:
+        for effect in effects:
+            if isinstance(effect, PredicatesAsked | PlacementVoid):
+                self._unread_questions.append(effect)
+            elif isinstance(effect, Allocated):
+                self.history.append(Placed(effect.spec.key, effect.node_id))
+                self._unread_allocations.append(effect)
+
+    def _settled_keys(self) -> list[str]:
+        """What the shim has heard of as running, and so may end."""
+        unread = {effect.spec.key for effect in self._unread_allocations if isinstance(effect, Allocated)}
+        told: dict[str, None] = {}
+        for happened in self.history:
+            if isinstance(happened, Placed):
+                told[happened.key] = None
+            else:
+                told.pop(happened.key, None)
+        return [key for key in told if key in self.running and key not in unread]
+
+    def _depends(self, pod: Pod) -> bool:
+        return depends_on_placements(pod, self.pods.values())
+
+    def _application(self, key: str) -> str:
+        return f"app{int(key[1:]) % APPLICATIONS}"
+
+
+@pytest.mark.parametrize("manner", [Manner.TAGS, Manner.ANSWERS, Manner.AT_ONCE])
+def test_no_rule_between_pods_is_broken(manner: Manner) -> None:
+    for seed in range(SEEDS):
+        shim = PodShim(seed, manner)
+        shim.run(400)
+        assert shim.violations() == [], f"seed {seed}"
+        state = shim.engine.partition(PARTITION)
+        assert state is not None
+        assert audit.check(state) == [], f"seed {seed}"
+
+
+def test_a_shim_that_says_nothing_sees_rules_broken() -> None:
+    """So the test above can fail: the same shim without marks places pods side by side that must not be."""
+    broken = 0
+    for seed in range(20):
+        shim = PodShim(seed, Manner.SILENT)
+        shim.run(400)
+        broken += bool(shim.violations())
+    assert broken > 5
+
+
+@pytest.mark.parametrize("manner", [Manner.TAGS, Manner.ANSWERS, Manner.AT_ONCE])
+@pytest.mark.parametrize(
+    ("rule", "most"),
+    [
+        (Pod("", "web", anti_affinity=AntiAffinity("web", "hostname")), 6),
+        (Pod("", "web", host_port=8080), 6),
+        (Pod("", "web", spread=Spread("web", "zone", 1)), 30),
+    ],
+    ids=["anti-affinity", "port", "spread"],
+)
+def test_as_many_run_as_the_rule_allows(manner: Manner, rule: Pod, most: int) -> None:
+    """Waiting for one another loses nothing: every pod that may run does."""
+    shim = PodShim(1, manner, pods=0)
+    shim.topology = {f"m{n}": {"hostname": f"m{n}", "zone": f"z{n % 3}"} for n in range(6)}
+    shim.send(
+        UpdateNodes(
+            RM,
+            tuple(NodeSpec(n, NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 5})) for n in shim.topology),
+        )
+    )
+    for node in [name for name in shim.engine.partition(PARTITION).nodes if name not in shim.topology]:
+        shim.send(UpdateNodes(RM, (NodeSpec(node, NodeAction.DECOMISSION, PARTITION),)))
+    shim.pods = {f"p{n}": Pod(f"p{n}", rule.label, rule.anti_affinity, rule.spread, rule.host_port) for n in range(40)}
+    for pod in shim.pods.values():
+        shim.submit(pod)
+    shim.come_to_rest()
+    assert shim.violations() == []
+    assert len(shim.running) == most
