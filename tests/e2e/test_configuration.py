@@ -148,7 +148,7 @@ async def test_rollback_to_what_cannot_be_applied_now(reg: Core) -> None:
         assert await refused(call) is grpc.StatusCode.INVALID_ARGUMENT
     last = (await history(reg))[-1]
     assert (last.origin, last.applied) == (pb.ConfigurationVersion.ORIGIN_ROLLBACK, False)
-    assert "root.a has 1 applications" in last.reason
+    assert "root.a has 1 application" in last.reason
     assert (await status(reg)).configuration_version == 3
 
 
