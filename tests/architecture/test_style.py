@@ -100,7 +100,7 @@ class Bounds:
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0),
     "core/archive": Bounds(0, 0, 0, 11, 0),
-    "core/cli": Bounds(0, 0, 0, 2, 0),
+    "core/cli": Bounds(0, 0, 0, 3, 0),
     "core/client": Bounds(0, 0, 0, 9, 0),
     "core/config": Bounds(0, 0, 0, 14, 0),
     "core/domain": Bounds(0, 0, 0, 4, 0),
@@ -108,20 +108,20 @@ BOUNDS = {
     "core/load": Bounds(0, 0, 0, 6, 0),
     "core/metrics": Bounds(0, 0, 0, 7, 0),
     "core/model": Bounds(0, 0, 0, 2, 0),
-    "core/partition": Bounds(0, 0, 0, 3, 0),
+    "core/partition": Bounds(0, 0, 0, 4, 0),
     "core/policies": Bounds(0, 0, 0, 5, 0),
     "core/preemption": Bounds(0, 0, 0, 3, 0),
     "core/process": Bounds(0, 0, 0, 6, 0),
     "core/rest": Bounds(0, 0, 0, 12, 0),
     "core/security": Bounds(0, 0, 0, 10, 0),
-    "core/service": Bounds(0, 0, 0, 9, 0),
-    "core/telling": Bounds(0, 0, 0, 5, 0),
+    "core/service": Bounds(0, 0, 0, 11, 0),
+    "core/telling": Bounds(0, 0, 0, 6, 0),
     "core/tracing": Bounds(0, 0, 0, 13, 0),
     "core/web": Bounds(0, 0, 0, 0, 0),
     "shim_client": Bounds(0, 0, 0, 11, 0),
     "shim_mock": Bounds(0, 0, 0, 11, 0),
     "shim_local": Bounds(0, 0, 0, 3, 0),
-    "conformance": Bounds(0, 0, 4, 14, 0),
+    "conformance": Bounds(0, 0, 4, 16, 0),
 }
 ELSEWHERE = Bounds(30, 60, 30, 80, 60)
 """For folders of core that have no bounds of their own yet."""
