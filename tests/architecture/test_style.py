@@ -118,7 +118,7 @@ BOUNDS = {
     "core/telling": Bounds(0, 0, 0, 6, 0),
     "core/tracing": Bounds(0, 0, 0, 13, 0),
     "core/web": Bounds(0, 0, 0, 0, 0),
-    "shim_client": Bounds(0, 0, 0, 11, 0),
+    "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 11, 0),
     "shim_local": Bounds(0, 0, 0, 3, 0),
     "conformance": Bounds(0, 0, 4, 16, 0),
