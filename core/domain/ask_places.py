@@ -65,7 +65,7 @@ class WaitsFor(StrEnum):
     BACK_OFF = "back-off"
     """The end of its application's back-off."""
     TURN = "turn"
-    """Its turn among asks that depend on other placements, about which the shim is asked one at a time."""
+    """A turn among asks that depend on other placements, about which the shim is asked one at a time."""
 
 
 class AskMove(IntEnum):

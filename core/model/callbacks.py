@@ -93,7 +93,7 @@ class Callbacks:
         self.dependent_depth = 0
         """The place, among the nodes that were asked about, of the one that the last of them was placed on."""
         self.unsettled_in = ""
-        """Its partition."""
+        """The partition of that last one."""
         self.settled_by_ns = 0
         """The time from which on it counts as in place."""
         self._number = 0

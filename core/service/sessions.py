@@ -3,7 +3,7 @@
 A program names its session in the metadata of its calls (:data:`SESSION_KEY`), the same for the registration and for
 all streams. Where it names none, the connection stands for it. A registration from another session ends the streams of
 those before it, and what they still send is refused: otherwise two programs would submit the same applications in a
-rolling update, and the younger would be told that they are there already.
+rolling update, and the younger would hear that they are there already.
 
 A connection without a name that never registered is taken for the younger program's own if it comes from the same
 address, since nothing says that a program uses one connection for everything.
@@ -30,7 +30,8 @@ MOST_REMEMBERED: Final = 1_000
 """The most sessions that are known as superseded; of more, the one that was heard of longest ago is forgotten."""
 
 CONNECTION_NS: Final = 60 * SECOND_NS
-"""How long a superseded connection without a name is known after it was last heard of: its port may be used again."""
+"""The time for which a superseded connection without a name is known after it was last heard of: its port may be used
+again."""
 
 LEASE_S: Final = 10
 LONGEST_LEASE_S: Final = 3_600
@@ -47,14 +48,14 @@ class Session(NamedTuple):
 
 
 NO_SESSION: Final = Session()
-"""Of what does not come over gRPC: it is never superseded."""
+"""The session of what does not come over gRPC: it is never superseded."""
 
 SESSION: Final[ContextVar[Session]] = ContextVar("session", default=NO_SESSION)
 """The session of the call that is being served; tasks started by the call inherit it."""
 
 
 class CallContext(Protocol):
-    """What a call says of itself: the part of gRPC's context that is read here."""
+    """The part of gRPC's context that is read here: what a call says of itself."""
 
     def peer(self) -> str:
         """Returns gRPC's name of the connection."""

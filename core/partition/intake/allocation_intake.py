@@ -37,7 +37,8 @@ _NS_PER_S = 10**9
 
 _COUNTLESS = ("resources", "node_id", "max_allocations", "instance")
 _CONTENT = itemgetter(*(at for at, name in enumerate(AllocationSpec._fields) if name not in _COUNTLESS))
-"""What a spec says of every request under its key, whatever their number, and but for its size, which is a shape."""
+"""The fields that a spec says of every request under its key, whatever their number, but for its size, which is a
+shape."""
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:

@@ -183,7 +183,7 @@ def park_for_node(state: PartitionState, group: AskGroup) -> None:
 
 
 def park_for_turn(state: PartitionState, waiter: AskGroup | Reservation) -> None:
-    """*waiter* waits until the line of asks that depend on other placements is shorter."""
+    """Has *waiter* wait until the line of asks that depend on other placements is shorter."""
     _park_waiter(waiter, state.waiting_for_turn, WaitsFor.TURN)
 
 
