@@ -41,6 +41,7 @@ from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.partition import dissolving, lifecycle
+from kornel.core.partition.asks import questions
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
@@ -407,7 +408,7 @@ class Engine:
     def _note_dependence(self, question: int) -> None:
         inquiry = self._callbacks.open.get(question)
         if inquiry is not None:
-            dependence.learn_dependence(self._partitions[inquiry.partition], inquiry.ask)
+            questions.learn_dependence(self._partitions[inquiry.partition], inquiry.ask)
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
         self._require_manager(command.rm_id, "NodeRequest")

@@ -1,4 +1,4 @@
-"""Questions about asks that the shim has not answered: taken back, with what waits for the answer."""
+"""Questions about asks: taken back while the shim has not answered, with what waits, or answered with more than yes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, inquiries
 from kornel.core.partition.waiting.places import move_ask, resume_waiting, wait_in_line
+
+
+def learn_dependence(state: PartitionState, ask: Allocation) -> None:
+    """Has *ask* take turns from now on, since the shim said that it depends on other placements."""
+    if not ask.dependent:
+        ask.dependent = True
+        if ask.group is not None:
+            moves.regroup_ask(state, ask)
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:

@@ -21,7 +21,6 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.effects import PlacementVoid
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import UNSETTLED, Callbacks, Inquiry, LinedUp
-from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import wake_for_turn
 
@@ -87,14 +86,6 @@ def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     callbacks.unsettled, callbacks.unsettled_in = ask, state.name
     wait_ns = REPLACEMENT_NS if ask.place is AskPlace.REPLACING else callbacks.timeout_ns
     callbacks.settled_by_ns = now_ns + wait_ns
-
-
-def learn_dependence(state: PartitionState, ask: Allocation) -> None:
-    """Has *ask* take turns from now on, since the shim said that it depends on other placements."""
-    if not ask.dependent:
-        ask.dependent = True
-        if ask.group is not None:
-            moves.regroup_ask(state, ask)
 
 
 def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str) -> None:
