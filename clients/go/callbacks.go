@@ -110,7 +110,7 @@ func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) erro
 		broke:    a.renewQuestions,
 		reopened: func() {},
 		closing:  s.isClosing,
-		once:     s.once,
+		once:     s.once.Load,
 		ready: func(ctx context.Context) error {
 			return s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
 		},

@@ -147,7 +147,25 @@ func (c *Client) WaitUntilReady(ctx context.Context) error {
 func (c *Client) waitUntilReady(ctx context.Context, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return c.WaitUntilReady(limited)
+	err := c.WaitUntilReady(limited)
+	if errors.Is(err, ErrConnectionLost) && ctx.Err() == nil {
+		if cause := c.connectionError(ctx); cause != "" {
+			return fmt.Errorf("%w: %s", err, cause)
+		}
+	}
+	return err
+}
+
+// connectionError returns what the last attempt to connect failed with, such as an authority that is not trusted. gRPC tells
+// it only to a call.
+func (c *Client) connectionError(ctx context.Context) string {
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := c.connection.NewStream(limited, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, si.Scheduler_UpdateNode_FullMethodName)
+	if err == nil {
+		return ""
+	}
+	return status.Convert(err).Message()
 }
 
 // A Registration is what a resource manager says of itself.

@@ -150,6 +150,10 @@ func (m *Mirror) noteRelease(release *si.AllocationRelease) {
 		// The container could not be started: the ask waits again.
 		if known := m.allocations[key]; known != nil {
 			known.node, known.told = "", false
+			if known.allocation.GetNodeID() != "" {
+				known.allocation = proto.CloneOf(known.allocation)
+				known.allocation.NodeID = ""
+			}
 		}
 	default:
 		delete(m.allocations, key)
@@ -251,6 +255,10 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 	for _, placed := range response.GetNew() {
 		known := m.allocations[placed.GetAllocationKey()]
 		if known != nil && known.told && known.node == placed.GetNodeID() {
+			continue
+		}
+		// It ended while the core was being told, which hears of that next: the shim must not start it again.
+		if known == nil && replaying {
 			continue
 		}
 		if known != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
@@ -27,7 +28,7 @@ type Session struct {
 	allocations  *outbox
 	receiver     receiver
 	updates      chan []Update
-	once         bool
+	once         atomic.Bool // the first break of a stream ends the session
 	running      sync.WaitGroup
 	done         chan struct{}
 
@@ -73,11 +74,11 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 		applications: newOutbox(outboxCapacity, c.options.Batch, rankOf[*si.RemoveApplicationRequest]),
 		allocations:  newOutbox(outboxCapacity, c.options.Batch, rankOf[*si.AllocationRelease]),
 		updates:      make(chan []Update, c.options.Inbox),
-		once:         once,
 		done:         make(chan struct{}),
 		closed:       make(chan struct{}),
 		answers:      map[answerKey][]chan Update{},
 	}
+	s.once.Store(once)
 	s.receiver = taker
 	if taker == nil {
 		s.receiver = (*updateReceiver)(s)
@@ -121,7 +122,7 @@ func (c *Client) openSession(taker receiver, outboxCapacity int, once bool) *Ses
 // startStream runs one stream until the session ends, and ends the session when the stream is beyond repair.
 func startStream[Request, Response any](s *Session, each *stream[Request, Response]) {
 	each.closing = s.isClosing
-	each.once = s.once
+	each.once = s.once.Load
 	each.ready = func(ctx context.Context) error {
 		return s.client.waitUntilReady(ctx, s.client.options.ReconnectTimeout)
 	}
@@ -271,7 +272,7 @@ func (s *Session) Flush(ctx context.Context) error {
 }
 
 // Close writes what is queued, half-closes the streams and leaves nothing running. After five seconds, or when ctx is done,
-// it waits no longer.
+// it cuts the streams, and waits five seconds more for a receiver or callback that is still running.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {
@@ -288,8 +289,20 @@ func (s *Session) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.cancel()
-	<-s.done
-	return s.Err()
+	select {
+	case <-s.done:
+		return s.Err()
+	default:
+	}
+	// Streams that were cut end at once, unless one of them delivers something.
+	limit := time.NewTimer(closeGrace)
+	defer limit.Stop()
+	select {
+	case <-s.done:
+		return s.Err()
+	case <-limit.C:
+		return context.DeadlineExceeded
+	}
 }
 
 func (s *Session) isClosing() bool {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc/codes"
@@ -61,6 +62,8 @@ type Shim struct {
 	echoed       chan struct{}
 	status       ShimStatus
 	failure      error
+	started      bool
+	bringing     bool // a configuration is on its way outside of a registration
 }
 
 // A phase says how far a shim has come with its session.
@@ -108,6 +111,7 @@ func NewShim(client *Client, options ShimOptions) *Shim {
 func (s *Shim) Start(ctx context.Context, registration Registration) error {
 	s.mu.Lock()
 	s.registration = registration
+	s.started = true
 	s.mu.Unlock()
 	for pause := firstPause; ; pause = nextPause(pause) {
 		err := s.open(ctx)
@@ -169,9 +173,12 @@ func (s *Shim) Status() ShimStatus {
 // Close writes what is queued, half-closes the streams and leaves nothing running.
 func (s *Shim) Close(ctx context.Context) error {
 	s.mu.Lock()
-	session := s.session
+	session, started := s.session, s.started
 	s.mu.Unlock()
 	s.cancel()
+	if !started {
+		return nil
+	}
 	if session != nil {
 		_ = session.Close(ctx)
 	}
@@ -244,24 +251,84 @@ func (s *Shim) UpdateConfiguration(ctx context.Context, config string, extraConf
 	case err == nil:
 		s.registration, s.good = next, next
 		return nil
-	case isRefusal(err, codes.Unavailable, codes.FailedPrecondition):
+	case mayBeBrought(err):
 		s.logger.Info("the configuration is kept until the core is back", "error", err)
 		s.registration = next
+		s.bringConfiguration()
 		return nil
 	}
 	return err
 }
 
+// mayBeBrought tells whether an error says nothing about the configuration itself.
+func mayBeBrought(err error) bool {
+	return isRefusal(err, codes.Unavailable, codes.FailedPrecondition, codes.DeadlineExceeded)
+}
+
+// bringConfiguration tells the core a configuration that no registration has brought: one that was set while a registration
+// was under way, or that the core did not answer to. mu is held.
+func (s *Shim) bringConfiguration() {
+	if s.bringing || s.phase != live || sameConfiguration(s.registration, s.good) {
+		return
+	}
+	s.bringing = true
+	go func() {
+		for pause := firstPause; ; pause = nextPause(pause) {
+			s.mu.Lock()
+			next := s.registration
+			if s.ctx.Err() != nil || s.phase != live || sameConfiguration(next, s.good) {
+				s.bringing = false
+				s.mu.Unlock()
+				return
+			}
+			s.mu.Unlock()
+			_, err := s.client.UpdateConfiguration(s.ctx, next.PolicyGroup, next.Config, next.ExtraConfig)
+			refused := err != nil && !mayBeBrought(err) && s.ctx.Err() == nil
+			s.mu.Lock()
+			if err == nil {
+				s.good = next
+			} else if refused && sameConfiguration(s.registration, next) {
+				s.registration = s.good
+			}
+			s.mu.Unlock()
+			if refused {
+				s.logRefusal(err)
+			}
+			_ = sleep(s.ctx, spread(pause))
+		}
+	}()
+}
+
+func (s *Shim) logRefusal(err error) {
+	s.logger.Error("the core refuses the configuration; the last good one stays in force", "error", err)
+	if s.options.ConfigurationRefused != nil {
+		s.options.ConfigurationRefused(err)
+	}
+}
+
+// steadySession is how long a session lasts after which the pauses before registrations begin anew.
+const steadySession = 10 * time.Second
+
 // maintain begins a new session whenever one has ended, until the shim is closed or superseded.
 func (s *Shim) maintain() {
 	defer close(s.done)
+	pause := firstPause
 	for {
 		s.mu.Lock()
 		session := s.session
 		s.mu.Unlock()
+		began := time.Now()
 		<-session.Done()
 		err := session.Err()
-		for pause := firstPause; ; pause = nextPause(pause) {
+		s.noteEnd(err)
+		if time.Since(began) >= steadySession {
+			pause = firstPause
+		} else if !errors.Is(err, ErrSuperseded) {
+			// A core that ends every session at once must not be hammered with registrations.
+			_ = sleep(s.ctx, spread(pause))
+			pause = nextPause(pause)
+		}
+		for ; ; pause = nextPause(pause) {
 			s.noteEnd(err)
 			if s.ctx.Err() != nil {
 				s.fail(ErrClosed)
@@ -302,6 +369,7 @@ func (s *Shim) open(ctx context.Context) error {
 	}
 	if err := s.replay(ctx, session); err != nil {
 		_ = session.Close(ctx)
+		<-session.done
 		return err
 	}
 	return nil
@@ -315,17 +383,15 @@ func (s *Shim) register(ctx context.Context) (*Session, error) {
 	used := wanted
 	err := s.client.register(ctx, wanted)
 	if isRefusal(err, codes.InvalidArgument) && registeredBefore && !sameConfiguration(wanted, good) {
-		s.logger.Error("the core refuses the configuration; the last good one stays in force", "error", err)
-		if s.options.ConfigurationRefused != nil {
-			s.options.ConfigurationRefused(err)
-		}
+		s.logRefusal(err)
 		used = good
 		err = s.client.register(ctx, good)
 	}
 	if err != nil {
 		return nil, err
 	}
-	session := s.client.openSession(s.newReceiver(), 0, s.options.ResyncOnBreak)
+	// Answers that are lost with a stream would be awaited for ever, so until the core knows everything each break counts.
+	session := s.client.openSession(s.newReceiver(), 0, true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.good = used
@@ -373,9 +439,14 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 	if err := s.tell(ctx, session, plan); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	session.once.Store(s.options.ResyncOnBreak)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = live
+	s.bringConfiguration()
 	held := s.held
 	s.held = heldEntries{}
 	_ = session.nodes.put(ctx, held.nodes...)

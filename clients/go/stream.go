@@ -34,8 +34,8 @@ type stream[Request, Response any] struct {
 	closing func() bool
 	// ready waits for a connection.
 	ready func(context.Context) error
-	// once is set for streams that end with the first break.
-	once bool
+	// once tells whether the stream ends with its next break.
+	once func() bool
 }
 
 // run keeps the call open until closing is true and the core has finished. The error says why opening it again cannot help.
@@ -56,7 +56,7 @@ func (s *stream[Request, Response]) run(ctx context.Context) error {
 		if fatal != nil {
 			return fatal
 		}
-		if s.once {
+		if s.once() {
 			return fmt.Errorf("%s: %w: %w", s.kind, errStreamBroke, err)
 		}
 		if s.broke != nil {

@@ -180,6 +180,8 @@ class Engine:
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
+        # A timer or a preemption may have taken back the open question, and nothing else would call for the next one.
+        more = dependence.is_turn(self._callbacks, now_ns) or more
         more = self._clear_away(budget * RECORDS_PER_DECISION) or more
         return CycleResult(self._take_effects(), more)
 
@@ -389,6 +391,8 @@ class Engine:
 
     def _answer_callbacks(self, command: AnswerCallbacks, now_ns: int) -> None:
         self._require_manager(command.rm_id, "Attach")
+        # Nobody knows any more which ask the answer to a closed question was about.
+        late = any(answer.dependent and answer.question not in self._callbacks.open for answer in command.predicates)
         for answer in command.predicates:
             if answer.dependent:
                 self._note_dependence(answer.question)
@@ -403,7 +407,7 @@ class Engine:
         for partition, key in command.acknowledged:
             acknowledged_in = self._partitions.get(partition)
             if acknowledged_in is not None:
-                dependence.note_acknowledged(self._callbacks, acknowledged_in, key)
+                dependence.note_acknowledged(self._callbacks, acknowledged_in, key, late=late)
 
     def _note_dependence(self, question: int) -> None:
         inquiry = self._callbacks.open.get(question)

@@ -235,8 +235,9 @@ class CallbackBoard:
         ):
             return None
         # Before the questions: those that come later are to be judged without it.
-        outgoing.not_placed = _first_of(stream.not_placed, len(stream.not_placed))
-        self._take_questions(stream, outgoing)
+        outgoing.not_placed = _first_of(stream.not_placed, NOTICES_PER_MESSAGE)
+        if not stream.not_placed:
+            self._take_questions(stream, outgoing)
         outgoing.scheduling_states = _first_of(stream.scheduling_states, NOTICES_PER_MESSAGE)
         outgoing.notices = self._date_notices(_first_of(stream.notices, PREEMPTION_NOTICES_PER_MESSAGE))
         outgoing.events = _first_of(stream.events, NOTICES_PER_MESSAGE)

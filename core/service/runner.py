@@ -228,6 +228,8 @@ class PartitionRunner:
         *configuration*: what its text says, if somebody has read it already.
         """
         if isinstance(command, RegisterManager) and configuration is not None:
+            # Whoever waits asks again and again: nothing is built for a registration that is refused as it stands.
+            self._sessions.admit(SESSION.get(), command.rm_id, self._presence.now)
             await self._build_ahead(command.rm_id, configuration)
         answer: asyncio.Future[ConfigurationChange] = asyncio.get_running_loop().create_future()
         await self._put(_Call(command, answer, configuration, SESSION.get()))

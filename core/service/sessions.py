@@ -129,10 +129,16 @@ class Sessions:
         self._holder = NO_SESSION
 
     def check(self, session: Session) -> None:
-        """Raises :class:`Superseded` for a session that another one has taken over from."""
+        """Raises :class:`Superseded` for a session that another one has taken over from.
+
+        A named one that is not the named holder speaks for a registration that is not its own, be it one of before
+        this core started: whoever registers, or comes back after an interruption, is known by its name.
+        """
+        if session.named and self._holder.named and not _same(self._holder, session):
+            raise Superseded("superseded: another session of this resource manager holds the core")
         if not self._superseded:
             return
-        known = Session(session.key, session.host, session.named)
+        known = _known(session)
         if known not in self._superseded:
             return
         until_ns = self._superseded[known]
@@ -150,11 +156,16 @@ class Sessions:
         return other.host != session.host
 
     def _remember(self, session: Session) -> None:
-        session = Session(session.key, session.host, session.named)
+        session = _known(session)
         self._superseded.pop(session, None)
         self._superseded[session] = None if session.named else self._clock.now_ns() + CONNECTION_NS
         while len(self._superseded) > MOST_REMEMBERED:
             del self._superseded[next(iter(self._superseded))]
+
+
+def _known(session: Session) -> Session:
+    """Returns *session* as it is remembered: by its name, from whatever address it comes, or by its connection."""
+    return Session(session.key, "" if session.named else session.host, session.named)
 
 
 def _same(one: Session, other: Session) -> bool:

@@ -241,12 +241,19 @@ func (d *decisions) ReceiveApplications(response *si.ApplicationResponse) {
 
 // ReceiveAllocations hands on decisions. When the shim has taken them over, its next predicates see them.
 func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
-	d.report("allocations", d.callback.UpdateAllocation(response))
-	d.counts.placed.Add(int64(len(response.GetNew())))
-	d.counts.released.Add(int64(len(response.GetReleased())))
+	// One at a time, as the core in the shim's process does: the shim gives up the rest of a message at the first allocation that it
+	// cannot take over.
 	for _, placed := range response.GetNew() {
+		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
 		d.turns.Settle(placed.GetAllocationKey())
 	}
+	if len(response.GetReleased())+len(response.GetRejectedAllocations()) > 0 {
+		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{
+			Released: response.GetReleased(), RejectedAllocations: response.GetRejectedAllocations(),
+		}))
+	}
+	d.counts.placed.Add(int64(len(response.GetNew())))
+	d.counts.released.Add(int64(len(response.GetReleased())))
 	for _, released := range response.GetReleased() {
 		d.turns.Settle(released.GetAllocationKey())
 	}
@@ -271,6 +278,7 @@ type answers struct {
 }
 
 func (a *answers) callbacks() kornel.Callbacks {
+	states := &states{tell: a.callback.UpdateContainerSchedulingState}
 	callbacks := kornel.Callbacks{
 		Timeout:    callbackTimeout,
 		Predicates: a.predicates,
@@ -280,7 +288,7 @@ func (a *answers) callbacks() kornel.Callbacks {
 		},
 		// These two call the API server, which may take its time; what follows must not wait for that.
 		SchedulingState: func(_ context.Context, state *si.UpdateContainerSchedulingStateRequest) {
-			go a.callback.UpdateContainerSchedulingState(state)
+			states.put(state)
 		},
 		Events: func(_ context.Context, events []*si.EventRecord) { go a.callback.SendEvent(events) },
 	}
@@ -288,6 +296,51 @@ func (a *answers) callbacks() kornel.Callbacks {
 		callbacks.StateDump = func(context.Context) (string, error) { return plugin.GetStateDump() }
 	}
 	return callbacks
+}
+
+// states hands on the scheduling states of asks, one at a time and the last one of each ask last.
+type states struct {
+	tell func(*si.UpdateContainerSchedulingStateRequest)
+
+	mu      sync.Mutex
+	running bool
+	order   []string
+	waiting map[string]*si.UpdateContainerSchedulingStateRequest
+}
+
+// put never waits. A state that the next one of the same ask overtakes is not told any more, so what waits is bounded by asks.
+func (s *states) put(state *si.UpdateContainerSchedulingStateRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := state.GetAllocationKey()
+	if s.waiting == nil {
+		s.waiting = map[string]*si.UpdateContainerSchedulingStateRequest{}
+	}
+	if s.waiting[key] == nil {
+		s.order = append(s.order, key)
+	}
+	s.waiting[key] = state
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
+}
+
+func (s *states) run() {
+	for {
+		s.mu.Lock()
+		if len(s.order) == 0 {
+			s.running, s.order = false, nil
+			s.mu.Unlock()
+			return
+		}
+		key := s.order[0]
+		s.order = s.order[1:]
+		state := s.waiting[key]
+		delete(s.waiting, key)
+		s.mu.Unlock()
+		s.tell(state)
+	}
 }
 
 // predicates returns the nodes on which a pod may not run, each with the shim's reason.
@@ -311,9 +364,12 @@ func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQ
 	if a.turns.Begin(ctx, key) != nil {
 		return nil // the core has stopped waiting
 	}
-	refused, found := a.judgeUntilYes(question)
-	// A reservation does not place anything: another question comes before that.
-	a.turns.Answer(key, found && question.GetAllocate())
+	found := false
+	// Also after a panic, which refuses the question: the turn must go on. A reservation does not place anything: another
+	// question comes before that.
+	defer func() { a.turns.Answer(key, found && question.GetAllocate()) }()
+	refused, yes := a.judgeUntilYes(question)
+	found = yes
 	return refused
 }
 

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from kornel.core.partition.engine import Engine
 from kornel.core.service.clock import SECOND_NS
 from kornel.shim_client import (
     ApplicationAccepted,
@@ -259,3 +260,19 @@ async def _until_equal(reader: ShimClient, database: Path) -> None:
             await asyncio.sleep(0.05)
     for key, node in bound.items():
         assert (await reader.explain_ask(key)).node_id == node
+
+
+async def test_nothing_is_built_for_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    build_ahead = Engine.build_ahead
+
+    def note_build(engine: Engine, rm_id: str, configuration: Any) -> Any:
+        built.append(rm_id)
+        return build_ahead(engine, rm_id, configuration)
+
+    monkeypatch.setattr(Engine, "build_ahead", note_build)
+    async with running_core() as core, client(core) as older, client(core) as younger:
+        await older.register(config=CONFIG)
+        with pytest.raises(RegistrationHeld):
+            await younger.register(config=CONFIG, wait_for_s=10)
+    assert built == [RM]

@@ -48,11 +48,16 @@ def line_up(callbacks: Callbacks, inquiry: Inquiry, put: Callable[[int], None], 
 def ask_next(callbacks: Callbacks, now_ns: int) -> None:
     """Asks the next question of the line, if it is its turn."""
     line = callbacks.line
-    while line and callbacks.dependent_asked not in callbacks.open and is_settled(callbacks, now_ns):
+    while is_turn(callbacks, now_ns):
         inquiry, put = line.popleft()
         if inquiry.ask.inquiry is inquiry:  # Otherwise the ask was withdrawn, or changed, and is asked about anew.
             callbacks.dependent_asked = inquiry.number
             put(now_ns)
+
+
+def is_turn(callbacks: Callbacks, now_ns: int) -> bool:
+    """Tells whether the next question of the line may be asked at once."""
+    return bool(callbacks.line) and callbacks.dependent_asked not in callbacks.open and is_settled(callbacks, now_ns)
 
 
 def is_settled(callbacks: Callbacks, now_ns: int) -> bool:
@@ -88,21 +93,26 @@ def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     callbacks.settled_by_ns = now_ns + wait_ns
 
 
-def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str) -> None:
-    """Notes that the shim has *key* in place, or tells it that this runs nowhere, since it judges others by that."""
+def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str, *, late: bool) -> None:
+    """Notes that the shim has *key* in place, or tells it that this runs nowhere, since it judges others by that.
+
+    *late*: in the same breath it said that an ask depends on placements, about which nothing was asked any more.
+    """
     ask = callbacks.unsettled
     if ask is not None and ask.spec.key == key and callbacks.unsettled_in == state.name:
         callbacks.unsettled = None
         return
     pending = state.requests.get(key)
-    if pending is None or (pending.place not in _STANDS and pending.dependent):
+    if pending is None or (pending.place not in _STANDS and (pending.dependent or late)):
         state.effects.append(PlacementVoid(state.name, key))
 
 
 def drop_line(callbacks: Callbacks) -> None:
     """Drops the questions of the line as if they had been asked of nobody, since nobody will answer them."""
     line = list(callbacks.line)
-    forget_all(callbacks)
+    # The last placement stays unsettled: whoever answers from now on may be the same shim on another stream.
+    callbacks.line.clear()
+    callbacks.dependent_asked = 0
     for inquiry, _ in line:
         if inquiry.ask.inquiry is inquiry:
             inquiry.drop()

@@ -12,6 +12,7 @@ from kornel.core.domain.effects import (
     Effect,
     EventRecorded,
     NodeAccepted,
+    PlacementVoid,
     PredicatesAsked,
     PreemptionPredicatesAsked,
     SchedulingFailed,
@@ -163,3 +164,12 @@ async def test_a_new_life_of_the_manager_hears_nothing_of_the_asks_of_the_old_on
     assert [event.object_id for event in outgoing.events] == ["e"]
     assert not outgoing.predicates
     assert (desk.metrics.questions_dropped, desk.metrics.scheduling_states_dropped) == (1, 1)
+
+
+def test_what_was_not_placed_goes_before_the_questions_in_messages_of_a_bounded_length() -> None:
+    desk = Desk()
+    desk.board.deliver_effects([PlacementVoid("p", f"k{n}") for n in range(2_500)])
+    desk.board.deliver_effects([ask(1)])
+    messages = [desk.take() for _ in range(3)]
+    assert [len(message.not_placed) for message in messages] == [1_000, 1_000, 500]
+    assert [numbers(message.predicates) for message in messages] == [[], [], [1]]
