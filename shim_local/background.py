@@ -43,6 +43,7 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
                 stderr=output,
                 env=program_environment(),
                 start_new_session=True,
+                umask=0o077,
             )
     except OSError as error:
         raise NotStarted(f"{error.filename or folder}: {error.strerror}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from typing import Final
 
@@ -21,6 +22,8 @@ EXIT_INPUT: Final = 2
 
 def run_program(settings: Settings) -> int:
     """Returns the exit status once the program has ended."""
+    # Jobs, with their environments and logs, are nobody else's. Each job gets the umask of its own submission.
+    os.umask(0o077)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", force=True
     )

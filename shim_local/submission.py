@@ -49,7 +49,10 @@ def read_script_options(context: typer.Context, command: list[str]) -> dict[str,
 
 def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobSpec:
     """Returns the submission that *options* describe. Raises BadAmount or BadSpec."""
-    directory = Path(options["directory"] or Path.cwd()).absolute()
+    try:
+        directory = Path(options["directory"] or Path.cwd()).absolute()
+    except OSError as error:
+        raise BadSpec(f"the directory that you are in: {error.strerror}") from None
     if not directory.is_dir():
         raise BadSpec(f"{directory} is no directory")
     environment = {name: value for name, value in os.environ.items() if name != STATE_VARIABLE}
@@ -68,12 +71,11 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
             after.append(int(number))
     mask = os.umask(0o022)
     os.umask(mask)
-    user = pwd.getpwuid(os.getuid()).pw_name
     spec = JobSpec(
         command=tuple(command),
         directory=str(directory),
         environment=environment,
-        user=user,
+        user=_user_name(),
         umask=mask,
         name=options["name"],
         queue=options["queue"],
@@ -94,6 +96,14 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
     )
     spec.check()
     return spec
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        # As in many containers.
+        return str(os.getuid())
 
 
 def _group_names() -> Iterator[str]:

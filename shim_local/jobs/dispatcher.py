@@ -217,10 +217,28 @@ class Dispatcher:
 
     # What agents say.
 
+    def find_stranger(self, hello: Mapping[str, Any]) -> str:
+        """Returns why an agent must not take the place of the one that had its name; an empty text if it may.
+
+        It knows nothing of what the other one runs, and would start that a second time.
+        """
+        name = str(hello["node"])
+        known = self.nodes[name].record.get("identity", "") if name in self.nodes else ""
+        if not known or known == hello.get("identity", ""):
+            return ""
+        number = sum(task.node == name for _, task in self.live_tasks(TaskState.RUNNING))
+        if not number:
+            return ""
+        return (
+            f"another agent was connected as {name}, where {number} tasks may still run; choose another --name, or if"
+            f" that one is gone for good: kornel-local forget {name}"
+        )
+
     def connect_agent(self, hello: Mapping[str, Any]) -> None:
         """Take up a machine whose agent is there, and compare what runs with what should."""
         name = str(hello["node"])
-        record = {each: hello[each] for each in ("capacity", "limits", "boot")} | {"seen_s": self._now()}
+        record = {each: hello[each] for each in ("capacity", "limits", "boot")}
+        record |= {"identity": hello.get("identity", ""), "seen_s": self._now()}
         node = self.nodes.setdefault(name, Node(name, record))
         node.record, node.online = record, True
         try:

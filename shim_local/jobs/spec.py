@@ -9,6 +9,9 @@ from typing import Any, Final
 DEFAULT_GRACE_S: Final = 30.0
 DEFAULT_KILL_S: Final = 10.0
 DEFAULT_LOG_BYTES: Final = 64 * 2**20
+LARGEST_PRIORITY: Final = 2**31 - 1
+"""The largest that the wire holds; the smallest is one below its negative."""
+LARGEST_AMOUNT: Final = 2**62
 
 
 class BadSpec(ValueError):
@@ -85,6 +88,15 @@ class JobSpec:
         )
         if min(amounts) < 0:
             raise BadSpec("an amount is negative")
+        if max(amounts) > LARGEST_AMOUNT:
+            raise BadSpec("an amount is larger than can be counted")
+        if not -LARGEST_PRIORITY <= self.priority <= LARGEST_PRIORITY:
+            raise BadSpec(f"the priority {self.priority} is out of range: it goes up to {LARGEST_PRIORITY}")
+        if any(number > LARGEST_AMOUNT for number in self.after):
+            raise BadSpec(f"there is no job {max(self.after)}")
+        for text in (self.queue, self.user, *self.groups):
+            if not text.isprintable() or not _is_unicode(text):
+                raise BadSpec(f"{text!r} cannot be the name of a queue, user or group")
         if not (self.vcore or self.memory or self.gpu):
             raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu")
 
@@ -97,3 +109,12 @@ class JobSpec:
     def queue_path(self) -> str:
         """The full path of the queue."""
         return self.queue if self.queue.startswith("root.") else f"root.{self.queue}"
+
+
+def _is_unicode(text: str) -> bool:
+    """Tells whether *text* can be sent: the bytes of a file name need not be UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

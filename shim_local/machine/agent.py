@@ -114,6 +114,7 @@ class Agent:
         return {
             "do": "hello",
             "node": self.name,
+            "identity": self._identity,
             "boot": self._boot,
             "capacity": {"vcore": self.capacity.vcore, "memory": self.capacity.memory, "gpus": self.capacity.gpus},
             "limits": self.cgroups.shown,
@@ -204,7 +205,8 @@ class Agent:
         """Remove logs of attempts that ended before a moment."""
         for path in self._done.iterdir():
             with suppress(OSError):
-                if path.stat().st_mtime < before_s:
+                # The record is written at the end; the folder is as old as its last new file.
+                if (path / "record").stat().st_mtime < before_s:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _check_spec(self, spec: Message) -> None:

@@ -35,6 +35,8 @@ LEFTOVER_S: Final = 2.0
 OOM_SCORE: Final = "500"
 KILL_AGAIN_S: Final = 0.02
 READ_BYTES: Final = 64 * 1024
+LONGEST_POLL_MS: Final = 3_600_000.0
+"""``poll`` takes no more than 2**31 ms, which are 24 days; a deadline may be later."""
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 CANCEL: Final = "cancel"
@@ -212,7 +214,7 @@ class Supervisor:
     def _wait_ms(self) -> float | None:
         if not self._deadlines:
             return None
-        return max(0.0, min(self._deadlines.values()) - time.monotonic()) * 1000 + 1
+        return min(max(0.0, min(self._deadlines.values()) - time.monotonic()) * 1000 + 1, LONGEST_POLL_MS)
 
     def _reap_children(self) -> bool:
         """Takes note of processes that have ended. Returns whether none is left."""

@@ -103,6 +103,9 @@ class AgentLinks:
         if node in self._senders:
             write_message(writer, {"do": "refused", "reason": f"another agent is connected as {node}"})
             return
+        if reason := self.dispatcher.find_stranger(hello):
+            write_message(writer, {"do": "refused", "reason": reason})
+            return
 
         def send(message: Mapping[str, Any]) -> None:
             write_message(writer, message)

@@ -356,7 +356,8 @@ def _make_application(job: Job) -> si.AddApplicationRequest:
         applicationID=job.application_id,
         queueName=spec.queue_path,
         ugi=si.UserGroupInformation(user=spec.user, groups=spec.groups or (spec.user,)),
-        tags={"kornel.name": spec.shown_name[:200]},
+        # The name of a program may be bytes that are no text.
+        tags={"kornel.name": spec.shown_name[:200].encode("utf-8", "replace").decode()},
     )
 
 

@@ -44,9 +44,9 @@ class OwnCore:
         """Have the core run for as long as this is not cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
+            began = asyncio.get_running_loop().time()
             pid, ticks = self.read_record()
             if not is_alive(pid, ticks):
-                began = asyncio.get_running_loop().time()
                 pid, ticks = await self._start()
             if await self._wait_until_ready(pid, ticks):
                 self._serving.set()

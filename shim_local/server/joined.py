@@ -31,7 +31,7 @@ class JoinedAgent:
         settings.check()
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if settings.token_file is None:
-            raise SettingsError("--join needs --token-file: a copy of the file `token` of the server")
+            raise SettingsError("--join needs --agent-token: a copy of the file `token` of the server")
         self._settings = settings
         self._address = split_address(settings.join)
         self._token = read_token(settings.token_path)

@@ -62,7 +62,12 @@ class LocalServer:
         self._links.attach(dispatcher)
         default_queue = DEFAULT if self._settings.queues is not None else BUILT_IN_DEFAULT
         commands = Commands(dispatcher, self._links, self._describe_server, self._stop, default_queue)
-        self._links.connect(self._agent.describe_machine(), self._send_local)
+        hello = self._agent.describe_machine()
+        if reason := dispatcher.find_stranger(hello):
+            store.close()
+            await self._agent.close()
+            raise SettingsError(reason)
+        self._links.connect(hello, self._send_local)
         dispatcher.flush()
         servers = [await self._serve_commands(commands)]
         if self._settings.listen:

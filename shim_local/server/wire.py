@@ -45,7 +45,26 @@ def write_message(writer: asyncio.StreamWriter, message: Mapping[str, Any]) -> N
 
 def make_proof(token: str, role: str, nonces: str) -> str:
     """Returns what only somebody can say who has the token, for this connection and this side of it."""
-    return hmac.new(token.encode(), f"kornel-local {role} {nonces}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(
+        token.encode(), f"kornel-local {role} {nonces}".encode("utf-8", "replace"), hashlib.sha256
+    ).hexdigest()
+
+
+async def _read_handshake(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """Returns the next message of somebody who has proved nothing yet, and may not fill our memory."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = await reader.read(1)
+        if not byte:
+            return None
+        line += byte
+        if len(line) > MOST_HANDSHAKE_BYTES:
+            raise WireError("a peer that has not proved that it has the token says too much")
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise WireError("a message is no JSON") from None
+    return message if isinstance(message, dict) else None
 
 
 async def admit_peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> str:
@@ -56,12 +75,12 @@ async def admit_peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     nonce = secrets.token_hex(16)
     write_message(writer, {"nonce": nonce})
     async with asyncio.timeout(HANDSHAKE_S):
-        answer = await read_message(reader)
+        answer = await _read_handshake(reader)
     role = str((answer or {}).get("role"))
     nonces = f"{nonce} {(answer or {}).get('nonce')}"
     given = str((answer or {}).get("proof"))
     if role not in ("agent", "command") or not hmac.compare_digest(
-        given.encode(), make_proof(token, role, nonces).encode()
+        given.encode("utf-8", "replace"), make_proof(token, role, nonces).encode()
     ):
         write_message(writer, {"error": "the token is not that of this server"})
         raise WireError("a peer does not have the token")
