@@ -73,6 +73,9 @@ def start_up(
     core: Annotated[
         str, typer.Option("--core", envvar="KORNEL_LOCAL_CORE", metavar="ADDR", help="Use a core that runs already.")
     ] = "",
+    page: Annotated[
+        bool, typer.Option("--page", help="Serve the core's web page, to every user of this machine.")
+    ] = False,
     rm_id: Annotated[str, typer.Option("--rm-id", metavar="NAME", help="Name by which the core knows us.")] = (
         "kornel-local"
     ),
@@ -135,6 +138,7 @@ def start_up(
         name or socket.gethostname(),
         find_capacity(*amounts),
         core=core,
+        page=page,
         rm_id=rm_id,
         queues=queues,
         listen=listen,

@@ -24,12 +24,16 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class OwnCore:
-    """The core that belongs to a state directory. It listens on a socket there, so only its owner can reach it."""
+    """The core that belongs to a state directory. It listens on a socket there, so only its owner can reach it.
 
-    def __init__(self, folder: Path) -> None:
+    *page*: its web page is served on loopback, where every user of this machine sees the jobs and may change queues.
+    """
+
+    def __init__(self, folder: Path, *, page: bool = False) -> None:
         self.address: Final = f"unix:{folder / 'core.sock'}"
         self.log: Final = folder / "core.log"
         self._folder = folder
+        self._page = page
         self._record = folder / "core.pid"
         self._ready = folder / "core.ready"
         self._serving = asyncio.Event()
@@ -87,17 +91,21 @@ class OwnCore:
                         return "" if rest == "off" else f"http://{rest}/"
         return ""
 
-    async def _start(self) -> tuple[int, int]:
-        self._ready.unlink(missing_ok=True)
+    def make_arguments(self) -> list[str]:
+        """Returns the options with which the core is started; the environment says the others."""
         arguments = ["--grpc", self.address, "--log-format", "json", "--ready-file", str(self._ready)]
         if "KORNEL_REST_ADDRESS" not in os.environ:
-            arguments += ["--rest-address", "127.0.0.1:0"]
+            arguments += ["--rest-address", "127.0.0.1:0" if self._page else "off"]
         if "KORNEL_HISTORY" not in os.environ:
             arguments += ["--history", str(self._folder / "history.db")]
+        return arguments
+
+    async def _start(self) -> tuple[int, int]:
+        self._ready.unlink(missing_ok=True)
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "kornel", "serve", *arguments),
+                *("-P", "-m", "kornel", "serve", *self.make_arguments()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

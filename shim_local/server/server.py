@@ -37,7 +37,7 @@ class LocalServer:
         settings.check()
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._settings = settings
-        self._own_core = None if settings.core else OwnCore(settings.folder)
+        self._own_core = None if settings.core else OwnCore(settings.folder, page=settings.page)
         self._links = AgentLinks()
         self._core_link = CoreLink(settings.rm_id, self._find_core, self._read_queues, settings.credentials)
         self._agent = Agent(

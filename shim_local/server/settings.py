@@ -27,6 +27,8 @@ class Settings:
     capacity: Capacity
     core: str = ""
     """The address of a core that runs already; empty: one of our own."""
+    page: bool = False
+    """The web page of a core of our own is served; whoever uses this machine can see and change it."""
     rm_id: str = "kornel-local"
     queues: Path | None = None
     """A file with the configuration of queues; without it there are built-in ones."""

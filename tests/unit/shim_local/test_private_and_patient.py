@@ -100,3 +100,12 @@ async def test_a_core_that_ends_before_it_is_ready_is_started_again(
     keeping = asyncio.create_task(core.keep_running())
     await asyncio.wait_for(core.find_core(), 5)
     keeping.cancel()
+
+
+def test_a_page_that_others_can_reach_is_served_only_when_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KORNEL_REST_ADDRESS", raising=False)
+    for page, address in ((False, "off"), (True, "127.0.0.1:0")):
+        arguments = OwnCore(tmp_path, page=page).make_arguments()
+        assert arguments[arguments.index("--rest-address") + 1] == address
