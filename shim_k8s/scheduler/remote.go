@@ -107,6 +107,9 @@ func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequ
 		Version:     request.GetVersion(),
 		BuildInfo:   request.GetBuildInfo(),
 		ExtraConfig: request.GetExtraConfig(),
+		// Whoever has the core keeps it. Two shims with Leases of their own would otherwise take it from each other for
+		// ever: the one that was superseded ends, and the next of its kind registers in its place.
+		WaitFor: time.Second,
 	})
 	if err != nil {
 		_ = client.Close()

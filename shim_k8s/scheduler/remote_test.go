@@ -191,6 +191,17 @@ func TestShimIsRegisteredAndAskedBeforeAnythingIsPlaced(t *testing.T) {
 	}
 }
 
+func TestShimWaitsForAnotherThatHasTheCore(t *testing.T) {
+	core, shim := fakecore.New(), newStandIn()
+	core.HoldRegistrations = 2
+	start(t, core, shim)
+	log := core.Log()
+	held, registered := slices.Index(log, "held wait=1"), slices.Index(log, "register mycluster")
+	if held < 0 || registered < held {
+		t.Fatalf("%v", log)
+	}
+}
+
 func TestCoreThatComesBackIsToldEverything(t *testing.T) {
 	core, shim := fakecore.New(), newStandIn()
 	remote := start(t, core, shim)
