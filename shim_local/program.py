@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Final
 
-from kornel.shim_client import CredentialsUnusable, RegistrationRefused
+from kornel.shim_client import CredentialsUnusable, RegistrationRefused, Superseded
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_local.jobs.store import StoreUnusable
 from kornel.shim_local.machine.agent import AgentBusy
@@ -35,6 +35,9 @@ def run_program(settings: Settings) -> int:
         return _print_complaint(f"{error}: it is up already", EXIT_FAILED)
     except RegistrationRefused as error:
         return _print_complaint(f"the core refused the registration ({error.code.name}): {error.reason}", EXIT_INPUT)
+    except Superseded:
+        reason = f"another program has registered at the core as {settings.rm_id}; this one ends, and jobs go on"
+        return _print_complaint(reason, EXIT_FAILED)
     except OSError as error:
         return _print_complaint(f"{error.filename or settings.folder}: {error.strerror}", EXIT_FAILED)
     return 0

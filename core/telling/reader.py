@@ -99,7 +99,7 @@ class _Kept:
     def __init__(self, state: PartitionState) -> None:
         self.allocations = KeptViews(state)
         self.applications = ApplicationViews(state, self.allocations)
-        self.nodes = NodeHeads(state)
+        self.nodes = NodeHeads()
         self.index = ReadingIndex()
 
 
@@ -306,7 +306,7 @@ class PartitionReader:
 
         *render* is asked again only for what has changed: what it makes of the same must always be the same.
         """
-        return self._kept.nodes.rendered(render)
+        return self._kept.nodes.render_all(self._state, render)
 
     def allocations(self) -> Iterator[list[AllocationView]]:
         """Shows all allocations, node by node."""

@@ -35,6 +35,7 @@ from kornel.shim_client import (
     StreamKind,
     StreamRefused,
     StreamReopened,
+    Superseded,
     Update,
     resource,
 )
@@ -159,7 +160,11 @@ class CoreLink:
     # The life of the connection.
 
     async def run(self) -> None:
-        """Stay registered for as long as this is not cancelled. Raises RegistrationRefused if the first one is."""
+        """Stay registered for as long as this is not cancelled.
+
+        Raises RegistrationRefused if the first one is, and Superseded when another program has registered as the same
+        manager: to register again would take the core from that one, and so on for ever.
+        """
         registered = False
         while True:
             try:
@@ -180,6 +185,8 @@ class CoreLink:
                     raise
                 _LOGGER.error("%s; trying again in %g s", error, REFUSED_AGAIN_S)
                 await asyncio.sleep(REFUSED_AGAIN_S)
+            except Superseded:
+                raise
             except (CoreUnreachable, ConnectionLost, StreamRefused) as error:
                 self.state = str(error)
                 _LOGGER.warning("%s; trying again in %g s", error, AGAIN_S)

@@ -97,6 +97,8 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "history events": [["--limit", "0"], ["--type", BAD]],
         "history configs": [[]],
         "history status": [[]],
+        "history usage": [[], [BAD]],
+        "refusals": [[], ["--limit", "0"]],
         "queue show": [["root.a"], ["none" + BAD]],
         "user show": [["ann"], ["none" + BAD]],
         "what-if ask": [

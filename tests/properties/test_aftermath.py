@@ -85,7 +85,7 @@ MARK = moves.mark_victims
     [
         ("mark_victims", nobody_is_marked, {Law.APPLIED, Law.SUFFICIENT}),
         ("mark_victims", one_more_is_marked, {Law.APPLIED, Law.GUARANTEE_KEPT}),
-        ("claim", nothing_is_claimed, {Law.APPLIED}),
+        ("book_claim", nothing_is_claimed, {Law.APPLIED}),
     ],
 )
 def test_a_plan_applied_wrongly_is_found_out(

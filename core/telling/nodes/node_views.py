@@ -133,18 +133,16 @@ class _Head(NamedTuple):
 class NodeHeads:
     """Keeps what was made of nodes without what runs on them, until it changes: a page asks for all again and again."""
 
-    def __init__(self, state: PartitionState) -> None:
-        self._state = state
+    def __init__(self) -> None:
         self._render: Callable[[NodeView], bytes] | None = None
         self._heads: dict[str, _Head] = {}
 
-    def rendered(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
-        """Yields of each node, by ID, whether it takes work, and what *render* makes of its head.
+    def render_all(self, state: PartitionState, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
+        """Yields of each node of *state*, by ID, whether it takes work, and what *render* makes of its head.
 
         *render* is asked again only for what has changed: what it makes of the same must always be the same. What one
         of them made is kept, the last one.
         """
-        state = self._state
         if render is not self._render:
             self._render, self._heads = render, {}
         heads = self._heads

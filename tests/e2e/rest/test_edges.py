@@ -88,11 +88,11 @@ async def test_paths_lead_nowhere_else(fresh: Cluster, path: str) -> None:
 class Bouncer:
     """Lets readers in and nobody else."""
 
-    async def admit(self, request: Request, access: Access) -> None:
+    async def admit_request(self, request: Request, access: Access) -> None:
         if access not in (Access.OPEN, Access.READ):
             raise RestError(401, "say who you are", [("WWW-Authenticate", "Bearer")])
 
-    def leave(self, scope: Scope) -> None:
+    def end_request(self, scope: Scope) -> None:
         """Nothing was noted."""
 
 

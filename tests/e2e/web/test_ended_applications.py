@@ -68,9 +68,8 @@ async def test_an_ended_application_with_what_it_held(playwright: Playwright, tm
             shown.check()
             cluster.core.clock.advance(4 * 86_400 * SECOND_NS)
             await cluster.core.settle()
-            await until(
-                lambda: not list(cluster.core.server._runner.reader["default"].finished()), "it to be forgotten"
-            )
+            reader = cluster.core.server._runner.reader
+            await until(lambda: not list(reader["default"].finished_applications()), "it to be forgotten")
             await page.reload()
             await check_page()
             assert ["404" in said for said in shown.complaints] == [True], (

@@ -58,7 +58,7 @@ class World:
         """An ask may name a type that nothing else in the case has."""
         applications = (allocation.application for allocation in self.allocations.values())
         for holder in (*self.queues.values(), *self.nodes.values(), *applications):
-            holder.widen(width)
+            holder.widen_amounts(width)
 
     def queue(self, spec: QueueCase) -> Queue:
         """Add a queue, its parents first where they are missing; ``root`` changes the root's settings."""
