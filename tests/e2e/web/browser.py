@@ -48,6 +48,10 @@ class Visit:
         PICTURES.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=PICTURES / f"{name}.png")
 
+    async def wait_for_layout(self) -> None:
+        """Waits until lists have measured themselves, which they do in the frame after they are put in."""
+        await self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     async def ask(self, expression: str) -> Any:
         """What *expression* is in the page."""
         return await self.page.evaluate(expression)

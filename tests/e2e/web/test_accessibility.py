@@ -52,6 +52,7 @@ async def test_axe_finds_nothing(playwright: Playwright, demo: str, theme: str, 
 
 async def fits(shown: Visit) -> None:
     """Fails if the page is wider than its window, or something that can be used lies beside it."""
+    await shown.wait_for_layout()
     assert await shown.ask("document.documentElement.scrollWidth <= window.innerWidth")
     beside = """[...document.querySelectorAll("#main button, #main input, #main select, .bar button, .bar input")]
         .filter((one) => one.checkVisibility() && !one.closest(".sideways, .amounts, .table-scroll"))

@@ -70,15 +70,15 @@ function openRefused(one) {
 }
 
 const COLUMNS = [
-  { key: "time", title: "When", value: (one) => one.time, text: (one) => shortMoment(one.time), width: "92px" },
+  { key: "time", title: "When", value: (one) => one.time, text: (one) => shortMoment(one.time), width: "66px" },
   { key: "kind", title: "What", value: (one) => words(one.kind), width: "104px", wide: true },
-  { key: "name", title: "Name", value: (one) => one.name, draw: drawName, width: "minmax(90px, 1.2fr)" },
+  { key: "name", title: "Name", value: (one) => one.name, draw: drawName, width: "minmax(80px, 1.2fr)" },
   { key: "application", title: "Application", value: (one) => (one.kind === "ask" ? (one.applicationID ?? "") : ""), draw: (cell, one) => drawLink(cell, "application", one.kind === "ask" ? one.applicationID : ""), width: "minmax(80px, 1fr)", wide: true },
   { key: "queue", title: "Queue", value: (one) => one.queueName ?? "", width: "minmax(60px, 0.8fr)", wide: true },
   { key: "user", title: "By", value: (one) => one.user ?? "", width: "minmax(60px, 0.7fr)", wide: true },
   { key: "manager", title: "Manager", value: (one) => one.rmID ?? "", mono: true, width: "minmax(70px, 0.7fr)", wide: true },
-  { key: "reason", title: "Reason", value: (one) => one.reason ?? "", draw: drawReason, width: "minmax(96px, 1fr)" },
-  { key: "because", title: "Because", value: (one) => readable(one.message), draw: drawMessage, width: "minmax(110px, 2.2fr)" },
+  { key: "reason", title: "Reason", value: (one) => one.reason ?? "", draw: drawReason, width: "minmax(70px, 1fr)" },
+  { key: "because", title: "Because", value: (one) => readable(one.message), draw: drawMessage, width: "minmax(90px, 2.2fr)" },
 ];
 
 function drawName(cell, one) {
