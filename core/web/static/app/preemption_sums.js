@@ -43,11 +43,11 @@ export class SumsTable {
 
 function columns(kind, types, left) {
   return [
-    { key: `${kind}-taker`, title: "Took", value: (one) => one.taker, draw: (cell, one) => drawParty(cell, kind, one.taker, false), width: "minmax(80px, 1.2fr)" },
-    { key: `${kind}-giver`, title: "From", value: (one) => one.giver, draw: (cell, one) => drawParty(cell, kind, one.giver, one.giver === one.taker), width: "minmax(80px, 1.2fr)" },
+    { key: `${kind}-taker`, title: "Took", value: (one) => one.taker, draw: (cell, one) => drawParty(cell, kind, one.taker, false), width: "minmax(56px, 1.2fr)" },
+    { key: `${kind}-giver`, title: "From", value: (one) => one.giver, draw: (cell, one) => drawParty(cell, kind, one.giver, one.giver === one.taker), width: "minmax(56px, 1.2fr)" },
     { key: "victims", title: "Victims", value: (one) => one.victims, number: true, width: "66px" },
     ...(left ? [{ key: "left", title: "Left", value: (one) => one.left, number: true, width: "54px" }] : []),
-    ...types.map((type, at) => ({ key: type, title: nameOf(type), value: (one) => one.resource[type] ?? 0, text: (one) => amount(type, one.resource[type] ?? 0), number: true, wide: at > 0, width: "minmax(70px, 0.7fr)" })),
+    ...types.map((type, at) => ({ key: type, title: nameOf(type), value: (one) => one.resource[type] ?? 0, text: (one) => amount(type, one.resource[type] ?? 0), number: true, wide: at > 0, width: "minmax(56px, 0.7fr)" })),
     ...(types.length === 4 ? [{ key: "all", title: "All amounts", value: (one) => amounts(one.resource), wide: true, width: "minmax(110px, 1.4fr)" }] : []),
   ];
 }
