@@ -60,7 +60,7 @@ def main() -> None:
         return loop
 
     entry.loop_factory = lambda: watched
-    app.main()
+    app.run_app()
 
 
 if __name__ == "__main__":

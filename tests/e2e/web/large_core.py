@@ -68,7 +68,7 @@ def _application(number: int) -> si_pb2.AddApplicationRequest:
 
 async def _place(stub: si_pb2_grpc.SchedulerStub) -> None:
     stream = stub.UpdateAllocation()
-    size = core_process.resource(vcore=1_000, memory=1 << 30)
+    size = core_process.make_resource(vcore=1_000, memory=1 << 30)
 
     async def send() -> None:
         for start in range(0, ALLOCATIONS, _BATCH):

@@ -138,7 +138,6 @@ class Stage:
         reservations.reserve_node(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
         if holder.triggered:
             ledger.book_claim(self.state, ask)
-        self.state.stirred = False
 
     def decide(self, ask: TaskCase) -> Expected:
         """What becomes of *ask* in one go, put as the case puts it."""
