@@ -143,8 +143,9 @@ class Engine:
     def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
         """Builds the partitions of *configuration* for a registration of *rm_id* that is about to come, in small steps.
 
-        A hint as :meth:`prepare` is, with the same *configuration*. Others have their turns between two steps: the
-        partitions in force are not touched, and nobody sees the new ones before they come into force all at once.
+        A hint as :meth:`prepare_configuration` is, with the same *configuration*. Others have their turns between two
+        steps: the partitions in force are not touched, and nobody sees the new ones before they come into force all at
+        once.
         """
         self._forget_built()
         for partition in configuration.partitions:

@@ -67,22 +67,9 @@ def node_summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
 
 def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
     """Shows one node with everything on it."""
-    resources, attributes = state.types.to_resources, dict(node.attributes)
-    return NodeView(
-        node.node_id,
-        _first_of(attributes, _HOST),
-        _first_of(attributes, _RACK),
-        node.attributes,
-        resources(node.capacity),
-        resources(node.allocated),
-        resources(node.occupied),
-        resources(node.free),
-        tuple(kept.on_node(node)),
-        tuple([foreign_view(load) for _, load in sorted(node.foreign_loads.items())]),
-        node.schedulable,
-        tuple(sorted(node.reservations)),
-        node.drained_by_shim,
-        node.operator_drain,
+    return node_head(state, node)._replace(
+        allocations=tuple(kept.on_node(node)),
+        foreign=tuple([foreign_view(load) for _, load in sorted(node.foreign_loads.items())]),
     )
 
 
