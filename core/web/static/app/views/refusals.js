@@ -15,7 +15,7 @@ const MOST = 2_000;
 
 export class RefusalsView {
   constructor() {
-    this.kinds = Object.fromEntries(KINDS.map((kind) => [kind, el("button", { type: "button", "aria-pressed": "false", on: { click: () => address.set({ kind: address.get("kind") === kind ? "" : kind }) } })]));
+    this.kinds = Object.fromEntries(KINDS.map((kind) => [kind, el("button", { type: "button", text: words(plural(kind)), "aria-pressed": "false", on: { click: () => address.set({ kind: address.get("kind") === kind ? "" : kind }) } })]));
     this.table = new DataTable({
       label: "What was refused, the newest first",
       noun: "refusal",
