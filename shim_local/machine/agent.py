@@ -24,7 +24,14 @@ from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
 from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_empty_groups, remove_group
 from kornel.shim_local.machine.launcher import Launcher
-from kornel.shim_local.machine.processes import MARK, is_alive, kill_marked, read_boot_id
+from kornel.shim_local.machine.processes import (
+    MARK,
+    find_marked,
+    find_session,
+    is_alive,
+    kill_found,
+    read_boot_id,
+)
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -296,11 +303,18 @@ class Agent:
         if attempt.end is None:
             if attempt.group:
                 kill_group(attempt.group)
-            kill_marked(f"{self._identity}/{attempt.folder.key}")
+            self._kill_processes(attempt)
             if attempt.group:
                 remove_group(attempt.group)
             self._write_lost(attempt, "its supervisor was killed")
         self._report_state(attempt)
+
+    def _kill_processes(self, attempt: _Attempt) -> None:
+        """Kills what an attempt without a supervisor has left, by its mark and, where that was removed, by its session."""
+        mark = f"{self._identity}/{attempt.folder.key}"
+        start = attempt.folder.read_slot(Slot.START)
+        leader, ticks = (int(start["pid"]), int(start.get("ticks", 0))) if start is not None else (0, 0)
+        kill_found(lambda: [*find_marked(mark), *(find_session(leader, ticks) if ticks else [])])
 
     def _write_lost(self, attempt: _Attempt, reason: str) -> None:
         attempt.end = {"at": time.time(), "lost": reason}

@@ -17,6 +17,7 @@ from typing import Any, Final
 PACKAGES: Final = Path(__file__).resolve().parents[2]
 """The folder above the package: that of the repository, or the package ``kornel`` of an installation."""
 LOCK_POLL_S: Final = 0.005
+AGAIN_S: Final = 1.0
 MOST_BYTES: Final = 16 * 1024
 
 
@@ -61,9 +62,13 @@ class Launcher:
         self._send_requests()
 
     async def _keep_running(self, process: asyncio.subprocess.Process) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            again = loop.time() + AGAIN_S
             await process.wait()
             self._close_socket()
+            # One that ends as soon as it starts, because an upgrade removed its files for instance, is not started at once.
+            await asyncio.sleep(again - loop.time())
             process = await self._start_process()
             self._restarted()
 

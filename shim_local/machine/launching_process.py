@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder
+from kornel.shim_local.machine.processes import read_boot_id, start_ticks
 from kornel.shim_local.machine.supervisor import supervise_attempt
 
 MOST_BYTES: Final = 16 * 1024
@@ -42,12 +43,20 @@ def serve(lock: int, requests: socket.socket) -> None:
             requests.send(json.dumps(answer).encode())
 
 
+def rehearse_supervision() -> None:
+    """Have read, imported and computed once what each supervisor would otherwise read, import and compute by itself."""
+    read_boot_id()
+    start_ticks(os.getpid())
+    json.loads(json.dumps({"ticks": 0}))
+
+
 def main() -> None:
     """Serve with the lock and the socket that the agent has opened."""
     os.setsid()
     lock, requests = (int(word) for word in sys.argv[1:3])
     os.set_inheritable(lock, False)
     os.set_inheritable(requests, False)
+    rehearse_supervision()
     gc.collect()
     gc.freeze()
     serve(lock, socket.socket(fileno=requests))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ MARK: Final = "KORNEL_MARK"
 """The variable in the environment of a job's processes by which they are found wherever they went."""
 
 
+@cache
 def read_boot_id() -> str:
     """Returns the ID that the kernel made up when the machine was started."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -99,13 +101,29 @@ def send_signal(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def kill_marked(mark: str) -> int:
-    """Kill the processes that carry *mark*, and those that they start meanwhile. Returns how many were seen."""
+def find_session(leader: int, ticks: int) -> list[int]:
+    """Returns the processes of the session that *leader* began, which was started at *ticks*, and may have ended."""
+    stat = read_stat(leader)
+    if stat is not None and stat[2] != ticks:
+        # The number belongs to another process by now, so that nobody can have been left of the session.
+        return []
+    found = []
+    for pid in list_processes():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader and pid != os.getpid():
+                found.append(pid)
+    return found
+
+
+def kill_found(find: Callable[[], Iterable[int]]) -> int:
+    """Kill the processes that *find* returns, and those that they start meanwhile. Returns how many were seen."""
     seen: set[int] = set()
-    while found := find_marked(mark):
-        running = [pid for pid in found if (stat := read_stat(pid)) is not None and stat[0] not in ("Z", "X")]
-        if not running:
-            break
+    while running := [pid for pid in find() if (stat := read_stat(pid)) is not None and stat[0] not in ("Z", "X")]:
         seen.update(running)
         send_signal(running, signal.SIGKILL)
     return len(seen)
+
+
+def kill_marked(mark: str) -> int:
+    """Kill the processes that carry *mark*, and those that they start meanwhile. Returns how many were seen."""
+    return kill_found(lambda: find_marked(mark))
