@@ -310,7 +310,7 @@ class Agent:
         self._report_state(attempt)
 
     def _kill_processes(self, attempt: _Attempt) -> None:
-        """Kills what an attempt without a supervisor has left, by its mark and, where that was removed, by its session."""
+        """Kills what an attempt without a supervisor has left: what has its mark, or is in its session without."""
         mark = f"{self._identity}/{attempt.folder.key}"
         start = attempt.folder.read_slot(Slot.START)
         leader, ticks = (int(start["pid"]), int(start.get("ticks", 0))) if start is not None else (0, 0)

@@ -67,7 +67,7 @@ class Launcher:
             again = loop.time() + AGAIN_S
             await process.wait()
             self._close_socket()
-            # One that ends as soon as it starts, because an upgrade removed its files for instance, is not started at once.
+            # One that ends as soon as it starts, because its files were removed for instance, must not be started at once.
             await asyncio.sleep(again - loop.time())
             process = await self._start_process()
             self._restarted()

@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -310,11 +310,11 @@ class Supervisor:
             self._notices.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
 
 
-def spawn_program(command: Sequence[str], environment: Mapping[str, str], output: int) -> int:
+def spawn_program(command: list[str], environment: Mapping[str, str], output: int) -> int:
     """Returns the process ID of *command*, in a session of its own, without input. Raises OSError or ValueError."""
     program = command[0]
     folders = [""] if "/" in program else os.get_exec_path(environment)
-    failure = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    failure: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     for folder in folders:
         try:
             return os.posix_spawn(

@@ -1,4 +1,4 @@
-"""How fast kornel-local is: in processor time, which others leave alone, and by the clock where nobody else is at work."""
+"""How fast kornel-local is: in processor time, and by the clock where nobody else is at work."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def describe_cost(cost: Cost) -> str:
 
 @pytest.mark.alone
 def test_a_thousand_short_jobs_take_ten_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two processors have the time for a hundred a second, and nothing that happens in turn needs more than its share."""
+    """Two processors have the time for a hundred a second, and the server's thread needs half of one."""
     with running_local(tmp_path / "s", "--vcore", "64", real=True) as local:
         tasks, began, cost = run_jobs(local, JOBS, "true", vcore=1000)
     rate = JOBS / (max(task["ended_s"] for task in tasks) - began)
