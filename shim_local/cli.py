@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -162,6 +163,9 @@ def take_down(
 ) -> None:
     """Stop the server, or the agent of a machine that has joined one. What runs goes on, and is taken over by the next
     ``up``."""
+    if not keep_core and not cancel and _stop_kept_core(context.obj):
+        _print_line("down: the core that was kept has ended")
+        return
     with _report_errors(), _connect(context) as server:
         if cancel:
             jobs = server.request({"do": "ps"})["jobs"]
@@ -410,6 +414,19 @@ def _report_errors() -> Iterator[None]:
         # Whoever reads has seen enough; Python must not complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_FAILED) from error
+
+
+def _stop_kept_core(folder: Path) -> bool:
+    """Ends a core that runs on without a server. Returns whether there was one."""
+    with suppress(NoServer), ServerConnection(folder / SOCKET):
+        return False
+    from kornel.shim_local.server.core_process import OwnCore  # noqa: PLC0415 - other commands do without it
+
+    core = OwnCore(folder)
+    pid, _ = core.find_process()
+    if pid:
+        asyncio.run(core.stop())
+    return bool(pid)
 
 
 def _connect(context: typer.Context) -> ServerConnection:

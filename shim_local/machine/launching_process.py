@@ -1,7 +1,7 @@
 """The process that forks supervisors: it has imported what they need, has no threads, and takes a millisecond for each.
 
-``python -m kornel.shim_local.machine.launching_process LOCK SOCKET`` is started by the agent, and ends with it because
-the socket does. The lock is held by it, and by each fork of it until that can be found by its record, so that
+``python -m kornel.shim_local.machine.launching_process LOCK SOCKET FILES`` is started by the agent, and ends with it
+because the socket does. The lock is held by it, and by each fork of it until that can be found by its record, so that
 whoever gets the lock next knows of every attempt whether it was begun.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -51,9 +52,10 @@ def rehearse_supervision() -> None:
 
 
 def main() -> None:
-    """Serve with the lock and the socket that the agent has opened."""
+    """Serve with the lock and the socket that the agent has opened; jobs may open so many files."""
     os.setsid()
-    lock, requests = (int(word) for word in sys.argv[1:3])
+    lock, requests, open_files = (int(word) for word in sys.argv[1:4])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     os.set_inheritable(lock, False)
     os.set_inheritable(requests, False)
     rehearse_supervision()
