@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from kornel.core.service.log_filters import HIDDEN, LONGEST_READ, LONGEST_VALUE, protect_line
+from kornel.core.domain.secrets import HIDDEN
+from kornel.core.service.log_filters import LONGEST_READ, LONGEST_VALUE, protect_line
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJib2IifQ.c2lnbmF0dXJl"
