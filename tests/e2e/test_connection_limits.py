@@ -32,8 +32,8 @@ Code = grpc.StatusCode
 
 
 async def healthy(core: Core) -> bool:
-    check: Any = HealthStub(core.channel).Check  # type: ignore[no-untyped-call, unused-ignore]
-    answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+    health: Any = HealthStub(core.channel)
+    answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
@@ -214,8 +214,8 @@ async def answers_a_newcomer(core: Core) -> None:
     """Fails unless a client that has just connected is told that the core is healthy."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(core.address, options=options) as channel:
-        check: Any = HealthStub(channel).Check  # type: ignore[no-untyped-call, unused-ignore]
-        answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        health: Any = HealthStub(channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

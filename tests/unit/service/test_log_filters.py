@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from kornel.core.service.log_filters import HIDDEN, LONGEST_READ, LONGEST_VALUE, protect_line
+from kornel.core.domain.secrets import HIDDEN
+from kornel.core.service.log_filters import LONGEST_READ, LONGEST_VALUE, protect_line
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from tests.paced import paced_time
 
