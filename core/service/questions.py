@@ -31,7 +31,7 @@ class Questions:
         self._one = asyncio.Lock()
         self._waiting = 0
         self._rested_at = 0.0
-        self._settled = asyncio.Event() if beside is None else beside._settled
+        self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
         self._settled.set()
 
     @property
