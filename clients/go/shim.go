@@ -33,6 +33,9 @@ type ShimOptions struct {
 	// being written or delivered at the moment of the break is lost then, so the receiver has to notice by itself. Without
 	// it the shim registers after every break and tells everything again, so that nothing is lost.
 	ReopenOnBreak bool
+	// Forgotten is told, before a core that has forgotten everything is told again, that what it had demanded and was not
+	// confirmed stands no more. No method of the receiver runs meanwhile.
+	Forgotten func()
 	// ConfigurationRefused is told when the core refused a configuration that was set while it was away, so that the one
 	// before stays in force.
 	ConfigurationRefused func(error)
@@ -481,6 +484,9 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 		}
 	}
 	s.delivery.Lock()
+	if s.options.Forgotten != nil {
+		s.options.Forgotten()
+	}
 	s.mu.Lock()
 	plan := s.mirror.Replay()
 	s.phase = replaying
