@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -151,15 +152,15 @@ class Cluster:
         command = [str(build_kube()), "kubelet", "-kubeconfig", str(control.kubeconfig)]
         self.kubelet = Program(command, directory / "kubelet.log")
 
-    def start(self, queues: str = QUEUES, **defaults: str) -> Shim:
-        """Starts everything, with a first shim. Nodes that were made before are known from the start."""
+    def start(self, queues: str = QUEUES, options: Sequence[str] = (), **defaults: str) -> Shim:
+        """Starts everything, with a first shim that has *options*. Nodes that were made before are known to it at once."""
         self.api.create(
             config_map("yunikorn-defaults", {**DEFAULTS, **defaults}),
             config_map("yunikorn-configs", {"queues.yaml": queues}),
         )
         self.kubelet.start()
         self.core.start()
-        shim = self.add_shim("shim-a")
+        shim = self.add_shim("shim-a", *options)
         shim.start()
         return shim
 

@@ -84,3 +84,17 @@ def test_a_gang_goes_on_when_the_core_is_killed_with_its_placeholders_bound(clus
     cluster.wait_for_pods("gang", 20)
     wait_for(lambda: not has_placeholders(cluster, "gang"), "the placeholders to go")
     cluster.check_books()
+
+
+def test_placeholders_that_end_while_the_api_server_is_away_go_when_it_is_back(cluster: Cluster) -> None:
+    cluster.add_nodes(1)
+    # It keeps the Lease all the while, so that it is told of the end and cannot carry it out.
+    shim = cluster.start(options=("--lease-duration", "600s"))
+    cluster.api.create(*make_gang("gang", 4, 2, timeout_s=8))
+    cluster.wait_for_pods("gang", 2)
+    cluster.control.program.kill()
+    wait_for(lambda: shim.metric("kornel_shim_releases_total") >= 4 or "not yet", "the others to time out")
+    cluster.control.start()
+    wait_for(lambda: not has_placeholders(cluster, "gang"), "the placeholders to go")
+    assert shim.metric("kornel_shim_repairs_total") >= 1
+    cluster.check_books()
