@@ -105,7 +105,7 @@ class Core:
     def nodes_by_allocation(self) -> dict[str, str]:
         """Returns the node of every allocation, by its key, which is the UID of a pod."""
         nodes = self.read("/partition/default/nodes")
-        return {each["allocationKey"]: node["nodeID"] for node in nodes for each in node["allocations"] or ()}
+        return {each["allocationKey"]: node["nodeID"] for node in nodes for each in node.get("allocations") or ()}
 
 
 class Shim:
