@@ -136,6 +136,11 @@ def pytest_unconfigure() -> None:
         keeper.stdout.close()
 
 
+def list_keepers() -> set[int]:
+    """Returns the IDs of the processes of this one that fork."""
+    return {keeper.pid for keeper in _keepers}
+
+
 def name_costs(folder: Path, worker: str) -> Path:
     """Returns the file that says what each process has cost, in seconds, that a test of *worker* has started."""
     return folder / f"costs-{worker}"
