@@ -303,7 +303,7 @@ class PartitionRunner:
             self.turns_taken += 1
             ended, entries = self._take_in()
             if entries >= ENTRIES_PER_TURN:
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
             for end in ended:
@@ -311,10 +311,11 @@ class PartitionRunner:
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
             else:
-                sharing.note_idle()
+                sharing.note_idle(self)
                 await self._sleep_until_work()
+        sharing.note_idle(self)
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
 
