@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
@@ -49,14 +50,16 @@ def run(
     levels: LevelSwitch,
     security: Security | None = None,
     tracing: Tracing | None = None,
+    make_engine: Callable[[], EnginePort] | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
+    makes those of further resource managers.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine))
 
 
 async def _serve(
@@ -67,6 +70,7 @@ async def _serve(
     levels: LevelSwitch,
     security: Security | None,
     tracing: Tracing | None,
+    make_engine: Callable[[], EnginePort] | None,
 ) -> bool:
     server = KornelServer(
         engine,
@@ -79,6 +83,7 @@ async def _serve(
         levels=levels,
         security=security,
         tracing=tracing,
+        make_engine=make_engine,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
