@@ -57,6 +57,20 @@ async def test_what_was_refused_and_why() -> None:
         await cluster.refused(f"{AT}?kind=queue", 400)
 
 
+async def test_an_answer_fits_into_a_message() -> None:
+    """The newest, as many as there is room for, however long the names are that were refused."""
+    async with rest_cluster() as cluster:
+        await cluster.register()
+        for number in range(100):
+            await cluster.ask(f"lost-{number}", "n" * 60_000, vcore=1_000)
+        stub = read_pb2_grpc.ReadServiceStub(cluster.core.channel)
+        found = await stub.ListRefusals(read_pb2.ListRefusalsRequest())
+        assert 2**20 < found.ByteSize() < 4 * 2**20
+        numbers = [refused.number for refused in found.refusals]
+        assert numbers == list(range(100, 100 - len(numbers), -1))
+        assert found.counts["ask"] == 100
+
+
 async def test_the_same_over_grpc_and_on_the_command_line() -> None:
     async with rest_cluster() as cluster:
         await refuse_some(cluster)
