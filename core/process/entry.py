@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,6 +23,9 @@ from kornel.core.service.resolvers.sources import Sources
 
 if TYPE_CHECKING:
     from kornel.core.tracing.tracing import Tracing
+
+
+SWITCH_INTERVAL_S: Final = 0.001
 
 
 class TracingUnavailable(Exception):
@@ -58,6 +62,9 @@ def run(
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
+    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long. With
+    # Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine))
 
