@@ -42,7 +42,7 @@ STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_D
 
 
 class DemoKind(StrEnum):
-    """The parts that the demo shows by themselves: kinds of preemption, named like their scenarios, and shims in turn."""
+    """The parts that the demo shows alone: kinds of preemption, named like their scenarios, and shims in turn."""
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"

@@ -52,7 +52,7 @@ async def equal_names(bench: Bench) -> None:
         await other.expect(rejected("x", "partition-not-found"))
         await other.send(releases=[messages.release("l", partition=PARTITION)])
         await bench.release("k")
-        await bench.silence()
+        await bench.read_until_quiet()
         await bench.expect_counts(nodes=1, asks=0, allocations=1)
         await other.expect_counts(nodes=1, asks=0, allocations=1)
 

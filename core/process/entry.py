@@ -62,8 +62,8 @@ def run(
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
-    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long. With
-    # Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
+    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long.
+    # With Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine))
