@@ -12,6 +12,7 @@ from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.clock import Clock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.connections import ConnectionKeeper
+from kornel.core.service.durations import Durations
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.metrics import ServiceMetrics
@@ -63,10 +64,42 @@ class HistoryGauges(Protocol):
         """Records and files that were set aside."""
 
 
+class JournalGauges(Protocol):
+    """The gauges of a journal. ``problem`` empty: nothing is wrong."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of this life of the core among those that wrote the journal."""
+
+    @property
+    def added(self) -> int:
+        """The number of the last record."""
+
+    @property
+    def durable(self) -> int:
+        """The number of the last record that is durable."""
+
+    @property
+    def waiting(self) -> int:
+        """What waits for that before it leaves the core."""
+
+    @property
+    def problem(self) -> str:
+        """Present problem; empty: none."""
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the blocks written since the start."""
+
+    @property
+    def commits(self) -> Durations:
+        """The times that commits took."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``queue_limit``: of
-    response queues."""
+    """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``journal``: likewise.
+    ``queue_limit``: of response queues."""
 
     measures: Measures
     runner: PartitionRunner
@@ -81,6 +114,7 @@ class Sources:
     version: str
     queue_limit: int
     history: Callable[[], HistoryGauges | None] = lambda: None
+    journal: Callable[[], JournalGauges | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.journal.journal import Journal
 from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer, ServerSettings
 from kornel.core.process.version import core_version
@@ -49,14 +50,16 @@ def run(
     levels: LevelSwitch,
     security: Security | None = None,
     tracing: Tracing | None = None,
+    journal: Journal | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *journal*: the
+    one that *engine* is recorded in; absent: none is.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, journal))
 
 
 async def _serve(
@@ -67,11 +70,13 @@ async def _serve(
     levels: LevelSwitch,
     security: Security | None,
     tracing: Tracing | None,
+    journal: Journal | None,
 ) -> bool:
+    last_ns = journal.last_ns if journal is not None else 0
     server = KornelServer(
         engine,
         settings,
-        clock=ManualClock(wall_ns()) if settings.test_clock else SystemClock(),
+        clock=ManualClock(max(wall_ns(), last_ns)) if settings.test_clock else SystemClock(last_ns),
         metrics=ServiceMetrics(),
         logger=logger,
         garbage=GarbageKeeper(),
@@ -79,6 +84,7 @@ async def _serve(
         levels=levels,
         security=security,
         tracing=tracing,
+        journal=journal,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

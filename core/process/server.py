@@ -23,6 +23,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
+from kornel.core.journal.journal import Journal
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -115,6 +116,9 @@ HISTORY: Final = "kornel.v1.History"
 
 CONCURRENT_CALLS: Final = 32
 """Calls of one connection without a security file, which has a limit of its own."""
+
+JOURNAL: Final = "kornel.v1.Journal"
+"""Health of the journal: NOT_SERVING while it cannot be written, and nothing is taken."""
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -233,11 +237,13 @@ class KornelServer:
         levels: LevelSwitch | None = None,
         security: Security | None = None,
         tracing: Tracing | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """Builds the server without starting it. Raises :class:`kornel.core.process.history.HistoryUnusable`.
 
         *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
-        absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
+        absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced. *journal*: the
+        one that *engine* is recorded in; absent: none is.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -281,6 +287,10 @@ class KornelServer:
             logger=logger,
         )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
+        self._journal = journal
+        if journal is not None:
+            journal.unsent = lambda: metrics.queued_entries
+            journal.on_problem = self._on_journal_problem
         engine.record_events()
         self._runner = PartitionRunner(
             engine,
@@ -303,6 +313,8 @@ class KornelServer:
             ),
             on_settings=self._on_settings,
             timer=self.measures.timings,
+            gate=journal.gate if journal is not None else None,
+            untold=journal.untold if journal is not None else (),
             on_submit=None if tracing is None else tracing.note_submitted,
         )
         self._clock_watch = ClockWatch(clock, logger)
@@ -345,6 +357,7 @@ class KornelServer:
                 events=self.events,
                 health=self.health,
                 history=self.history.status,
+                journal=journal.status if journal is not None else lambda: None,
                 clock=clock,
                 version=settings.version,
                 queue_limit=settings.queue_limit,
@@ -457,6 +470,8 @@ class KornelServer:
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
+        if self._journal is not None:
+            self._journal.start()
         self._running = asyncio.create_task(self._runner.run(), name="partition")
         await server.start()
         self.health.start()
@@ -467,6 +482,8 @@ class KornelServer:
         if self._http is not None:
             await self._http.start()
         self._set_health(serving=True)
+        if self._journal is not None:
+            self._health.set_serving(JOURNAL, True)
         if self.history.kept:
             self._health.set_serving(HISTORY, True)
             self._usage_sampler.start()
@@ -548,6 +565,8 @@ class KornelServer:
             await http_down
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close, self._settings.grace_s)
         await asyncio.to_thread(self.history.close, self._settings.grace_s)
         self._log_summary()
 
@@ -646,6 +665,10 @@ class KornelServer:
         else:
             self._logger.info("resource manager is back", rm_id=found.rm_id)
         self.health.check_at_once()
+
+    def _on_journal_problem(self, problem: str) -> None:
+        self._health.set_serving(JOURNAL, not problem)
+        self._set_health(serving=not problem)
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)
