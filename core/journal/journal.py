@@ -17,7 +17,7 @@ from kornel.core.journal.gate import JournalGate
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import BlockWriter, RecordDamaged
-from kornel.core.journal.replay import Replay, ReplayImpossible
+from kornel.core.journal.replay import Replay, ReplayImpossible, pause_collecting
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
@@ -214,18 +214,30 @@ def _play_life(
     """Plays the records since the engine's life began into *replay*. Raises :class:`JournalUnusable`."""
     logger.info("journal is replayed", journal=settings.shown, first=end.life, last=end.sequence)
     try:
-        for record, delivered in read_records(store, end.life):
-            wrote = record.call.beginning
-            if wrote is not None and wrote.version != beginning.version:
-                raise JournalUnusable(
-                    f"{settings.shown}: record {record.sequence} on were written by version {wrote.version}, and"
-                    f" version {beginning.version} does not decide them again; {_WHAT_TO_DO}"
-                )
-            found = replay.play(record, delivered)
-            if found is not None:
-                raise JournalUnusable(f"{settings.shown}: {found.describe()}\n{_WHAT_TO_DO}")
-            if replay.records % _REPORTED_EVERY == 0:
-                logger.info("journal is replayed", record=record.sequence, last=end.sequence)
+        with pause_collecting():
+            _play_records(store, end, beginning, replay, logger, settings)
     except (RecordDamaged, ReplayImpossible) as error:
         raise JournalUnusable(f"{settings.shown}: {error}; {_WHAT_TO_DO}") from error
     logger.info("journal was replayed", records=replay.records, effects=replay.effects)
+
+
+def _play_records(
+    store: JournalStore,
+    end: StoreEnd,
+    beginning: Beginning,
+    replay: Replay,
+    logger: FilteringBoundLogger,
+    settings: JournalSettings,
+) -> None:
+    for record, delivered in read_records(store, end.life):
+        wrote = record.call.beginning
+        if wrote is not None and wrote.version != beginning.version:
+            raise JournalUnusable(
+                f"{settings.shown}: record {record.sequence} on were written by version {wrote.version}, and"
+                f" version {beginning.version} does not decide them again; {_WHAT_TO_DO}"
+            )
+        found = replay.play(record, delivered)
+        if found is not None:
+            raise JournalUnusable(f"{settings.shown}: {found.describe()}\n{_WHAT_TO_DO}")
+        if replay.records % _REPORTED_EVERY == 0:
+            logger.info("journal is replayed", record=record.sequence, last=end.sequence)

@@ -6,8 +6,10 @@ and the sum of all effects have to be what the record says.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kornel.core.config.problems import ConfigError
@@ -54,6 +56,18 @@ class ReplayImpossible(Exception):
     """The records cannot be played from where they begin."""
 
 
+@contextmanager
+def pause_collecting() -> Iterator[None]:
+    """Keeps the collector of cycles from looking at a growing cluster again and again while records are played."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class Replay:
     """Plays records into an engine. ``engine``: as of the last record; ``None``: none has begun yet."""
 
@@ -63,6 +77,9 @@ class Replay:
         self.records = 0
         self.effects = 0
         self.last_ns = 0
+        self.outcome = CallOutcome.DONE
+        self.last_effects: Sequence[Effect] = ()
+        """The outcome and the effects of the last call."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -77,6 +94,7 @@ class Replay:
         self.last_ns = max(self.last_ns, record.call.now_ns)
         self._delivered = max(self._delivered, delivered)
         outcome, effects = self._make_call(record.call)
+        self.outcome, self.last_effects = outcome, effects
         self.effects += len(effects)
         if effects:
             self._sum = sum_effects(effects, self._sum)
@@ -92,6 +110,15 @@ class Replay:
     def play_all(self, records: Iterable[Record]) -> Difference | None:
         """Plays *records* up to the first that comes out differently, which is returned."""
         return next((found for record in records if (found := self.play(record)) is not None), None)
+
+    def describe_last(self, record: Record) -> str:
+        """Returns the call of *record*, which was played last, and its effects."""
+        call = record.call
+        what = call.kind.name.lower() if call.command is None else str(call.command)
+        lines = [f"{record.sequence} {call.now_ns} {what}"]
+        if self.outcome is not CallOutcome.DONE:
+            lines.append(f"  {self.outcome.name.lower()}")
+        return "\n".join(lines + [f"  {effect}" for effect in self.last_effects])
 
     def list_untold(self) -> list[Effect]:
         """Returns the effects that may not have arrived at the manager that is registered now, in order."""

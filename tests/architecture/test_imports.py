@@ -42,8 +42,8 @@ LAYERS = {
         "core.service", "core.telling", "core.tracing", "core.web",
     },
     "core.cli": {
-        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.journal", "core.load",
-        "core.partition", "core.process", "core.security", "core.service", "core.telling",
+        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.journal",
+        "core.load", "core.partition", "core.process", "core.security", "core.service", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

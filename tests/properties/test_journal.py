@@ -1,4 +1,4 @@
-"""Whatever the machine's rules can do is in the journal: an engine that plays it decides the same, effect for effect."""
+"""Whatever the machine's rules can do is in the journal: an engine that plays it decides the same, effect by effect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
-from kornel.core.journal.records import Block, BlockWriter, read_block
 from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.records import Block, BlockWriter, read_block
 from kornel.core.journal.replay import Replay
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
