@@ -1,4 +1,4 @@
-"""Between commands and messages of ``kornel.v1``, both ways.
+"""The way from commands to messages of ``kornel.v1``, and back.
 
 Entries in a row that differ in their keys alone are one run: a shim sends many asks that are alike, and of each but the
 first its key is all there is to write. Everything else is a field for a field.

@@ -24,7 +24,8 @@ from kornel.core.service.durations import Durations
 
 CALLS_PER_BLOCK: Final = 512
 EFFECTS_PER_BLOCK: Final = 10_000
-"""Where a block ends even if more is there: its records are made in one go, and are held twice while it is tried."""
+"""The bounds of a block, which ends there even if more waits: its records are made in one go, and held until it is
+committed."""
 
 SHORTEST_PAUSE_S: Final = 0.05
 
@@ -100,9 +101,9 @@ class Committer:
         if not self._something.is_set():
             self._something.set()
         if effects:
-            self.hurry()
+            self.commit_soon()
 
-    def hurry(self) -> None:
+    def commit_soon(self) -> None:
         """Have everything written at once that was added, since somebody waits for it."""
         if not self._urgent.is_set():
             self._urgent.set()
@@ -121,7 +122,9 @@ class Committer:
             self._write_until_closed()
         except Exception as error:  # noqa: BLE001 - nothing may leave the core any more, and somebody has to know
             self._on_bug(error)
-            self._report(StoreProblem(f"the journal cannot be written: {type(error).__name__}: {error}", lost=True))
+            self._report_problem(
+                StoreProblem(f"the journal cannot be written: {type(error).__name__}: {error}", lost=True)
+            )
 
     def _write_until_closed(self) -> None:
         while True:
@@ -158,25 +161,25 @@ class Committer:
             try:
                 self._store.append_block(block, self._life)
             except StoreTaken as error:
-                self._report(StoreProblem(str(error), lost=True))
+                self._report_problem(StoreProblem(str(error), lost=True))
                 return False
             except STORE_ERRORS as error:
-                self._report(StoreProblem(describe_error(error), full=is_full(error)))
+                self._report_problem(StoreProblem(describe_error(error), full=is_full(error)))
                 self._store.forget_connections()
             else:
-                self._count(block, time.perf_counter() - began)
-                self._report(None)
+                self._count_commit(block, time.perf_counter() - began)
+                self._report_problem(None)
                 return True
             if self._closing.wait(pause_s):
                 return False
             pause_s = min(2 * pause_s, self._settings.longest_pause_s)
 
-    def _count(self, block: Block, took_s: float) -> None:
+    def _count_commit(self, block: Block, took_s: float) -> None:
         self.bytes += len(block.payload)
         self.last_commit_ns = block.at_ns
         self.commits.add(took_s)
 
-    def _report(self, problem: StoreProblem | None) -> None:
+    def _report_problem(self, problem: StoreProblem | None) -> None:
         if problem != self._problem:
             self._problem = problem
             self._on_problem(problem)

@@ -50,23 +50,23 @@ class Pseudonyms:
     def __init__(self) -> None:
         self._made: dict[str, dict[str, str]] = {}
 
-    def name(self, kind: str, name: str) -> str:
+    def replace_name(self, kind: str, name: str) -> str:
         """Returns what stands for *name* of *kind*; nothing stands for an empty one."""
         if not name:
             return ""
         made = self._made.setdefault(kind, {})
         return made.setdefault(name, f"{kind}-{len(made) + 1}")
 
-    def queue(self, path: str) -> str:
+    def replace_queue(self, path: str) -> str:
         """Returns *path* with each part replaced but the root."""
-        return ".".join(part if part == "root" else self.name("queue", part) for part in path.split("."))
+        return ".".join(part if part == "root" else self.replace_name("queue", part) for part in path.split("."))
 
-    def partition(self, name: str) -> str:
+    def replace_partition(self, name: str) -> str:
         """Returns the full name of a partition with both parts replaced."""
         found = _PARTITION.fullmatch(name)
         if found is None:
-            return self.name("partition", name)
-        return f"[{self.name('manager', found[1])}]{self.name('partition', found[2])}"
+            return self.replace_name("partition", name)
+        return f"[{self.replace_name('manager', found[1])}]{self.replace_name('partition', found[2])}"
 
 
 def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
@@ -86,7 +86,7 @@ def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
         message = pb.JournalCommand()
         encode_command(call.command, message)
         command = MessageToDict(message, preserving_proto_field_name=True)
-        line["command"] = command if pseudonyms is None else _anonymise(command, "", pseudonyms)
+        line["command"] = command if pseudonyms is None else _strip_names(command, "", pseudonyms)
     line["outcome"] = result.outcome.name
     line["effects"] = result.effects
     if result.effects:
@@ -94,23 +94,23 @@ def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
     return orjson.dumps(line) + b"\n"
 
 
-def _anonymise(value: Any, field: str, pseudonyms: Pseudonyms) -> Any:
+def _strip_names(value: Any, field: str, pseudonyms: Pseudonyms) -> Any:
     if isinstance(value, Mapping):
         if field == "refused":  # Pairs of a node and a reason.
-            return {"name": pseudonyms.name("node", value.get("name", ""))}
-        return {name: _anonymise(each, name, pseudonyms) for name, each in value.items()}
+            return {"name": pseudonyms.replace_name("node", value.get("name", ""))}
+        return {name: _strip_names(each, name, pseudonyms) for name, each in value.items()}
     if isinstance(value, list):
         if field in ("tags", "attributes", "build_info", "extra_config"):
             return len(value)
-        return [_anonymise(each, field, pseudonyms) for each in value]
+        return [_strip_names(each, field, pseudonyms) for each in value]
     if not isinstance(value, str) or field in _SHOWN:
         return value
     if field in _KINDS:
-        return pseudonyms.name(_KINDS[field], value)
+        return pseudonyms.replace_name(_KINDS[field], value)
     if field == "queue":
-        return pseudonyms.queue(value)
+        return pseudonyms.replace_queue(value)
     if field == "partition":
-        return pseudonyms.partition(value)
+        return pseudonyms.replace_partition(value)
     try:
         int(value)
     except ValueError:

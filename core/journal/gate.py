@@ -48,7 +48,7 @@ class JournalGate:
             act()
         else:
             self._queue.append((self._committer.added, act))
-            self._committer.hurry()
+            self._committer.commit_soon()
 
     def check_intake(self) -> None:
         """Raises :class:`ServiceError` while the store takes nothing."""
@@ -66,14 +66,14 @@ class JournalGate:
                 raise _refusal_for(self.problem)
             if self._stopping or (self.problem is None and self.behind < self._settings.calls_ahead):
                 return
-            self._committer.hurry()
+            self._committer.commit_soon()
             self._news.clear()
             await self._news.wait()
 
     async def wait_until_passed(self) -> None:
         """Returns when all records are durable and nothing waits. Raises :class:`ServiceError` if that never comes."""
         if self._holds_back:
-            self._committer.hurry()
+            self._committer.commit_soon()
             while self.behind or self._queue:
                 if self.problem is not None and (self.problem.lost or self._stopping):
                     raise _refusal_for(self.problem)

@@ -36,9 +36,9 @@ class JournalUnusable(Exception):
 class JournalStatus(NamedTuple):
     """The state of the journal.
 
-    added           number of the last record
-    durable         number of the last record that is durable
-    waiting         what waits for that at the gate
+    last_record     number of the last record
+    last_durable    number of the last record that is durable
+    sets_waiting    sets of effects that wait for that at the gate
     problem         what is wrong; empty: nothing
     last_commit_ns  time of the first record of the block that was committed last; 0: none yet
     commits         the times that commits took
@@ -47,9 +47,9 @@ class JournalStatus(NamedTuple):
     journal: str
     sync: str
     epoch: int
-    added: int
-    durable: int
-    waiting: int
+    last_record: int
+    last_durable: int
+    sets_waiting: int
     problem: str
     last_commit_ns: int
     bytes_written: int
@@ -76,7 +76,7 @@ class Journal:
         self.engine = engine
         """The engine, as the journal left it, whose calls are written from now on."""
         self.untold = untold
-        """The effects that may not have arrived when the last core ended; to be told once more."""
+        """The effects that may not have arrived when the last core ended; they are sent once more."""
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
         self.unsent: Callable[[], int] = lambda: 0
@@ -105,7 +105,7 @@ class Journal:
         *,
         now_ns: Callable[[], int],
         logger: FilteringBoundLogger,
-        make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin,
+        make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty,
     ) -> Journal:
         """Opens the journal and makes the engine from it. Raises :class:`JournalUnusable`.
 
@@ -118,7 +118,7 @@ class Journal:
             raise JournalUnusable(f"{settings.shown}: {error}") from error
         try:
             store.open()
-            return cls._begin(settings, store, beginning, now_ns, logger, make_engine)
+            return cls._begin_epoch(settings, store, beginning, now_ns, logger, make_engine)
         except (StoreTaken, DatabaseTooNew) as error:
             store.close()
             raise JournalUnusable(f"{settings.shown}: {error}") from error
@@ -130,7 +130,7 @@ class Journal:
             raise
 
     @classmethod
-    def _begin(
+    def _begin_epoch(
         cls,
         settings: JournalSettings,
         store: JournalStore,
@@ -171,9 +171,9 @@ class Journal:
             journal=self._settings.shown,
             sync=str(self._settings.sync),
             epoch=self._epoch,
-            added=committer.added,
-            durable=self.gate.durable,
-            waiting=self.gate.waiting,
+            last_record=committer.added,
+            last_durable=self.gate.durable,
+            sets_waiting=self.gate.waiting,
             problem=problem.text if problem is not None else "",
             last_commit_ns=committer.last_commit_ns,
             bytes_written=committer.bytes,

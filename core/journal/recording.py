@@ -30,7 +30,7 @@ class RecordingEngine(Engine):
     _last_ns = 0
 
     @classmethod
-    def begin(cls, beginning: Beginning) -> RecordingEngine:
+    def begin_empty(cls, beginning: Beginning) -> RecordingEngine:
         """Returns an empty engine with the options of *beginning*."""
         return cls(
             reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent

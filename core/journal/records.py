@@ -22,7 +22,7 @@ from kornel.v1 import journal_pb2 as pb
 _PLACE: Final = struct.Struct("<QQ")
 _CHECKSUM: Final = struct.Struct("<I")
 _LEVEL: Final = 1
-"""How hard zlib tries: what repeats is found at the first level, and time is what the engine loses."""
+"""The effort of zlib: what repeats is found at the first level, and time is what the engine loses."""
 
 
 class Record(NamedTuple):
@@ -92,8 +92,8 @@ class BlockWriter:
                 message.effects_checksum = result.effects_sum
             sequence += 1
             raw = message.SerializeToString()
-            chain = _chain(raw, sequence, epoch, chain)
-            parts += (_length(len(raw)), raw, _CHECKSUM.pack(chain))
+            chain = _chain_checksum(raw, sequence, epoch, chain)
+            parts += (_write_length(len(raw)), raw, _CHECKSUM.pack(chain))
         self.sequence, self.chain = sequence, chain
         return Block(first, sequence, epoch, at_ns, before, chain, delivered, zlib.compress(b"".join(parts), _LEVEL))
 
@@ -106,7 +106,7 @@ def read_block(block: Block) -> Iterator[Record]:
         sequence += 1
         if raw is None:
             raise RecordDamaged(sequence, "it cannot be read")
-        chain = _chain(raw[:-4], sequence, block.epoch, chain)
+        chain = _chain_checksum(raw[:-4], sequence, block.epoch, chain)
         if raw[-4:] != _CHECKSUM.pack(chain):
             raise RecordDamaged(sequence, "its checksum does not hold")
         message = pb.JournalRecord()
@@ -146,11 +146,11 @@ def _read_beginning(message: pb.JournalBeginning) -> Beginning:
     return Beginning(message.version, message.afresh, delay_ns, message.reservation_percent)
 
 
-def _chain(raw: bytes, sequence: int, epoch: int, before: int) -> int:
+def _chain_checksum(raw: bytes, sequence: int, epoch: int, before: int) -> int:
     return zlib.crc32(raw, zlib.crc32(_PLACE.pack(sequence, epoch), before))
 
 
-def _length(number: int) -> bytes:
+def _write_length(number: int) -> bytes:
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)
@@ -162,7 +162,7 @@ def _length(number: int) -> bytes:
 def _read_parts(block: Block) -> Iterator[bytes | None]:
     """Yields the bytes of one record after the other, each with its checksum; ``None`` at last if there is more that
     cannot be read."""
-    inflated, whole = _inflate(block.payload)
+    inflated, whole = _inflate_payload(block.payload)
     at, end = 0, len(inflated)
     while at < end:
         length = shift = 0
@@ -186,7 +186,7 @@ def _read_parts(block: Block) -> Iterator[bytes | None]:
         yield None
 
 
-def _inflate(payload: bytes) -> tuple[bytes, bool]:
+def _inflate_payload(payload: bytes) -> tuple[bytes, bool]:
     """Returns what can be inflated of *payload*, and whether that is all."""
     try:
         return zlib.decompress(payload), True

@@ -21,7 +21,7 @@ from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
 
 TOLD_AGAIN_NS: Final = 120 * 10**9
-"""The time before the end of the journal of which effects are told again: what the transport took need not have
+"""The time before the end of the journal of which effects are sent again: what the transport took need not have
 arrived, and a connection that is dead is noticed after a minute."""
 
 _SHOWN: Final = 5
@@ -71,7 +71,7 @@ def pause_collecting() -> Iterator[None]:
 class Replay:
     """Plays records into an engine. ``engine``: as of the last record; ``None``: none has begun yet."""
 
-    def __init__(self, make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin) -> None:
+    def __init__(self, make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty) -> None:
         self._make_engine = make_engine
         self.engine: RecordingEngine | None = None
         self.records = 0
@@ -126,7 +126,7 @@ class Replay:
 
     def _make_call(self, call: EngineCall) -> tuple[CallOutcome, Sequence[Effect]]:
         if call.kind is CallKind.BEGIN:
-            self._begin(call)
+            self._begin_epoch(call)
             return CallOutcome.DONE, ()
         engine = self.engine
         if engine is None:
@@ -146,7 +146,7 @@ class Replay:
             return CallOutcome.FAILED, ()
         return CallOutcome.DONE, ()
 
-    def _begin(self, call: EngineCall) -> None:
+    def _begin_epoch(self, call: EngineCall) -> None:
         assert call.beginning is not None, "read_block sees to it"
         self._sum = 0
         if call.beginning.afresh:

@@ -1,4 +1,5 @@
-"""What a decision waits for before it leaves the core; by itself, since the command line needs no database for that."""
+"""The choice of what a decision waits for before it leaves the core; by itself, as the command line needs no database
+for it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ class JournalSync(StrEnum):
     """The moment from which a record counts as durable."""
 
     FULL = "full"
-    """It is on the disk: it survives that the machine loses power."""
+    """The record is on the disk: it survives that the machine loses power."""
     WRITTEN = "written"
     """The operating system or the database has it: it survives the end of the core."""
     OFF = "off"

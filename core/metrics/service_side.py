@@ -27,7 +27,7 @@ def service_families(sources: Sources) -> Iterable[Metric]:
     yield from _memory_metrics()
     journal = sources.journal()
     if journal is not None:
-        yield from _journal(journal)
+        yield from _journal_metrics(journal)
     history = sources.history()
     if history is not None:
         yield from _history(history, sources.clock)
@@ -238,18 +238,18 @@ def _memory_metrics() -> Iterable[Metric]:
         )
 
 
-def _journal(journal: JournalGauges) -> Iterable[Metric]:
+def _journal_metrics(journal: JournalGauges) -> Iterable[Metric]:
     yield make_gauge(
         "kornel_journal_epoch", "How many cores have written the journal, this one included.", journal.epoch
     )
-    yield make_counter("kornel_journal_records_total", "Records of the journal, of all epochs.", journal.added)
+    yield make_counter("kornel_journal_records_total", "Records of the journal, of all epochs.", journal.last_record)
     yield make_gauge(
         "kornel_journal_records_behind",
         "Calls of the engine whose record is not durable.",
-        journal.added - journal.durable,
+        journal.last_record - journal.last_durable,
     )
     yield make_gauge(
-        "kornel_journal_waiting", "Sets of effects that wait for their record to be durable.", journal.waiting
+        "kornel_journal_waiting", "Sets of effects that wait for their record to be durable.", journal.sets_waiting
     )
     yield make_counter(
         "kornel_journal_bytes_total", "Bytes written to the journal since the start.", journal.bytes_written

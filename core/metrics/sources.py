@@ -72,16 +72,16 @@ class JournalGauges(Protocol):
         """The number of this life of the core among those that wrote the journal."""
 
     @property
-    def added(self) -> int:
+    def last_record(self) -> int:
         """The number of the last record."""
 
     @property
-    def durable(self) -> int:
+    def last_durable(self) -> int:
         """The number of the last record that is durable."""
 
     @property
-    def waiting(self) -> int:
-        """What waits for that before it leaves the core."""
+    def sets_waiting(self) -> int:
+        """The sets of effects that wait for that before they leave the core."""
 
     @property
     def problem(self) -> str:

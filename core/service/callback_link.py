@@ -44,7 +44,7 @@ class CallbackLink:
         """The last subscription that the engine was given."""
 
     def follow_engine(self) -> None:
-        """Have the engine told who is asked now, whatever it was told by a core before this one."""
+        """Say to the engine who is asked now, whatever a core before this one said."""
         self._told = _TOLD_BEFORE
 
     def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:

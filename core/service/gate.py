@@ -1,4 +1,4 @@
-"""Where what the engine decided waits until it may leave the core.
+"""The way out of the core, where what the engine decided waits until it may leave.
 
 The task that owns the engine passes everything that goes out through a gate, in order: responses, questions, what
 histories and metrics observe, answers to calls. Without a journal nothing waits.

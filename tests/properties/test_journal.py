@@ -32,7 +32,7 @@ class Calls:
 def record_run(seed: str, steps: int) -> Calls:
     """Returns the calls of a run of the random machine."""
     world, calls = World(), Calls()
-    engine = RecordingEngine.begin(BEGINNING)
+    engine = RecordingEngine.begin_empty(BEGINNING)
     engine.record_calls(calls, world.now_ns)
     engine.record_events()
     world.engine = engine
@@ -63,7 +63,7 @@ def _check_run(seed: str, steps: int) -> set[str]:
     again = Calls()
 
     def make_engine(beginning: Beginning) -> RecordingEngine:
-        engine = RecordingEngine.begin(beginning)
+        engine = RecordingEngine.begin_empty(beginning)
         engine.record_calls(again, 0)
         return engine
 

@@ -1,1 +1,1 @@
-"""Tests of the journal."""
+"""The journal."""
