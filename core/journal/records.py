@@ -105,6 +105,8 @@ def read_block(block: Block) -> Iterator[Record]:
     for raw in _read_parts(block):
         sequence += 1
         if raw is None:
+            if sequence > block.last and chain == block.chain:
+                return  # What zlib puts at the end is damaged; the records are all there, by their own checksums.
             raise RecordDamaged(sequence, "it cannot be read")
         chain = _chain_checksum(raw[:-4], sequence, block.epoch, chain)
         if raw[-4:] != _CHECKSUM.pack(chain):

@@ -26,6 +26,15 @@ from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 
 RM = "rm"
 PARTITION = f"[{RM}]default"
+CONFIG = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: a
+"""
 BEGINNING = Beginning("test", False, 2_000_000_000, 5)
 LOGGER = build_logger(LogFormat.CONSOLE, LogLevel.ERROR)
 START_NS = 1_700_000_000 * 10**9
@@ -34,9 +43,9 @@ START_NS = 1_700_000_000 * 10**9
 def small_cluster() -> list[Command]:
     """Returns commands after which asks of ``app`` are placed."""
     return [
-        RegisterManager(RM),
+        RegisterManager(RM, CONFIG),
         UpdateNodes(RM, (NodeSpec("n1", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 10**6})),)),
-        UpdateApplications(RM, (ApplicationSpec("app", "root.default", PARTITION, "joe"),)),
+        UpdateApplications(RM, (ApplicationSpec("app", "root.a", PARTITION, "joe"),)),
     ]
 
 

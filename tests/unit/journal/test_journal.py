@@ -41,7 +41,9 @@ async def make_journal(where: str | Path, *, rounds: int = 3) -> dict[str, str]:
     """Writes a journal and ends it well. Returns the allocations."""
     journal = open_journal(where)
     journal.start()
-    await decide(journal, [*small_cluster(), *(asks(10 * number, 10) for number in range(rounds))])
+    await decide(journal, small_cluster())
+    for number in range(rounds):
+        await decide(journal, [asks(20 * number + at, 5) for at in (0, 5)])
     made = allocations_of(journal)
     journal.close(5)
     return made
@@ -208,13 +210,19 @@ async def test_a_flipped_bit_is_named(tmp_path: Path) -> None:
         flip_bit(copy, block.first, at)
         with closing(open_store(copy)) as store:
             found = verify_store(store)
+            if not found.damage:  # It is in what zlib puts at the end, and each record has a checksum of its own.
+                assert at >= len(block.payload) - 6
+                assert found.records == found.last
+                continue
             assert len(found.damage) == 1, at
             assert block.first <= found.damage[0].first <= found.damage[0].last == block.last
             read = []
             with pytest.raises(RecordDamaged) as damaged:
                 read.extend(each.record for each in read_records(store))
             assert damaged.value.sequence == found.damage[0].first == len(read) + 1
-    with pytest.raises(JournalUnusable, match=f"record {damaged.value.sequence}"):
+    shutil.copy(path, copy)
+    flip_bit(copy, block.first, len(block.payload) // 2)
+    with pytest.raises(JournalUnusable, match=r"record \d+: it"):
         open_journal(copy)
     open_journal(copy, afresh=True).close(1)
 
