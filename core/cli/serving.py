@@ -3,6 +3,7 @@ server."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,7 @@ class ServeOptions:
     max_connections: int
     max_calls: int
     max_ahead_mib: int
+    managers: int
     keep_freed_mib: int
     tls_certificate: Path | None
     tls_key: Path | None
@@ -109,8 +111,8 @@ def serve_core(options: ServeOptions) -> None:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     try:
-        engine, journal = _make_engine(options, logger)
-        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing, journal)
+        engine, journal, make_engine = _make_engine(options, logger)
+        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing, make_engine, journal)
     except (AddressUnavailable, HistoryUnusable, JournalUnusable) as error:
         print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
@@ -118,8 +120,13 @@ def serve_core(options: ServeOptions) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> tuple[Engine, Journal | None]:
-    """Returns the engine, as its journal left it if there is one. Raises :class:`JournalUnusable`."""
+def _make_engine(
+    options: ServeOptions, logger: FilteringBoundLogger
+) -> tuple[Engine, Journal | None, Callable[[], Engine] | None]:
+    """Returns the engine, as its journal left it if there is one; the journal; and what makes further engines.
+
+    Raises :class:`JournalUnusable`. A journal is that of one engine, so that a core with a journal makes no others.
+    """
     delay_ns = RESERVATION_DELAY_NS if options.reservation else None
     try:
         settings = journal_settings(options.journal or OFF, options.journal_sync, afresh=options.journal_afresh)
@@ -129,10 +136,14 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> tuple[E
     if settings is None:
         if options.journal is None:
             logger.info("no journal is kept: with --journal a core that is restarted goes on where this one ends")
-        return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes_percent), None
+
+        def make_engine() -> Engine:
+            return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes_percent)
+
+        return make_engine(), None, make_engine
     beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
     journal = Journal.open(settings, beginning, now_ns=SystemClock().now_ns, logger=logger)
-    return journal.engine, journal
+    return journal.engine, journal, None
 
 
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:
@@ -165,6 +176,7 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             docs_url=options.docs_url or find_documentation(),
             grafana_url=options.grafana_url,
             metric_aliases=options.metric_aliases,
+            managers=options.managers,
             calls=CallLimits.limits_for(options.max_calls),
             connections=ConnectionLimits.limits_for(options.max_connections, options.max_ahead_mib << 20),
         )

@@ -6,11 +6,11 @@ A call is written when it has been made, with how it ended; what it decided wait
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Protocol
 
 from kornel.core.config.problems import ConfigError
-from kornel.core.domain.commands import Command, CommandRefused
+from kornel.core.domain.commands import Command, CommandRefused, UpdateConfiguration
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, EngineCall
 from kornel.core.partition.engine import CycleResult, Engine
@@ -46,6 +46,20 @@ class RecordingEngine(Engine):
         call = EngineCall(CallKind.COMMAND, now_ns, command)
         try:
             effects = super().apply(command, now_ns)
+        except (CommandRefused, ConfigError):
+            self._record(call, CallOutcome.REFUSED, ())
+            raise
+        except Exception:
+            self._record(call, CallOutcome.FAILED, ())
+            raise
+        self._record(call, CallOutcome.DONE, effects)
+        return effects
+
+    def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+        """Does what :meth:`apply` does with *command*, and yields often; the journal has it as the one call it is."""
+        call = EngineCall(CallKind.COMMAND, now_ns, command)
+        try:
+            effects = yield from super().update_in_steps(command, now_ns)
         except (CommandRefused, ConfigError):
             self._record(call, CallOutcome.REFUSED, ())
             raise

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,6 +24,9 @@ from kornel.core.service.resolvers.sources import Sources
 
 if TYPE_CHECKING:
     from kornel.core.tracing.tracing import Tracing
+
+
+SWITCH_INTERVAL_S: Final = 0.001
 
 
 class TracingUnavailable(Exception):
@@ -50,16 +55,20 @@ def run(
     levels: LevelSwitch,
     security: Security | None = None,
     tracing: Tracing | None = None,
+    make_engine: Callable[[], EnginePort] | None = None,
     journal: Journal | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *journal*: the
-    one that *engine* is recorded in; absent: none is.
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
+    makes those of further resource managers. *journal*: the one that *engine* is recorded in; absent: none is.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
+    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long.
+    # With Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, journal))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine, journal))
 
 
 async def _serve(
@@ -70,6 +79,7 @@ async def _serve(
     levels: LevelSwitch,
     security: Security | None,
     tracing: Tracing | None,
+    make_engine: Callable[[], EnginePort] | None,
     journal: Journal | None,
 ) -> bool:
     last_ns = journal.last_ns if journal is not None else 0
@@ -84,6 +94,7 @@ async def _serve(
         levels=levels,
         security=security,
         tracing=tracing,
+        make_engine=make_engine,
         journal=journal,
     )
     stop = asyncio.Event()

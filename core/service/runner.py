@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -333,8 +333,9 @@ class PartitionRunner:
             ended, entries, call = self._take_in()
             if call is not None:
                 await self._call(call)
+                began = time.perf_counter()
             if entries >= ENTRIES_PER_TURN:
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
             for end in ended:
@@ -342,10 +343,11 @@ class PartitionRunner:
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
             else:
-                sharing.note_idle()
+                sharing.note_idle(self)
                 await self._sleep_until_work()
+        sharing.note_idle(self)
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
         with suppress(ServiceError):
@@ -358,8 +360,8 @@ class PartitionRunner:
         self._wake.set()
 
     def _take_in(self) -> tuple[list[_EndOfStream], int, _Call | None]:
-        """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, the entries, and a
-        call that is next."""
+        """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, the entries, and the
+        call that comes next."""
         ended: list[_EndOfStream] = []
         call: _Call | None = None
         entries = 0
@@ -438,7 +440,10 @@ class PartitionRunner:
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
                 self._engine.prepare_configuration(call.command.config, call.configuration)
             before = self._engine.checksum
-            effects = self._apply(call.command)
+            if isinstance(call.command, UpdateConfiguration):
+                effects = await self._update(call.command)
+            else:
+                effects = self._apply(call.command)
             await self._gate.wait_until_passed()
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
@@ -501,6 +506,36 @@ class PartitionRunner:
         except Exception as error:
             self._report_damage(error, "applying a command", command=type(command).__name__)
             raise EngineFault("internal error while the request was applied, see the log of the core") from error
+        self._metrics.commands_applied += 1
+        self._timer.command_took(time.perf_counter() - began)
+        return effects
+
+    async def _update(self, command: UpdateConfiguration) -> list[Effect]:
+        """Does what :meth:`_apply` does, a few milliseconds at a time: there may be tens of thousands of queues.
+
+        What comes from the shim meanwhile waits, and is decided under the new configuration. So do questions.
+        """
+        began = since = time.perf_counter()
+        steps = self._engine.update_in_steps(command, self._clock.now_ns())
+        with ExitStack() as long:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    effects: list[Effect] = end.value
+                    break
+                except (CommandRefused, ConfigError):
+                    raise
+                except Exception as error:
+                    self._report_damage(error, "applying a command", command=type(command).__name__)
+                    message = "internal error while the request was applied, see the log of the core"
+                    raise EngineFault(message) from error
+                if time.perf_counter() - since >= STEP_S:
+                    if since == began:
+                        long.enter_context(self._garbage.pause_while_building())
+                        long.enter_context(self.questions.hold_back())
+                    await asyncio.sleep(0)
+                    since = time.perf_counter()
         self._metrics.commands_applied += 1
         self._timer.command_took(time.perf_counter() - began)
         return effects

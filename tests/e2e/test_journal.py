@@ -145,7 +145,7 @@ async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_pa
         await call.write(allocation_request(ask("last", "app", vcore=1)))
         listening = asyncio.create_task(shim.listen(call))
         async with asyncio.timeout(PATIENCE_S):
-            while not {*decided, "last"} <= shim.heard.keys():
+            while not {*decided, "last"} <= shim.heard.keys():  # noqa: ASYNC110 - another task hears
                 await asyncio.sleep(0.02)
         listening.cancel()
         call.cancel()
@@ -162,7 +162,7 @@ async def health_of(channel: grpc.aio.Channel, service: str) -> int:
 async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
     """Returns when both the journal and the core have the *expected* state."""
     async with asyncio.timeout(PATIENCE_S):
-        while {await health_of(channel, JOURNAL), await health_of(channel, "")} != {expected}:
+        while {await health_of(channel, JOURNAL), await health_of(channel, "")} != {expected}:  # noqa: ASYNC110 - asked over the wire
             await asyncio.sleep(0.05)
 
 
