@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -53,8 +54,10 @@ def run(
     levels: LevelSwitch,
     security: Security | None = None,
     tracing: Tracing | None = None,
+    make_engine: Callable[[], EnginePort] | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
+    makes those of further resource managers.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
@@ -63,7 +66,7 @@ def run(
     # Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine))
 
 
 async def _serve(
@@ -74,6 +77,7 @@ async def _serve(
     levels: LevelSwitch,
     security: Security | None,
     tracing: Tracing | None,
+    make_engine: Callable[[], EnginePort] | None,
 ) -> bool:
     server = KornelServer(
         engine,
@@ -86,6 +90,7 @@ async def _serve(
         levels=levels,
         security=security,
         tracing=tracing,
+        make_engine=make_engine,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
