@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ test-go: venv ## test what is written in Go: its tests, its stubs, and its examp
 
 test-shim: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
 	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
+
+# The API server is built once, which takes ten minutes and more of processor time; Go keeps what it has compiled.
+test-kubernetes: venv ## test core and shim at a real API server (TESTS=file for a part): needs Go, or is skipped
+	$(BIN)/python -m pytest $(OPTIONS) -rs $(or $(TESTS),tests/kubernetes)
 
 search: venv ## try all properties with new examples (MINUTES=, or SEED= for one round; TESTS= for a part of them)
 	$(BIN)/python -m tests.search $(if $(filter-out 0,$(SEED)),--seed $(SEED),--minutes $(MINUTES)) $(TESTS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from prometheus_client import (
@@ -29,8 +28,6 @@ from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-LINES_AT_ONCE: Final = 500
-
 
 class _One(CollectorRegistry):
     """A registry of one family."""
@@ -41,13 +38,6 @@ class _One(CollectorRegistry):
 
     def collect(self) -> Iterable[Metric]:
         return (self._family,)
-
-
-def batch_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yields *lines* some hundred at a time."""
-    left = iter(lines)
-    while some := list(islice(left, LINES_AT_ONCE)):
-        yield some
 
 
 class Exposition(Collector):
@@ -80,7 +70,7 @@ class Exposition(Collector):
         waits: dict[str, Callable[[str], bool]] = {}
         partitions: list[PartitionGauges] = []
         self._unreadable = 0
-        for views in sources.runner.reader.partitions():
+        for views in sources.managers.reader.partitions():
             try:
                 for found in views.gauges(QUEUES_SHOWN):
                     if found is not None:
@@ -90,14 +80,14 @@ class Exposition(Collector):
                 self._unreadable += 1
             else:
                 waits[partitions[-1].name] = views.is_waiting
-        self._scrape = Scrape(partitions)
+        self._scrape = Scrape(partitions, sources.managers.reader.shown_name)
         decisions = sources.measures.decisions
         if not self._unreadable:
             decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))
         yield b""
         queues: list[bytes] = []
-        for lines in batch_lines(self._queues.write_lines(self._scrape.partitions, decisions.queues)):
-            queues.append("".join(lines).encode())
+        for piece in self._queues.write_lines(self._scrape.partitions, decisions.queues):
+            queues.append(piece.encode())
             yield b""
         # The registry looks at what the series of queues have left out.
         for family in self._registry.collect():

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -28,6 +28,7 @@ from kornel.core.config.problems import ConfigError, Problem, Severity
 from kornel.core.config.rereading import ConfigurationReader
 from kornel.core.config.sharing import share_equal_parts
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
+from kornel.core.domain.names import show_name
 from kornel.core.domain.secrets import HIDDEN
 from kornel.core.service import preview_process
 from kornel.core.service.callers import caller, principal
@@ -95,7 +96,11 @@ class Configurator:
         on_version: Callable[[Version], None] = lambda version: None,
         on_rollback: Callable[[str], None] = lambda said: None,
         unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
+        judge: Judge | None = None,
+        changes: TextRooms | None = None,
+        bodies: TextRooms | None = None,
     ) -> None:
+        """*judge*, *changes*, *bodies*: those of other managers, which share them; absent: its own."""
         self._runner = runner
         self._clock = clock
         self._logger = logger
@@ -111,11 +116,12 @@ class Configurator:
         self._large_previews = ReadingProcess(
             preview_process.MODULE, json.dumps(dict(unavailable_resolvers)).encode(), logger=logger
         )
-        self.judge = Judge(unavailable_resolvers, logger=logger)
+        self._shares_judge = judge is not None
+        self.judge = Judge(unavailable_resolvers, logger=logger) if judge is None else judge
         """Reads what is only to be judged."""
-        self.changes = TextRooms()
+        self.changes = changes or TextRooms()
         """Room for texts that are to come into force."""
-        self.bodies = TextRooms()
+        self.bodies = bodies or TextRooms()
         """Room for requests over HTTP with texts that are to be judged or tried, until they are parsed."""
         self._one_reads = threading.Lock()
         """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
@@ -161,6 +167,8 @@ class Configurator:
         return await self._to_the_end(self._undo_rollback())
 
     async def _register(self, command: RegisterManager) -> Outcome:
+        # Whoever brings marks instead of secrets has lost them: what is registered and works goes on.
+        _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             outcome = await self._apply(replace(command, config=verdict.text), Origin.REGISTRATION, verdict.note)
@@ -183,9 +191,7 @@ class Configurator:
         return outcome
 
     async def _update(self, command: UpdateConfiguration) -> Outcome:
-        marked = [name for name, value in command.extra_config if HIDDEN in value]
-        if marked:
-            raise InvalidRequest(f"extra setting {marked[0]!r} has {HIDDEN} where a secret was when it was shown")
+        _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             outcome = await self._apply(replace(command, config=verdict.text), Origin.UPDATE, verdict.note)
@@ -234,6 +240,11 @@ class Configurator:
             self.rollback_held = None
             self._report_rollback(note)
             return outcome
+
+    @property
+    def default_text(self) -> str:
+        """The text that an empty one stands for; itself empty for the built-in default."""
+        return self._default
 
     @property
     def _own_text(self) -> str:
@@ -315,6 +326,7 @@ class Configurator:
                 in_force, preview = await self._take_moment()
                 return read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
             configuration = await asyncio.to_thread(self._preview_reader.load, text)
+            await self._runner.questions.wait_settled()
             preview = self._runner.reader.configuration_preview()
             return await asyncio.to_thread(_try_on, preview, configuration)
 
@@ -322,6 +334,7 @@ class Configurator:
         """Returns the partitions of one moment, and the text that they follow then."""
         while True:
             self._manager_id()
+            await self._runner.questions.wait_settled()
             preview = self._runner.reader.configuration_preview()
             version = self.version(0)
             if preview.configuration is not None and preview.configuration.checksum == version.checksum:
@@ -334,7 +347,8 @@ class Configurator:
             task.cancel()
         await asyncio.gather(*self._previews, return_exceptions=True)
         await self._large_previews.close()
-        await self.judge.close()
+        if not self._shares_judge:
+            await self.judge.close()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*, or of the default for an empty one. Raises ConfigError, or
@@ -477,6 +491,13 @@ class Configurator:
             principal=who,
         )
         self._on_version(version)
+
+
+def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
+    """Raises :class:`InvalidRequest` for a setting that holds the mark which stands for a secret when it is shown."""
+    marked = [name for name, value in extra_config if HIDDEN in value]
+    if marked:
+        raise InvalidRequest(f"extra setting {show_name(marked[0])} has {HIDDEN} where a secret was when it was shown")
 
 
 def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes:

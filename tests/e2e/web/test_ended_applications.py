@@ -68,7 +68,7 @@ async def test_an_ended_application_with_what_it_held(browser: Browser, tmp_path
             shown.check()
             cluster.core.clock.advance(4 * 86_400 * SECOND_NS)
             await cluster.core.settle()
-            reader = cluster.core.server._runner.reader
+            reader = cluster.core.server.managers.first.runner.reader
             await until(lambda: not list(reader["default"].finished_applications()), "it to be forgotten")
             await page.reload()
             await check_page()
