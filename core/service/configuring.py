@@ -316,6 +316,7 @@ class Configurator:
                 in_force, preview = await self._take_moment()
                 return read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
             configuration = await asyncio.to_thread(self._preview_reader.load, text)
+            await self._runner.questions.wait_settled()
             preview = self._runner.reader.configuration_preview()
             return await asyncio.to_thread(_try_on, preview, configuration)
 
@@ -323,6 +324,7 @@ class Configurator:
         """Returns the partitions of one moment, and the text that they follow then."""
         while True:
             self._manager_id()
+            await self._runner.questions.wait_settled()
             preview = self._runner.reader.configuration_preview()
             version = self.version(0)
             if preview.configuration is not None and preview.configuration.checksum == version.checksum:

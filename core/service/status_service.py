@@ -62,7 +62,7 @@ class StatusService:
         self._logger = logger
         self._clock = clock
         self._version = version
-        self._questions = Questions()
+        self._questions = Questions(beside=runner.questions)
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
