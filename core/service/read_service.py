@@ -163,7 +163,7 @@ class ReadService:
         found = self._refusals.newest((kind,) if kind is not None else (), partition)
         counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
         limit = _page_size(request.limit, len(found), len(found))
-        return pb.ListRefusalsResponse(refusals=_fill_answer(found[:limit]), counts=counts)
+        return pb.ListRefusalsResponse(refusals=fill_answer(found[:limit]), counts=counts)
 
     def _views_of(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)
@@ -172,7 +172,7 @@ class ReadService:
         return views
 
 
-def _fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:
+def fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:
     """Yields the first of *found*, at most as many as an answer has room for."""
     size = 0
     for record in found:
