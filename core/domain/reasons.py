@@ -96,6 +96,8 @@ class Unschedulable(StrEnum):
     """The shim refused every node that has room."""
     REQUIRED_NODE = "required-node"
     """The node that it must run on has no room, or is not there."""
+    GANG_INCOMPLETE = "gang-incomplete"
+    """Not all members of its gang would find a place, so none of them is given one."""
 
 
 class Outcome(StrEnum):

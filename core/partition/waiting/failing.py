@@ -68,6 +68,8 @@ def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
         note_failure(ask, describe_lack_of_room(ask), now_ns)
     elif reason is Unschedulable.REQUIRED_NODE:
         note_failure(ask, f"Required node {ask.spec.required_node} is unknown or has no room", now_ns)
+    elif reason is Unschedulable.GANG_INCOMPLETE:
+        note_failure(ask, "Not all members of the gang find a place", now_ns)
     elif reason in _BY_LIMIT:
         note_failure(ask, _BY_LIMIT[reason], now_ns)
 
