@@ -127,6 +127,8 @@ class Outcome(StrEnum):
     """The laws let nobody go whom the ask could use."""
     NO_NODE = "NO_NODE"
     """Nobody who may go makes enough room on any node."""
+    GANG_INCOMPLETE = "GANG_INCOMPLETE"
+    """Not all members of the gang would find a place, so nobody leaves for any of them."""
     PREDICATE_REFUSED = "PREDICATE_REFUSED"
     """The shim refused every node that would have room."""
     VICTIM_RELEASED = "VICTIM_RELEASED"

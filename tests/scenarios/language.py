@@ -97,8 +97,8 @@ from kornel.core.domain.effects import (
     Released,
     SchedulingFailed,
 )
-from kornel.core.domain.gangs import MINIMUM_TAG
 from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.gangs import MINIMUM_TAG
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.domain.reasons import Outcome
