@@ -24,6 +24,7 @@ from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.gathering import bind_members
 from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
 from kornel.core.partition.waiting.waking import reconsider_limited, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
@@ -137,6 +138,7 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     if before is not None and before.gang_scheduling is not config.gang_scheduling:
         for application in state.applications.values():
             regroup_members(state, application)
+            bind_members(state, application)
     if state.recording:
         state.events.queues.queues_reconfigured(queues_before, state.queues)
     quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)

@@ -1,4 +1,4 @@
-"""Where all members of a gang would go now, or what keeps the gang back; and how they get there, all at once."""
+"""Finds nodes for all members of a gang, or what keeps the gang back, and places the members all at once."""
 
 from __future__ import annotations
 
