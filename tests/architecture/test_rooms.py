@@ -21,8 +21,8 @@ MODULES = {
         *(
             f"preemption.guarantee.{name}"
             for name in (
-                "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "gang_victims", "needs",
-                "order", "predicates", "prospects", "search", "solve", "victim_orders",
+                "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "gang_victims",
+                "needs", "order", "predicates", "prospects", "search", "solve", "victim_orders",
             )
         ),
         *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),
@@ -72,7 +72,7 @@ ROOMS: dict[str, set[str]] = {
     "records": {"plans", "planners"},
     "state": {"planners", "records"},
     "books": {"records", "state"},
-    "waiting": {"state"},
+    "waiting": {"records", "state"},
     "asks": _BOOKED | {"waiting"},
     "preemption": _MOVED | {"laws"},
     "gangs": _MOVED | {"preemption"},

@@ -1,4 +1,4 @@
-"""Whole gangs as victims for an ask: looked at only where nobody else makes room (preemption.md B.8).
+"""Whole gangs as victims for an ask: looked at only where nobody else makes room (preemption.md B.10).
 
 A gang is one candidate on each node where it has members. There it frees what these hold, in queues what all of its
 members hold, and the laws judge all of them: their sum may not take a queue below its guarantee, and the most important
