@@ -38,6 +38,35 @@ class GangLosses:
         return found.get(member.spec.task_group, 0)
 
 
+class SpareMembers:
+    """The members of gangs that may leave one by one, chosen beforehand: those in excess of each task group's minimum,
+    the least important and youngest first."""
+
+    def __init__(self) -> None:
+        self._spare: dict[Application, dict[Allocation, None]] = {}
+
+    def may_leave(self, allocation: Allocation) -> bool:
+        """Tells whether *allocation* is no member of a gang that is of no use below its minimum, or is in excess of
+        that."""
+        if not is_bound(allocation):
+            return True
+        application = allocation.application
+        spare = self._spare.get(application)
+        if spare is None:
+            spare = self._spare[application] = _choose_spare(application)
+        return allocation in spare
+
+
+def _choose_spare(application: Application) -> dict[Allocation, None]:
+    left = _find_surplus(application)
+    chosen: dict[Allocation, None] = {}
+    for member in sorted(members_of(application), key=lambda m: (m.standing, -m.created_ns, m.key)):
+        if left.get(member.spec.task_group, 0) > 0 and member.place is _PLACED:
+            left[member.spec.task_group] -= 1
+            chosen[member] = None
+    return chosen
+
+
 def members_of(application: Application) -> list[Allocation]:
     """Returns what runs of the gang of *application*: a placeholder whose place is being taken stands for the one that
     takes it."""

@@ -161,10 +161,13 @@ class Terms:
         self._kinds += 1
         return Kind(self._kinds, kind.depth, kind.gains, (*kind.uses, (room, 1)), kind.serves)
 
-    def kind_of_gang(self, terms: LeafTerms, here: Sequence[Shape], everywhere: Sequence[Shape]) -> Kind | None:
+    def kind_of_gang(
+        self, terms: LeafTerms, here: Sequence[Shape], everywhere: Sequence[Shape], surplus: Pairs
+    ) -> Kind | None:
         """Returns what losing a gang means that holds *here* on the node in question, and *everywhere* in all.
 
-        ``None``: a law forbids it, or it is of no use.
+        *surplus*: the rooms that count who may go one by one, all of which it takes. ``None``: a law forbids it, or it
+        is of no use.
         """
         needs = self._needs
         gains: dict[int, int] = {}
@@ -181,7 +184,7 @@ class Terms:
             terms.inherited and not all(any(t in terms.declared for t, _ in s.pairs) for s in everywhere)
         ):
             return None
-        uses: dict[int, int] = {}
+        uses = dict(surplus)
         for shape in everywhere:
             for t, amount in shape.pairs:
                 for r in terms.rooms.get(t, ()):

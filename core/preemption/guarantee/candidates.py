@@ -17,7 +17,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Shape
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import GangLosses
 from kornel.core.preemption.guarantee.allowances import Kind, LeafTerms, Terms
 from kornel.core.preemption.guarantee.cost import Pricing
@@ -275,6 +275,11 @@ class Candidates:
                 room = self._gang_rooms[group] = self._terms.open_room(member.queue, surplus)
             known = self._member_kinds[(*group, kind)] = self._terms.kind_of_member(kind, room)
         return known
+
+    def surplus_rooms(self, application: Application) -> Pairs:
+        """Returns the rooms that count who of *application* may go one by one, with all that they hold."""
+        rooms = [room for (owner, _), room in self._gang_rooms.items() if owner is application]
+        return tuple((room, self._terms.room[room]) for room in rooms)
 
     def may_lose(self, application: Application) -> bool:
         """Tells whether anything of *application* may go at all: law 3 protects the ask's own, the governor others."""

@@ -94,7 +94,10 @@ class GangSearch:
     def _as_candidate(self, gang: _Gang, node: Node) -> Candidate | None:
         first = next(member for member in gang.members if member.node is node)
         here = [member.shape for member in gang.members if member.node is node]
-        kind = self._terms.kind_of_gang(gang.terms, here, [member.shape for member in gang.members])
+        everywhere = [member.shape for member in gang.members]
+        # Whoever goes one by one and the gang as a whole exclude each other, or one task would go twice.
+        surplus = self._candidates.surplus_rooms(gang.application)
+        kind = self._terms.kind_of_gang(gang.terms, here, everywhere, surplus)
         if kind is None:
             return None
         name = f"{first.key} and its gang"
