@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kornel.core.domain.resources import NOTHING
@@ -51,12 +51,3 @@ class GangUnit(AskGroup):
         """Returns how much of what was *announced* none of the members asks for yet, by type; nothing: all are here."""
         amounts = self.amounts
         return {name: most - amounts.get(name, 0) for name, most in announced.items() if amounts.get(name, 0) < most}
-
-
-def sum_resources(asks: Iterable[Allocation]) -> dict[str, int]:
-    """Returns the sum of what *asks* ask for, by type."""
-    total: dict[str, int] = {}
-    for ask in asks:
-        for name, amount in ask.shape.resources.items():
-            total[name] = total.get(name, 0) + amount
-    return total

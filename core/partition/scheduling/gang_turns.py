@@ -19,7 +19,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.scheduling import gang_vetting
-from kornel.core.partition.scheduling.gang_places import demand_of, find_places, place_gang, total_of
+from kornel.core.partition.scheduling.gang_places import demand_of, find_places, place_gang, shape_together
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, failing
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -67,9 +67,9 @@ def set_gang_aside(
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(unit.application, gate)
     elif why.account is not None:
-        park_below_limit(unit, total_of(state, members), why.account)
+        park_below_limit(unit, shape_together(state, members), why.account)
     elif why.queue is not None:
-        park_below_quota(unit, total_of(state, members), why.queue)
+        park_below_quota(unit, shape_together(state, members), why.queue)
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)
