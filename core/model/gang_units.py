@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
@@ -21,7 +22,7 @@ class GangUnit(AskGroup):
     where its first member would.
     """
 
-    __slots__ = ("amounts",)
+    __slots__ = ("amounts", "lacks")
 
     is_unit = True
 
@@ -29,6 +30,8 @@ class GangUnit(AskGroup):
         super().__init__(application, UNIT_SHAPE, "", number)
         self.amounts: Final[dict[str, int]] = {}
         """The sum of what its members ask for, by type."""
+        self.lacks: Unschedulable | None = None
+        """The reason why it was not placed when it was last tried."""
 
     @property
     def kept_back(self) -> bool:

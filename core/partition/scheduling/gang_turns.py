@@ -52,9 +52,11 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         else:
             place_gang(state, application, found, now_ns)
         return len(members)
-    for ask in members:
-        failing.note_unplaced(ask, found.reason, now_ns)
-        ask.missed += 1
+    # Gangs may be woken often before they fit: only what is news is put down for each member.
+    if unit.lacks is not found.reason:
+        unit.lacks = found.reason
+        for ask in members:
+            failing.note_unplaced(ask, found.reason, now_ns)
     set_gang_aside(state, unit, members, found, now_ns)
     return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 
