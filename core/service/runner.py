@@ -307,7 +307,7 @@ class PartitionRunner:
                 await self._call(call)
                 began = time.perf_counter()
             if entries >= ENTRIES_PER_TURN:
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
             for end in ended:
@@ -315,10 +315,11 @@ class PartitionRunner:
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
             else:
-                sharing.note_idle()
+                sharing.note_idle(self)
                 await self._sleep_until_work()
+        sharing.note_idle(self)
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
 
