@@ -19,6 +19,7 @@ from kornel.core.domain.settings import (
     PlacementRuleConfig,
     QueueProperties,
 )
+from kornel.core.domain.topology import TopologyLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,10 @@ class NodeSortConfig:
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """One partition; ``root`` is always called ``root``. Without placement rules, ``provided`` alone applies."""
+    """One partition; ``root`` is always called ``root``. Without placement rules, ``provided`` alone applies.
+
+    topology  the levels of places that nodes stand in, outermost first; empty: nobody keeps domains
+    """
 
     name: str
     root: QueueConfig
@@ -128,6 +132,7 @@ class PartitionConfig:
     preemption: PreemptionConfig = PreemptionConfig()
     node_sort: NodeSortConfig = NodeSortConfig()
     resolver: str = ""
+    topology: tuple[TopologyLevel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from kornel.core.partition.asks.reservations import end_reservation, reserve_nod
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
+from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
 from kornel.core.preemption import slices
 
 
@@ -101,5 +101,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         park_below_quota(reservation, ask.shape, limited.queue)
     elif ask.refused is not None:
         vetting.refused_everywhere(state, ask, now_ns)
+    elif ask.spec.topology is not None and not ask.spec.required_node:
+        park_for_domain(state, reservation)
     elif not ask.spec.required_node:
         park_without_node(state, reservation, ask.shape)
