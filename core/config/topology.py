@@ -22,7 +22,7 @@ def read_topology(at: Field) -> tuple[TopologyLevel, ...]:
         if found.unreadable:
             continue
         if not name:
-            found.error(f"{shorten_text(attribute)} names no level", "a node attribute such as topology.kubernetes.io/zone")
+            found.error(f"{shorten_text(attribute)} names no level", "an attribute such as topology.kubernetes.io/zone")
         elif len(attribute) > LONGEST_NAME:
             found.error(f"an attribute has {len(attribute)} characters", f"at most {LONGEST_NAME}")
         elif name in seen:
