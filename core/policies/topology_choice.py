@@ -48,9 +48,9 @@ def choose_domains(rooms: Sequence[Room], members: int, request: TopologyRequest
 
     *rooms* are the domains of the level of *request*.
     """
-    if request.wish is Wish.SPREAD:
+    if request.wish == Wish.SPREAD:
         return _spread_slices(rooms, members, request.slice_size or 1)
-    if request.wish is Wish.PREFERRED:
+    if request.wish == Wish.PREFERRED:
         return _choose_preferred(rooms, members, request.slice_size or 1)
     if request.slice_size:
         return _complete_slices(rooms, members, request.slice_size)

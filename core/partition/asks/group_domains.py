@@ -37,7 +37,7 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     if not isinstance(found, Shortfall):
         assert topology is not None, "there is no choice without domains"
         yield from _in_order_within(topology, next(iter(found.items())), ask)
-    elif request.wish is not Wish.REQUIRED:
+    elif request.wish != Wish.REQUIRED:
         refused = ask.refused or {}
         yield from (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)
 
@@ -48,9 +48,9 @@ def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room:
     What is required waits until there is, unless the group has begun already: then each slice counts by itself.
     """
     size = request.slice_size
-    if request.wish is Wish.PREFERRED:
+    if request.wish == Wish.PREFERRED:
         return min(room, missing)
-    if request.wish is Wish.REQUIRED and not taken:
+    if request.wish == Wish.REQUIRED and not taken:
         return 0
     if not size or any(count % size for count in taken.values()):
         return 1
@@ -107,7 +107,7 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
 def may_move(state: PartitionState, request: TopologyRequest | None, own: Node, node: Node) -> bool:
     """Tells whether who takes a place on *own* in a group that says *request* may take it on *node* instead."""
     topology = state.topology
-    if request is None or request.wish is not Wish.REQUIRED or topology is None:
+    if request is None or request.wish != Wish.REQUIRED or topology is None:
         return True
     depth = topology.depth_of(request.level)
     if depth is None or len(own.domains) < depth:
@@ -116,7 +116,7 @@ def may_move(state: PartitionState, request: TopologyRequest | None, own: Node, 
 
 
 def _is_one_slice(request: TopologyRequest) -> bool:
-    return request.wish is Wish.REQUIRED and not request.slice_size
+    return request.wish == Wish.REQUIRED and not request.slice_size
 
 
 def _in_order_within(topology: Topology, share: tuple[DomainPath, int], ask: Allocation) -> Iterator[Node]:

@@ -18,9 +18,7 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
     application, name = placeholder.application, placeholder.spec.task_group
     task_group = application.task_groups.get(name)
     if task_group is None:
-        task_group = application.task_groups[name] = TaskGroup(
-            name, placeholder.shape, placeholder.spec.topology
-        )
+        task_group = application.task_groups[name] = TaskGroup(name, placeholder.shape, placeholder.spec.topology)
     was_open = task_group.open
     task_group.count += 1
     if was_open:
