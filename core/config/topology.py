@@ -21,7 +21,7 @@ def read_topology(at: Field) -> tuple[TopologyLevel, ...]:
         name = name_level(attribute)
         if found.unreadable:
             continue
-        if not name:
+        if not name.strip():
             found.error(f"{shorten_text(attribute)} names no level", "an attribute such as topology.kubernetes.io/zone")
         elif len(attribute) > LONGEST_NAME:
             found.error(f"an attribute has {len(attribute)} characters", f"at most {LONGEST_NAME}")

@@ -74,7 +74,9 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
             return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         return node
     if ask.spec.topology is not None:
-        return next(group_domains.nodes_for(state, ask), NotPlaced(Unschedulable.NO_FITTING_DOMAIN))
+        for chosen in group_domains.nodes_for(state, ask):
+            return chosen
+        return NotPlaced(group_domains.name_lack(ask))
     # The mark says that an ask of this shape has looked at all nodes since one last gained room: a full cluster is
     # searched once for each shape, not for each ask.
     if not shape.no_room:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
@@ -102,6 +103,14 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
         if first_only:
             break
     return taken
+
+
+def name_lack(ask: Allocation) -> Unschedulable:
+    """Returns why *ask* is not placed, for which :func:`nodes_for` has found nothing."""
+    if ask.refused:
+        return Unschedulable.REFUSED_BY_PREDICATE
+    required = ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED
+    return Unschedulable.NO_FITTING_DOMAIN if required else Unschedulable.NO_FITTING_NODE
 
 
 def may_move(state: PartitionState, request: TopologyRequest | None, own: Node, node: Node) -> bool:

@@ -24,6 +24,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.nodes.domain_blockers import domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
 
@@ -43,6 +44,8 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         if ask.spec.required_node:
             on_node = list(_required_node(state, ask))
             fitting = not on_node
+        elif requires_domain(ask):
+            on_node, fitting = domain_blockers(state, ask)
         else:
             on_node, fitting = node_blockers(state, ask)
         # With room on one node, the others are in nobody's way.

@@ -23,6 +23,7 @@ from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.registry import KINDS
 from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
+from kornel.core.telling.nodes.domain_blockers import requires_domain
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")
@@ -72,6 +73,9 @@ def find_outlook(
         return PreemptionOutlook(
             verdict.FORBIDDEN, f"{limited.reason}: preemption cannot help", "", f"victims make no room in {what}"
         )
+    if requires_domain(ask) and not ask.spec.required_node:
+        detail = "a victim would make room for one member, and its group needs a domain for all"
+        return PreemptionOutlook(verdict.FORBIDDEN, "its group waits for a domain", "", detail)
     if ask.place is AskPlace.POOLED:
         return PreemptionOutlook(verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not this")
     return _ask_kinds(state, ask, Circumstances(limited, index, now_ns))
