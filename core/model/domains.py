@@ -58,7 +58,7 @@ class Domain:
     """One domain of one level. Amounts by type index: ``capacity`` of all of its nodes, ``free`` and ``held`` of those
     that take work; what nobody holds of what is free is ``free`` - ``held``."""
 
-    __slots__ = ("below", "capacity", "free", "held", "level", "nodes", "path", "rooms")
+    __slots__ = ("below", "capacity", "counted_rooms", "free", "held", "level", "nodes", "path")
 
     def __init__(self, level: TopologyLevel, path: DomainPath, width: int) -> None:
         self.level: Final = level
@@ -70,7 +70,7 @@ class Domain:
         """All of its nodes, those of domains further in as well, in the order in which they came."""
         self.below: dict[DomainPath, Domain] = {}
         """The domains of the next level in it."""
-        self.rooms: dict[Pairs, int] = {}
+        self.counted_rooms: dict[Pairs, int] = {}
         """How often a demand fits on its nodes, as far as that is known."""
 
     @property
@@ -86,16 +86,16 @@ class Domain:
                     sums[t] -= amount
                 for t, amount in enumerate(more):
                     sums[t] += amount
-        if self.rooms:
-            self.rooms.clear()
+        if self.counted_rooms:
+            self.counted_rooms.clear()
 
     def count_room(self, pairs: Pairs) -> int:
         """Returns how many asks of *pairs* fit on its nodes now, beside what is held there for others."""
-        found = self.rooms.get(pairs)
+        found = self.counted_rooms.get(pairs)
         if found is None:
-            if len(self.rooms) >= _ROOMS_KEPT:
-                self.rooms.clear()
-            found = self.rooms[pairs] = 0 if not self._may_hold(pairs) else self._count_on_nodes(pairs)
+            if len(self.counted_rooms) >= _ROOMS_KEPT:
+                self.counted_rooms.clear()
+            found = self.counted_rooms[pairs] = 0 if not self._may_hold(pairs) else self._count_on_nodes(pairs)
         return found
 
     def _may_hold(self, pairs: Pairs) -> bool:

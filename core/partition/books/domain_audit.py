@@ -47,7 +47,7 @@ def check(state: PartitionState) -> Iterator[Broken]:
                 booked = f"{domain.capacity[t]}, {domain.free[t]} free, {domain.held[t]} held"
                 what = state.types.names[t]
                 yield Broken("T2", domain.name, f"books {booked} of {what}, adds up to {capacity}, {free}, {held}")
-        for pairs, times in domain.rooms.items():
+        for pairs, times in domain.counted_rooms.items():
             fits = sum(_times_on(node, pairs) for node in usable)
             if times != fits:
                 yield Broken("T2", domain.name, f"says that {pairs} fits {times} times, it fits {fits} times")
