@@ -106,8 +106,8 @@ format: venv ## fix formatting and what the linter can fix safely
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-types: venv ## check types, strictly
-	$(BIN)/mypy --strict --package kornel
+types: venv ## check types, strictly, and that tests name nothing that is not there
+	$(BIN)/mypy --strict --package kornel --package tests
 
 proto: venv ## generate the committed stubs from the .proto files
 	$(BIN)/python proto/generate.py

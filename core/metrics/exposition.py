@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from prometheus_client import (
@@ -29,8 +28,6 @@ from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-LINES_AT_ONCE: Final = 500
-
 
 class _One(CollectorRegistry):
     """A registry of one family."""
@@ -41,13 +38,6 @@ class _One(CollectorRegistry):
 
     def collect(self) -> Iterable[Metric]:
         return (self._family,)
-
-
-def batch_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yields *lines* some hundred at a time."""
-    left = iter(lines)
-    while some := list(islice(left, LINES_AT_ONCE)):
-        yield some
 
 
 class Exposition(Collector):
@@ -96,8 +86,8 @@ class Exposition(Collector):
             decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))
         yield b""
         queues: list[bytes] = []
-        for lines in batch_lines(self._queues.write_lines(self._scrape.partitions, decisions.queues)):
-            queues.append("".join(lines).encode())
+        for piece in self._queues.write_lines(self._scrape.partitions, decisions.queues):
+            queues.append(piece.encode())
             yield b""
         # The registry looks at what the series of queues have left out.
         for family in self._registry.collect():

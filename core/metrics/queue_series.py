@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.metrics.decisions import LAST_STATES, QueueCounts
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, QueueGauges
 
 QUEUES_SHOWN: Final = 2_000
+QUEUES_AT_ONCE: Final = 64
+"""Queues whose series are written before others may have a turn."""
 TYPES_SHOWN: Final = 32
 
 LIVE_STATES: Final = (
@@ -33,11 +36,16 @@ APP_TOTAL: Final = "yunikorn_queue_app_total"
 RESOURCE: Final = "yunikorn_queue_resource"
 CONTAINERS: Final = "kornel_queue_containers_total"
 
+MOST_RUNNING: Final = ("maxRunningApps", "apps")
+"""The state and the type under which the limit of running applications is shown."""
+
 NAME: Final = "yunikorn_{queue}_queue_container"
 """The name of the counter that each queue has for itself."""
 
 ALIAS_APP: Final = "yunikorn_{queue}_queue_app"
 ALIAS_RESOURCE: Final = "yunikorn_{queue}_queue_resource"
+
+T = TypeVar("T")
 
 _NONE: Final[Counter[AppState]] = Counter()
 
@@ -105,7 +113,7 @@ class QueueSeries:
         before, self._queues, self.omitted = self._queues, {}, 0
         apps: dict[str, dict[AppState, int]] = {}
         for partition in partitions:
-            types = partition.types[:TYPES_SHOWN]
+            keys = _Keys(partition.types[:TYPES_SHOWN])
             self.omitted += partition.queues_omitted
             for gauges in partition.queues:
                 queue = self._queues.get(gauges.path)
@@ -120,8 +128,9 @@ class QueueSeries:
                 else:
                     for state, number in gauges.applications.items():
                         apps[gauges.path][state] = apps[gauges.path].get(state, 0) + number
-                _collect_series(queue.values, gauges, types)
-                yield ""
+                _collect_series(queue.values, gauges, keys)
+                if not len(self._queues) % QUEUES_AT_ONCE:
+                    yield ""
         self._forget_earlier_lives(before, counts)
         yield from self._resource_lines()
         yield from self._app_lines(apps, counts)
@@ -142,97 +151,147 @@ class QueueSeries:
         yield _head_lines(
             RESOURCE, "gauge", "Amounts that a queue is guaranteed, may use, uses, waits for and is losing."
         )
-        for queue in self._queues.values():
-            values, known = queue.values, queue.resources
-            for key, value in values.items():
-                yield f"{known.get(key) or queue.resource_line(*key)}{value}\n"
-            if len(known) > len(values):
-                for key, start in known.items():
-                    if key not in values:
-                        yield f"{start}0\n"
+        for queues in _take_some(self._queues.values()):
+            lines: list[str] = []
+            for queue in queues:
+                values, known = queue.values, queue.resources
+                for key, value in values.items():
+                    lines.append(f"{known.get(key) or queue.resource_line(*key)}{value}\n")
+                if len(known) > len(values):
+                    lines += [f"{start}0\n" for key, start in known.items() if key not in values]
+            yield "".join(lines)
 
     def _app_lines(
         self, apps: Mapping[str, Mapping[AppState, int]], counts: Mapping[str, QueueCounts]
     ) -> Iterator[str]:
         yield _head_lines(APP, "gauge", "Applications of a queue by state; those that ended count up.")
-        for path, queue in self._queues.items():
-            live, counted = apps[path], counts.get(path)
-            for state in LIVE_STATES:
-                number = live.get(state, 0)
-                if number or state in queue.apps:
-                    yield f"{queue.application_line(state)}{number}\n"
-            if counted is not None:
-                earlier = self._earlier.get(path, _NONE)
-                for state, number in counted.ended.items():
-                    if number > earlier[state]:
-                        yield f"{queue.application_line(state)}{number - earlier[state]}\n"
+        for queues in _take_some(self._queues.items()):
+            lines: list[str] = []
+            for path, queue in queues:
+                live, known, counted = apps[path], queue.apps, counts.get(path)
+                if live or known:
+                    for state in LIVE_STATES:
+                        number = live.get(state, 0)
+                        if number or state in known:
+                            lines.append(f"{known.get(state) or queue.application_line(state)}{number}\n")
+                if counted is not None and counted.ended:
+                    earlier = self._earlier.get(path, _NONE)
+                    for state, number in counted.ended.items():
+                        if number > earlier[state]:
+                            lines.append(f"{queue.application_line(state)}{number - earlier[state]}\n")
+            yield "".join(lines)
 
     def _container_lines(self, counts: Mapping[str, QueueCounts]) -> Iterator[str]:
         families: dict[str, list[int]] = {}
         yield _head_lines(CONTAINERS, "counter", "Allocations and releases of a queue that were sent to the shim.")
-        for path, queue in self._queues.items():
-            counted = counts.get(path)
-            if counted is not None:
-                yield f'{CONTAINERS}{{queue="{queue.label}",state="allocated"}} {counted.allocated}\n'
-                yield f'{CONTAINERS}{{queue="{queue.label}",state="released"}} {counted.released}\n'
-                both = families.setdefault(queue.container, [0, 0])
-                both[0] += counted.allocated
-                both[1] += counted.released
-        for name, (allocated, released) in families.items():
-            yield _head_lines(name, "counter", "Allocations and releases that were sent to the shim.")
-            yield f'{name}{{state="allocated"}} {allocated}\n{name}{{state="released"}} {released}\n'
+        for queues in _take_some(self._queues.items()):
+            lines: list[str] = []
+            for path, queue in queues:
+                counted = counts.get(path)
+                if counted is None:
+                    continue
+                allocated, released = counted.allocated, counted.released
+                lines.append(
+                    f'{CONTAINERS}{{queue="{queue.label}",state="allocated"}} {allocated}\n'
+                    f'{CONTAINERS}{{queue="{queue.label}",state="released"}} {released}\n'
+                )
+                both = families.get(queue.container)
+                if both is None:
+                    families[queue.container] = [allocated, released]
+                else:  # Queues whose paths differ in what no name may hold.
+                    both[0] += allocated
+                    both[1] += released
+            yield "".join(lines)
+        for found in _take_some(families.items()):
+            yield "".join(
+                [
+                    f"# HELP {name} Allocations and releases that were sent to the shim.\n# TYPE {name} counter\n"
+                    f'{name}{{state="allocated"}} {allocated}\n{name}{{state="released"}} {released}\n'
+                    for name, (allocated, released) in found
+                ]
+            )
 
     def _alias_lines(self, apps: Mapping[str, Mapping[AppState, int]]) -> Iterator[str]:
         by_name: dict[str, list[_Queue]] = {}
         for queue in self._queues.values():
             by_name.setdefault(sanitise_name(queue.path), []).append(queue)
-        for name, queues in by_name.items():
-            values: dict[tuple[str, str], int] = {}
-            states: dict[AppState, int] = {}
-            for queue in queues:
-                for key, value in queue.values.items():
-                    values[key] = values.get(key, 0) + value
-                for state, number in apps[queue.path].items():
-                    states[state] = states.get(state, 0) + number
-            app, resource = ALIAS_APP.format(queue=name), ALIAS_RESOURCE.format(queue=name)
-            if states:
-                yield _head_lines(app, "gauge", f"As {APP}, under its older name.")
-                for state, number in states.items():
-                    yield f'{app}{{state="{state.lower()}"}} {number}\n'
-            if values:
-                yield _head_lines(resource, "gauge", f"As {RESOURCE}, under its older name.")
-                for (of, type_name), value in values.items():
-                    yield f'{resource}{{state="{of}",resource="{escape_value(type_name)}"}} {value}\n'
+        for some in _take_some(by_name.items()):
+            yield "".join([line for name, queues in some for line in _older_lines(name, queues, apps)])
 
 
-def _collect_series(values: dict[tuple[str, str], int], gauges: QueueGauges, types: Sequence[str]) -> None:
+def _older_lines(name: str, queues: Iterable[_Queue], apps: Mapping[str, Mapping[AppState, int]]) -> Iterator[str]:
+    """Yields the series of *queues*, which all have *name* in the older names of metrics."""
+    values: dict[tuple[str, str], int] = {}
+    states: dict[AppState, int] = {}
+    for queue in queues:
+        for key, value in queue.values.items():
+            values[key] = values.get(key, 0) + value
+        for state, number in apps[queue.path].items():
+            states[state] = states.get(state, 0) + number
+    app, resource = ALIAS_APP.format(queue=name), ALIAS_RESOURCE.format(queue=name)
+    if states:
+        yield _head_lines(app, "gauge", f"As {APP}, under its older name.")
+        for state, number in states.items():
+            yield f'{app}{{state="{state.lower()}"}} {number}\n'
+    if values:
+        yield _head_lines(resource, "gauge", f"As {RESOURCE}, under its older name.")
+        for (of, type_name), value in values.items():
+            yield f'{resource}{{state="{of}",resource="{escape_value(type_name)}"}} {value}\n'
+
+
+class _Keys:
+    """The keys of a partition's series by state and index of the type: made once, and not for each queue."""
+
+    __slots__ = ("allocated", "guaranteed", "max", "pending", "preempting")
+
+    def __init__(self, types: Sequence[str]) -> None:
+        self.guaranteed = [("guaranteed", name) for name in types]
+        self.max = [("max", name) for name in types]
+        self.allocated = [("allocated", name) for name in types]
+        self.pending = [("pending", name) for name in types]
+        self.preempting = [("preempting", name) for name in types]
+
+
+def _collect_series(values: dict[tuple[str, str], int], gauges: QueueGauges, keys: _Keys) -> None:
     """Add what *gauges* show to *values*."""
-    for state, declared in (("guaranteed", gauges.guaranteed), ("max", gauges.max)):
+    seen = values.get
+    for of, declared in ((keys.guaranteed, gauges.guaranteed), (keys.max, gauges.max)):
         for t, amount in declared.items():
-            if t < len(types):
-                key = state, types[t]
-                values[key] = values.get(key, 0) + amount
-    for state, amounts in (
-        ("allocated", gauges.used),
-        ("pending", gauges.pending),
-        ("preempting", gauges.preempting),
+            if t < len(of):
+                key = of[t]
+                values[key] = seen(key, 0) + amount
+    for of, amounts in (
+        (keys.allocated, gauges.used),
+        (keys.pending, gauges.pending),
+        (keys.preempting, gauges.preempting),
     ):
         if any(amounts):
-            for name, amount in zip(types, amounts, strict=False):
+            for key, amount in zip(of, amounts):  # noqa: B905 - types beyond those that are shown
                 if amount:
-                    key = state, name
-                    values[key] = values.get(key, 0) + amount
+                    values[key] = seen(key, 0) + amount
     if gauges.max_applications:
-        key = "maxRunningApps", "apps"
-        values[key] = values.get(key, 0) + gauges.max_applications
+        values[MOST_RUNNING] = seen(MOST_RUNNING, 0) + gauges.max_applications
 
 
-def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterable[str]:
+def _total_lines(counts: Mapping[str, QueueCounts]) -> Iterator[str]:
     yield _head_lines(APP_TOTAL, "counter", "Applications that ended, also in queues that are gone.")
-    for path, counted in list(counts.items()):
-        for state in sorted(LAST_STATES):
-            if counted.ended[state]:
-                yield f'{APP_TOTAL}{{queue="{escape_value(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'
+    for some in _take_some(list(counts.items())):
+        yield "".join(
+            [
+                f'{APP_TOTAL}{{queue="{escape_value(path)}",state="{state.lower()}"}} {counted.ended[state]}\n'
+                for path, counted in some
+                if counted.ended
+                for state in sorted(LAST_STATES)
+                if counted.ended[state]
+            ]
+        )
+
+
+def _take_some(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yields *items* as many at a time as are written before others may have a turn."""
+    left = iter(items)
+    while some := list(islice(left, QUEUES_AT_ONCE)):
+        yield some
 
 
 def _head_lines(name: str, kind: str, text: str) -> str:

@@ -70,8 +70,10 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
         except ServiceError as error:
             await end_call(context, error, self._logger)
             raise
+        link = LINK.get()
+        link.proved = admitted.proved or link.proved
         if admitted.manages_any:
-            LINK.get().manager = True
+            link.manager = True
         token = CALLER.set(admitted)
         try:
             yield admitted

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -28,6 +28,7 @@ from kornel.core.config.problems import ConfigError, Problem, Severity
 from kornel.core.config.rereading import ConfigurationReader
 from kornel.core.config.sharing import share_equal_parts
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
+from kornel.core.domain.names import show_name
 from kornel.core.domain.secrets import HIDDEN
 from kornel.core.service import preview_process
 from kornel.core.service.callers import caller, principal
@@ -161,6 +162,8 @@ class Configurator:
         return await self._to_the_end(self._undo_rollback())
 
     async def _register(self, command: RegisterManager) -> Outcome:
+        # Whoever brings marks instead of secrets has lost them: what is registered and works goes on.
+        _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             outcome = await self._apply(replace(command, config=verdict.text), Origin.REGISTRATION, verdict.note)
@@ -183,9 +186,7 @@ class Configurator:
         return outcome
 
     async def _update(self, command: UpdateConfiguration) -> Outcome:
-        marked = [name for name, value in command.extra_config if HIDDEN in value]
-        if marked:
-            raise InvalidRequest(f"extra setting {marked[0]!r} has {HIDDEN} where a secret was when it was shown")
+        _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
             outcome = await self._apply(replace(command, config=verdict.text), Origin.UPDATE, verdict.note)
@@ -477,6 +478,13 @@ class Configurator:
             principal=who,
         )
         self._on_version(version)
+
+
+def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
+    """Raises :class:`InvalidRequest` for a setting that holds the mark which stands for a secret when it is shown."""
+    marked = [name for name, value in extra_config if HIDDEN in value]
+    if marked:
+        raise InvalidRequest(f"extra setting {show_name(marked[0])} has {HIDDEN} where a secret was when it was shown")
 
 
 def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes:

@@ -8,8 +8,8 @@ Headers are the one thing that may take far more memory than its bytes: a client
 the server may still refer to headers it has sent before by one byte each, and gRPC writes them out. It has a few
 seconds for that, in which its connection is looked at every few milliseconds, together with the memory of the process.
 
-When there are too many, one without a call gives way to a newcomer: somebody who holds connections and says nothing
-locks nobody out.
+When there are too many, those give way to a newcomer whose callers have proved nothing: somebody who holds connections,
+with calls or without, locks nobody out.
 
 Of connections to a socket file the kernel counts no bytes, and gRPC does not say which one a call came over: these are
 only counted themselves.
@@ -33,6 +33,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.service.addresses import address_block
 from kornel.core.service.own_memory import OwnMemory
 from kornel.core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
+from kornel.core.service.surplus import GRACE_S, Member, Room, Standing, choose_surplus
 
 BUSY_PAUSE_S: Final = 0.02
 """The pause between two checks while a connection is ahead: it bounds what that can do before it is cut."""
@@ -82,7 +83,7 @@ class Cause(StrEnum):
     AHEAD = "ahead"
     """The connection has sent too much that the core has not dealt with."""
     MANY = "many"
-    """There are too many connections, and it had no call for longest, or is the newest where all others have one."""
+    """There are too many connections, and others have a better claim to theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +134,15 @@ class ConnectionLimits:
 class Link:
     """One connection, as far as the services know it. Written by the event loop's thread, read by the keeper's."""
 
-    __slots__ = ("calls", "manager", "taken", "unseen")
+    __slots__ = ("calls", "manager", "proved", "taken", "unseen")
 
     def __init__(self) -> None:
         self.taken = 0
         """Bytes that somebody has taken, or was entitled to send."""
         self.manager = False
         """Set once a resource manager was admitted over it."""
+        self.proved = ""
+        """The name that the caller who was admitted last has proved; empty: nobody has."""
         self.calls = 0
         self.unseen = 0
         """Looks at which no socket was found for it."""
@@ -282,11 +285,9 @@ class ConnectionKeeper:
         """Look at every connection once, cut those that go too far. Returns the seconds until the next look."""
         self._round += 1
         now_s = time.monotonic()
-        hosts: Counter[str] = Counter()
         ahead_of: dict[bool, list[_Ahead]] = {False: [], True: []}
         unproven: list[_Ahead] = []
         present: list[tuple[int, Peer]] = []
-        opened: list[tuple[int, Peer]] = []
         new = False
         for descriptor, peer in self._sockets.connections():
             received = received_bytes(descriptor) if peer.counted else 0
@@ -296,12 +297,10 @@ class ConnectionKeeper:
             watched = self._watched.get(peer.name)
             if watched is None:
                 watched = self._watched[peer.name] = _Watched(now_s, now_s, address_block(peer.host), seen_s=now_s)
-                opened.append((descriptor, peer))
                 if self._bell is not None:
                     self._bell.listen_on(descriptor)
             ahead = self._count_ahead(watched, received, link)
             if not watched.is_cut:
-                hosts[watched.block] += 1
                 present.append((descriptor, peer))
             trusted = link is not None and link.manager
             age_s = now_s - watched.opened_s
@@ -312,8 +311,8 @@ class ConnectionKeeper:
                 if not trusted and age_s < UNPROVEN_S and ahead > UNPROVEN_BYTES:
                     unproven.append(found)
         self._forget_closed()
-        self.open = sum(hosts.values())
-        self._cut_surplus(present, opened, hosts)
+        self.open = len(present)
+        self._cut_surplus(present, now_s)
         limits = self._limits
         self._cut_unfolding(unproven, sum(each.ahead for found in ahead_of.values() for each in found))
         self._cut_furthest(ahead_of[False], limits.stranger_bytes, min(limits.strangers_bytes, limits.total_bytes))
@@ -356,43 +355,37 @@ class ConnectionKeeper:
             else:
                 self._links.pop(peer, None)
 
-    def _cut_surplus(
-        self, present: list[tuple[int, Peer]], opened: list[tuple[int, Peer]], hosts: Counter[str]
-    ) -> None:
-        """Cut as many of *present* as there are too many: who is idle for longest, or the newest where nobody is."""
-        most, total = self._limits.host_connections, self.open - self._limits.connections
-        over = {block: count - most for block, count in hosts.items() if count > most}
-        if not over and total <= 0:
+    def _cut_surplus(self, present: list[tuple[int, Peer]], now_s: float) -> None:
+        """Cut as many of *present* as there are too many (:mod:`kornel.core.service.surplus`)."""
+        limits = self._limits
+        everywhere = Room(limits.connections, (limits.accepted - limits.connections) // 2)
+        of_block = Room(limits.host_connections, limits.host_connections // 4)
+        if len(present) <= min(everywhere.most, of_block.most):
             return
-        candidates = [*self._idle_connections(present), *reversed(opened)]
-        # Addresses that have too many come first: what they lose may be enough for all.
-        for descriptor, peer in candidates:
-            watched = self._watched[peer.name]
-            if over.get(watched.block, 0) > 0 and self._cut_one_of_many(descriptor, peer):
-                over[watched.block] -= 1
-                total -= 1
-        for descriptor, peer in candidates:
-            if total > 0 and self._cut_one_of_many(descriptor, peer):
-                total -= 1
-
-    def _idle_connections(self, present: list[tuple[int, Peer]]) -> list[tuple[int, Peer]]:
-        """Returns those of *present* that nobody would miss: first who never had a call, of those the longest idle.
-
-        Of connections to a socket file nobody knows which has a call.
-        """
-        found = []
+        members = [self._member_of(peer, now_s) for _, peer in present]
+        surplus = set(choose_surplus(members, everywhere, of_block))
         for descriptor, peer in present:
-            link = self._links.get(peer.name)
-            if peer.counted and (link is None or not (link.calls or link.manager)):
-                found.append((link is not None, self._watched[peer.name].idle_since_s, descriptor, peer))
-        return [(descriptor, peer) for _, _, descriptor, peer in sorted(found, key=lambda each: each[:2])]
+            if peer.name in surplus:
+                self._cut_connection(descriptor, peer, Cause.MANY, open=self.open)
 
-    def _cut_one_of_many(self, descriptor: int, peer: Peer) -> bool:
-        """Cuts the connection of *peer*, and tells whether it was still there."""
-        if self._watched[peer.name].is_cut:
-            return False
-        self._cut_connection(descriptor, peer, Cause.MANY, open=self.open)
-        return self._watched[peer.name].is_cut
+    def _member_of(self, peer: Peer, now_s: float) -> Member:
+        """Returns what speaks for the connection of *peer*. To a socket file nobody knows which has a call."""
+        watched, link = self._watched[peer.name], self._links.get(peer.name)
+        holder = watched.block
+        if not peer.counted:
+            standing, since_s = Standing.PROVED, watched.opened_s
+        elif link is not None and link.manager:
+            standing, since_s, holder = Standing.MANAGER, watched.opened_s, link.proved or holder
+        elif link is not None and link.proved:
+            standing, holder = (Standing.PROVED if link.calls else Standing.PROVED_IDLE), link.proved
+            since_s = watched.opened_s if link.calls else watched.idle_since_s
+        elif now_s - watched.opened_s < GRACE_S:
+            standing, since_s = Standing.NEWCOMER, watched.opened_s
+        elif link is not None and link.calls:
+            standing, since_s = Standing.CALLING, watched.opened_s
+        else:
+            standing, since_s = Standing.IDLE if link is not None else Standing.NEVER_CALLED, watched.idle_since_s
+        return Member(peer.name, watched.block, standing, since_s, holder)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
         """Cut all of *unproven* if the process grows by more than what is *ahead* can account for."""

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from kornel.core.load.sending import Sender
 from kornel.core.load.workload import Workload
@@ -109,7 +110,7 @@ async def _churn(sender: Sender, workload: Workload, seconds: float, pid: int) -
             await stream.write(message(WINDOW, ending=False))
             while (now := time.perf_counter() - began) < seconds:
                 async with asyncio.timeout(60):
-                    response = await stream.read()
+                    response: Any = await stream.read()
                 new = response.new
                 if new:
                     running.extend([(allocation.allocationKey, allocation.applicationID) for allocation in new])

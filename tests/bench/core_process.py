@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import grpc.aio
 
@@ -36,7 +37,7 @@ async def running_core(*, history: bool = True, rest: str = "127.0.0.1:0") -> As
 @asynccontextmanager
 async def connected(
     *, history: bool = True, rest: str = "127.0.0.1:0"
-) -> AsyncIterator[tuple[si_pb2_grpc.SchedulerStub, str, int]]:
+) -> AsyncIterator[tuple[si_pb2_grpc.SchedulerAsyncStub, str, int]]:
     """A core, a connection to it, its address and process ID. *rest*: where it listens for HTTP."""
     async with (
         running_core(history=history, rest=rest) as (address, pid),
@@ -52,7 +53,7 @@ def flat_queues(queues: int) -> str:
     return f"partitions:\n  - name: default\n    queues:\n{root}"
 
 
-async def register(stub: si_pb2_grpc.SchedulerStub, config: str) -> None:
+async def register(stub: si_pb2_grpc.SchedulerAsyncStub, config: str) -> None:
     await stub.RegisterResourceManager(si_pb2.RegisterResourceManagerRequest(rmID=RM, config=config))
 
 
@@ -64,10 +65,12 @@ def node_infos(count: int, action: si_pb2.NodeInfo.ActionFromRM.ValueType) -> li
     ]
 
 
-async def report_nodes(stub: si_pb2_grpc.SchedulerStub, infos: Sequence[si_pb2.NodeInfo], batch: int = 500) -> float:
+async def report_nodes(
+    stub: si_pb2_grpc.SchedulerAsyncStub, infos: Sequence[si_pb2.NodeInfo], batch: int = 500
+) -> float:
     """New nodes, until all are accepted. Nodes per second."""
     began = time.perf_counter()
-    stream = stub.UpdateNode()
+    stream: Any = stub.UpdateNode()
     for start in range(0, len(infos), batch):
         await stream.write(si_pb2.NodeRequest(rmID=RM, nodes=infos[start : start + batch]))
     accepted = 0
@@ -79,11 +82,11 @@ async def report_nodes(stub: si_pb2_grpc.SchedulerStub, infos: Sequence[si_pb2.N
 
 
 async def add_applications(
-    stub: si_pb2_grpc.SchedulerStub, applications: Iterable[si_pb2.AddApplicationRequest]
+    stub: si_pb2_grpc.SchedulerAsyncStub, applications: Iterable[si_pb2.AddApplicationRequest]
 ) -> None:
     """New applications, until all are accepted."""
     added = list(applications)
-    stream = stub.UpdateApplication()
+    stream: Any = stub.UpdateApplication()
     await stream.write(si_pb2.ApplicationRequest(rmID=RM, new=added))
     accepted = 0
     while accepted < len(added):

@@ -13,7 +13,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 
+from kornel.core.load.workload import make_resource
 from kornel.shim_client import CallbackHandler, PredicatesQuestion, ShimClient
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
@@ -91,13 +93,13 @@ async def _measure(workload: Workload) -> Measurement:
         return await place(stub, workload, nodes_per_s, pid)
 
 
-async def place(stub: si_pb2_grpc.SchedulerStub, workload: Workload, nodes_per_s: float, pid: int) -> Measurement:
+async def place(stub: si_pb2_grpc.SchedulerAsyncStub, workload: Workload, nodes_per_s: float, pid: int) -> Measurement:
     """Send the asks of *workload* to a core that has its nodes and applications, until all are placed."""
     sent: dict[str, float] = {}
     requests = _ask_messages(workload)
     latencies: list[float] = []
     sending_took = 0.0
-    stream = stub.UpdateAllocation()
+    stream: Any = stub.UpdateAllocation()
     began = time.perf_counter()
 
     async def send() -> None:
@@ -133,7 +135,7 @@ def _ask_messages(workload: Workload) -> list[tuple[list[str], si_pb2.Allocation
             si_pb2.Allocation(
                 allocationKey=key,
                 applicationID=f"app-{number % workload.queues}",
-                resourcePerAlloc=core_process.make_resource(vcore=1_000, memory=1 << 30),
+                resourcePerAlloc=make_resource(vcore=1_000, memory=1 << 30),
             )
             for key in keys
         ]

@@ -22,6 +22,7 @@ import grpc.aio
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.resources import Resources
+from kornel.core.load.sending import CHANNEL_OPTIONS
 from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer, ServerSettings
 from kornel.core.service.clock import ManualClock
@@ -144,7 +145,7 @@ async def _follow(address: str, count: int) -> None:
     """The followers' process: say when all are open, and at SIGTERM how many events one of them got."""
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    options = [*core_process.CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
+    options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
     channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(count)]
     request = pb.WatchEventsRequest().SerializeToString()
     calls = [channel.unary_stream(METHOD)(request) for channel in channels]

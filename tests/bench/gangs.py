@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from kornel.core.domain.commands import (
     AllocationSpec,
@@ -20,6 +21,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
+from kornel.core.load.workload import make_resource
 from kornel.core.partition.engine import Engine
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
@@ -106,7 +108,7 @@ async def _over_grpc(workload: Workload) -> float:
     async with core_process.connected() as (stub, _, _):
         await core_process.register(stub, core_process.flat_queues(2))
         await core_process.report_nodes(stub, core_process.node_infos(workload.nodes, si_pb2.NodeInfo.CREATE))
-        whole = core_process.make_resource(**{name: amount * workload.members for name, amount in AMOUNTS.items()})
+        whole = make_resource(**{name: amount * workload.members for name, amount in AMOUNTS.items()})
         await core_process.add_applications(
             stub,
             (
@@ -117,9 +119,9 @@ async def _over_grpc(workload: Workload) -> float:
         return await _run_gangs(stub, workload)
 
 
-async def _run_gangs(stub: si_pb2_grpc.SchedulerStub, workload: Workload) -> float:
+async def _run_gangs(stub: si_pb2_grpc.SchedulerAsyncStub, workload: Workload) -> float:
     holding, real = _ask_messages(workload, "holder"), _ask_messages(workload, "real")
-    stream = stub.UpdateAllocation()
+    stream: Any = stub.UpdateAllocation()
     began = time.perf_counter()
 
     async def send(messages: list[si_pb2.AllocationRequest]) -> None:
@@ -146,7 +148,7 @@ async def _run_gangs(stub: si_pb2_grpc.SchedulerStub, workload: Workload) -> flo
 
 
 def _ask_messages(workload: Workload, kind: str) -> list[si_pb2.AllocationRequest]:
-    size = core_process.make_resource(**AMOUNTS)
+    size = make_resource(**AMOUNTS)
     asks = [
         si_pb2.Allocation(
             allocationKey=key,

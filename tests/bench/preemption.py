@@ -9,7 +9,9 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from kornel.core.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
@@ -43,7 +45,7 @@ def _config(each: int) -> str:
 
 
 def _size(units: int) -> si_pb2.Resource:
-    return core_process.make_resource(vcore=units * CORE, memory=units * GIB)
+    return make_resource(vcore=units * CORE, memory=units * GIB)
 
 
 def _running() -> Iterator[si_pb2.Allocation]:
@@ -73,7 +75,7 @@ def _asks(units: int) -> list[si_pb2.Allocation]:
     ]
 
 
-async def _set_up(stub: si_pb2_grpc.SchedulerStub, units: int) -> None:
+async def _set_up(stub: si_pb2_grpc.SchedulerAsyncStub, units: int) -> None:
     await core_process.register(stub, _config(units))
     infos = [
         si_pb2.NodeInfo(nodeID=f"node-{number:04}", action=si_pb2.NodeInfo.CREATE, schedulableResource=_size(PER_NODE))
@@ -91,7 +93,7 @@ async def _set_up(stub: si_pb2_grpc.SchedulerStub, units: int) -> None:
 async def measure(units: int) -> Measurement:
     async with core_process.connected() as (stub, _, _):
         await _set_up(stub, units)
-        stream = stub.UpdateAllocation()
+        stream: Any = stub.UpdateAllocation()
         running = list(_running())
         for start in range(0, len(running), BATCH):
             await stream.write(si_pb2.AllocationRequest(rmID=RM, allocations=running[start : start + BATCH]))

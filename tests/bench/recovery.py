@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Any
 
+from kornel.core.load.workload import make_resource
 from kornel.si.v1 import si_pb2
 from tests.bench import core_process
 from tests.bench.core_process import RM
@@ -27,7 +29,7 @@ class Workload:
 
 async def _recover(workload: Workload) -> tuple[float, float]:
     """Seconds from the registration to the first new decision, and the peak memory of the core in MiB."""
-    capacity = core_process.make_resource(vcore=32_000, memory=128 << 30, pods=110)
+    capacity = make_resource(vcore=32_000, memory=128 << 30, pods=110)
     nodes = [
         si_pb2.NodeInfo(nodeID=f"node-{n:05}", action=si_pb2.NodeInfo.CREATE_DRAIN, schedulableResource=capacity)
         for n in range(workload.nodes)
@@ -42,7 +44,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
             stub,
             (core_process.application(f"app-{n}", f"root.q{n % 10}") for n in range(workload.applications)),
         )
-        stream = stub.UpdateAllocation()
+        stream: Any = stub.UpdateAllocation()
 
         async def send() -> None:
             for request in reports:
@@ -54,10 +56,10 @@ async def _recover(workload: Workload) -> tuple[float, float]:
             echoed += len((await stream.read()).new)
         await sender
         ask = si_pb2.Allocation(
-            allocationKey="fresh", applicationID="app-0", resourcePerAlloc=core_process.make_resource(vcore=1_000)
+            allocationKey="fresh", applicationID="app-0", resourcePerAlloc=make_resource(vcore=1_000)
         )
         await stream.write(si_pb2.AllocationRequest(rmID=RM, allocations=[ask]))
-        node_stream = stub.UpdateNode()
+        node_stream: Any = stub.UpdateNode()
         for start in range(0, len(opened), workload.batch):
             await node_stream.write(si_pb2.NodeRequest(rmID=RM, nodes=opened[start : start + workload.batch]))
         response = await stream.read()
@@ -70,7 +72,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
 
 
 def _reports(workload: Workload) -> list[si_pb2.AllocationRequest]:
-    size = core_process.make_resource(vcore=1_000, memory=1 << 30)
+    size = make_resource(vcore=1_000, memory=1 << 30)
     running = [
         si_pb2.Allocation(
             allocationKey=f"run-{node}-{n}",

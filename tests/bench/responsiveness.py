@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -110,7 +111,7 @@ def probe(address: str, rest: str) -> None:
     async def calls() -> None:
         host, _, port = rest.partition(":")
         async with grpc.aio.insecure_channel(address) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
+            health: Any = health_pb2_grpc.HealthStub(channel)
             nodes = si_pb2_grpc.SchedulerStub(channel).UpdateNode()
             reader, writer = await asyncio.open_connection(host, int(port))
             await health.Check(health_pb2.HealthCheckRequest())

@@ -17,7 +17,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
+from kornel.core.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 from tests.bench.core_process import RM
@@ -46,13 +48,13 @@ LISTS = {
 class _Busy:
     """A shim that has :data:`OPEN` asks open at any time, and counts what is placed."""
 
-    def __init__(self, stub: si_pb2_grpc.SchedulerStub) -> None:
+    def __init__(self, stub: si_pb2_grpc.SchedulerAsyncStub) -> None:
         self._stub = stub
         self._number = 0
         self.placed = 0
 
     async def run(self) -> None:
-        stream = self._stub.UpdateAllocation()
+        stream: Any = self._stub.UpdateAllocation()
         for _ in range(OPEN // BATCH):
             await stream.write(self._asks([]))
         released: list[tuple[str, str]] = []
@@ -73,7 +75,7 @@ class _Busy:
     def _asks(self, released: Iterable[tuple[str, str]]) -> si_pb2.AllocationRequest:
         keys = range(self._number, self._number + BATCH)
         self._number += BATCH
-        size = core_process.make_resource(vcore=10, memory=1 << 20)
+        size = make_resource(vcore=10, memory=1 << 20)
         return si_pb2.AllocationRequest(
             rmID=RM,
             allocations=[
@@ -94,12 +96,12 @@ class _Busy:
         )
 
 
-async def _fill(stub: si_pb2_grpc.SchedulerStub) -> None:
+async def _fill(stub: si_pb2_grpc.SchedulerAsyncStub) -> None:
     await core_process.register(stub, core_process.flat_queues(LEAVES))
     await core_process.report_nodes(stub, core_process.node_infos(NODES, si_pb2.NodeInfo.CREATE))
     added = [_application(f"app-{number}", number) for number in range(APPLICATIONS)]
     await core_process.add_applications(stub, [*added, _application("busy-0", 0), _application("busy-1", 1)])
-    stream = stub.UpdateAllocation()
+    stream: Any = stub.UpdateAllocation()
 
     async def send() -> None:
         for start in range(0, ALLOCATIONS, BATCH):
@@ -122,7 +124,7 @@ def _ask(number: int) -> si_pb2.Allocation:
     return si_pb2.Allocation(
         allocationKey=f"task-{number:06}",
         applicationID=f"app-{number % APPLICATIONS}",
-        resourcePerAlloc=core_process.make_resource(vcore=100, memory=1 << 28),
+        resourcePerAlloc=make_resource(vcore=100, memory=1 << 28),
         allocationTags={"kubernetes.io/meta/namespace": "work", "kubernetes.io/meta/podName": f"pod-{number}"},
     )
 

@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from kornel.core.load.sending import Sender
 from kornel.core.load.workload import CORE, Workload, make_resource
@@ -89,8 +90,9 @@ async def _measure(pending: int, idle_s: float, releases: int) -> Measurement:
                 began = time.perf_counter()
                 await stream.write(si.AllocationRequest(rmID=RM, releases=request))
                 async with asyncio.timeout(10):
-                    while not (await stream.read()).new:
-                        pass
+                    response: Any = None
+                    while response is None or not response.new:
+                        response = await stream.read()
                 used_ms.append((time.perf_counter() - began) * 1e3)
                 await asyncio.sleep(0.02)
             return Measurement(idle, used_ms)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kornel.core.cli import app
 from kornel.core.process import entry
+from kornel.core.process.event_loop import loop_factory
 from tests.bench.processes import write_whole
 
 BEAT_S = 0.001
@@ -52,14 +53,14 @@ class Watch:
 
 def main() -> None:
     file = Path(sys.argv.pop(1))
-    build = entry.loop_factory() or asyncio.new_event_loop
+    build = loop_factory() or asyncio.new_event_loop
 
     def watched() -> asyncio.AbstractEventLoop:
         loop = build()
         Watch(loop, file)
         return loop
 
-    entry.loop_factory = lambda: watched
+    vars(entry)["loop_factory"] = lambda: watched
     app.run_app()
 
 

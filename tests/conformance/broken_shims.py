@@ -18,6 +18,7 @@ from kornel.shim_client import (
     AskRejected,
     NodeRejected,
     Released,
+    ResyncRequired,
     ShimClient,
     StreamReopened,
     example,
@@ -118,7 +119,7 @@ def dies_of_a_break() -> None:
 def registers_after_a_break() -> None:
     """Takes every break for a core that has forgotten it."""
     stream.TRANSIENT = frozenset()  # type: ignore[misc]
-    stream.StreamRefused = stream.ResyncRequired  # type: ignore[misc,assignment]
+    vars(stream)["StreamRefused"] = ResyncRequired
 
 
 def forgets_what_runs() -> None:

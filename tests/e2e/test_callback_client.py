@@ -125,11 +125,11 @@ async def decide(client: ShimClient, engine: AskingEngine, *effects: Any) -> Non
 def answers(engine: AskingEngine) -> dict[int, PredicatesAnswer | PreemptionPredicatesAnswer]:
     """Everything the engine was answered, by question."""
     commands = [command for _, command in engine.applied if isinstance(command, AnswerCallbacks)]
-    return {
-        answer.question: answer
-        for command in commands
-        for answer in (*command.predicates, *command.preemption_predicates)
-    }
+    found: dict[int, PredicatesAnswer | PreemptionPredicatesAnswer] = {}
+    for command in commands:
+        found |= {answer.question: answer for answer in command.predicates}
+        found |= {answer.question: answer for answer in command.preemption_predicates}
+    return found
 
 
 def question(number: int, key: str) -> PredicatesAsked:

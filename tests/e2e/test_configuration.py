@@ -14,6 +14,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.process.server import CONFIGURATION_FILE
 from kornel.core.service.clock import SECOND_NS
+from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from kornel.v1.status_pb2 import ExplainQueueRequest, GetStatusRequest, GetStatusResponse
@@ -124,6 +125,18 @@ async def test_a_text_with_hidden_secrets_says_so_and_is_not_taken_back(reg: Cor
         grpc.StatusCode.INVALID_ARGUMENT
     )
     assert (await get(pb.GetConfigurationRequest(), timeout=PATIENCE_S)).version.number == 2
+
+
+async def test_a_registration_with_hidden_extra_settings_is_refused_and_ends_nothing(reg: Core) -> None:
+    """As an update is: the marks would stand where the secrets were. The registered manager goes on."""
+    before = await status(reg)
+    request = si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG, extraConfig={"db.password": "[hidden]"})
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await reg.scheduler.RegisterResourceManager(request, timeout=PATIENCE_S)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "'db.password' has [hidden]" in str(caught.value.details())
+    now = await status(reg)
+    assert (now.rm_id, now.configuration_version) == (before.rm_id, before.configuration_version) == ("rm-1", 1)
 
 
 @pytest.mark.parametrize(

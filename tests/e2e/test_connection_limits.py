@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ Code = grpc.StatusCode
 
 
 async def healthy(core: Core) -> bool:
-    check: Any = HealthStub(core.channel).Check  # type: ignore[no-untyped-call, unused-ignore]
-    answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+    health: Any = HealthStub(core.channel)
+    answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
@@ -147,7 +148,7 @@ async def test_a_connection_without_a_call_is_cut_sooner(monkeypatch: pytest.Mon
 
 
 async def test_connections_of_one_address_are_counted() -> None:
-    """The newest are cut; those that were there first are served."""
+    """As many are left as may be, once newcomers had their moment; whoever is cut without a call comes back."""
     async with running_core(connections=ConnectionLimits(host_connections=3)) as core:
         assert await healthy(core)
         await until(lambda: core.server.connections.open == 1, "the first connection to be seen")
@@ -189,12 +190,32 @@ async def test_idle_connections_lock_nobody_of_their_address_out() -> None:
         await core.serves()
 
 
+@pytest.mark.parametrize("sources", [("127.0.0.2", "127.0.0.3"), ("127.0.0.1", "127.0.0.1")], ids=["others", "its own"])
+async def test_connections_with_a_call_each_lock_nobody_out(sources: Sequence[str]) -> None:
+    """Strangers hold a call on each connection that there may be; newcomers and the resource manager are served."""
+    limits = ConnectionLimits(connections=8, host_connections=8 if sources[0] == "127.0.0.1" else 4)
+    async with running_core(connections=limits) as core, AsyncExitStack() as open_:
+        await core.register()
+        host, _, port = core.address.rpartition(":")
+        watch = h2.frame(h2.HEADERS, h2.END_HEADERS, 1, h2.headers("/grpc.health.v1.Health/Watch"))
+        for source in sources:
+            for _ in range(4):
+                stranger = socket.create_connection((host, int(port)), source_address=(source, 0))
+                open_.enter_context(stranger)
+                stranger.sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0) + h2.frame(h2.SETTINGS, 1, 0) + watch)
+                stranger.sendall(h2.frame(h2.DATA, 0, 1, struct.pack(">BI", 0, 0)))
+        await until(lambda: core.server.admission.open == 8, "all their calls to be open")
+        for _ in range(6):
+            await answers_a_newcomer(core)
+        await core.serves()
+
+
 async def answers_a_newcomer(core: Core) -> None:
     """Fails unless a client that has just connected is told that the core is healthy."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(core.address, options=options) as channel:
-        check: Any = HealthStub(channel).Check  # type: ignore[no-untyped-call, unused-ignore]
-        answer = await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        health: Any = HealthStub(channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

@@ -133,7 +133,7 @@ async def test_who_registers_again_keeps_its_streams_on_whatever_connection() ->
         await core.settle()
         await other.RegisterResourceManager(registration(), metadata=session)
         await stream.write(si.ApplicationRequest(rmID=RM, new=[application("app")]))
-        answer = await asyncio.wait_for(stream.read(), PATIENCE_S)
+        answer: Any = await asyncio.wait_for(stream.read(), PATIENCE_S)
         assert [accepted.applicationID for accepted in answer.accepted] == ["app"]
 
 
@@ -145,7 +145,7 @@ async def test_without_a_name_the_connection_is_the_session() -> None:
         await core.settle()
         await core.scheduler.RegisterResourceManager(registration())
         await stream.write(si.ApplicationRequest(rmID=RM, new=[application("app")]))
-        answer = await asyncio.wait_for(stream.read(), PATIENCE_S)
+        answer: Any = await asyncio.wait_for(stream.read(), PATIENCE_S)
         assert [accepted.applicationID for accepted in answer.accepted] == ["app"]
         await other.RegisterResourceManager(registration())
         code, details = await ending(stream)
@@ -165,7 +165,7 @@ async def test_a_nameless_connection_of_the_same_address_that_never_registered_s
         await core.settle()
         await third.RegisterResourceManager(registration())
         await stream.write(si.ApplicationRequest(rmID=RM, new=[application("app")]))
-        answer = await asyncio.wait_for(stream.read(), PATIENCE_S)
+        answer: Any = await asyncio.wait_for(stream.read(), PATIENCE_S)
         assert [accepted.applicationID for accepted in answer.accepted] == ["app"]
 
 

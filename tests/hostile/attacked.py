@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
@@ -175,7 +175,8 @@ def attacked_core(
     finally:
         if bystander is not None:
             bystander.close()
-        for child in filter(None, (probe, process)):
+        children: list[subprocess.Popen[Any]] = [each for each in (probe, process) if each is not None]
+        for child in children:
             child.kill()
             child.wait()
 

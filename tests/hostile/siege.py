@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -103,7 +103,7 @@ class Siege:
                         await stream.write(message)
                     left = ASKS
                     while left:
-                        response = await stream.read()
+                        response: Any = await stream.read()
                         if response is grpc.aio.EOF:
                             raise LoadError("the stream ended while allocations were released")
                         left -= len(response.released)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import pytest
@@ -73,7 +73,7 @@ def test_pages_at_once_over_http(full: AttackedCore, method: str) -> None:
 @pytest.mark.parametrize("method", ["ListPastApplications", "ListPreemptions", "ListConfigurations"])
 def test_pages_at_once_over_grpc(full: AttackedCore, method: str) -> None:
     """Three hundred, over ten connections: to accept and refuse so many at once takes a while by itself."""
-    request = {
+    request: Any = {
         "ListPastApplications": pb.ListPastApplicationsRequest(),
         "ListPreemptions": pb.ListPreemptionsRequest(),
         "ListConfigurations": pb.ListConfigurationsRequest(with_config=True),

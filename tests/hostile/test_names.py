@@ -35,7 +35,7 @@ NAMES: Final = {
     "bracket": "[",
     "wide": "\U0001f642\u0301",
 }
-STREAMS: Final = {
+STREAMS: Final[dict[str, Any]] = {
     "UpdateNode": si.NodeRequest,
     "UpdateApplication": si.ApplicationRequest,
     "UpdateAllocation": si.AllocationRequest,

@@ -48,8 +48,8 @@ def test_made_up_types_lock_nobody_out(core: AttackedCore) -> None:
                 assert not answer.rejectedAllocations
         node = create("gpus", vcore=1)
         node.schedulableResource.resources["example.com/gpu"].value = 8
-        answer = next(iter(stub.UpdateNode(iter([node_request(node)]), timeout=PATIENCE_S)))
-        assert [accepted.nodeID for accepted in answer.accepted] == ["gpus"]
+        taken = next(iter(stub.UpdateNode(iter([node_request(node)]), timeout=PATIENCE_S)))
+        assert [accepted.nodeID for accepted in taken.accepted] == ["gpus"]
 
 
 def test_nodes_with_too_many_types_are_refused(core: AttackedCore) -> None:

@@ -79,11 +79,14 @@ class PlainQueue:
         asked = [ask.amounts for a in self.applications for ask in a.pending()]
         return total([*(c.pending() for c in self.children), *asked])
 
+    def _parts(self) -> list[PlainQueue | PlainApplication]:
+        return [*self.children, *self.applications]
+
     def waiting(self) -> list[PlainAsk]:
-        return [ask for part in (*self.children, *self.applications) for ask in part.waiting()]
+        return [ask for part in self._parts() for ask in part.waiting()]
 
     def priority(self) -> int | None:
-        below = [part.priority() for part in (*self.children, *self.applications)]
+        below = [part.priority() for part in self._parts()]
         known = [priority for priority in below if priority is not None]
         if not known:
             return None

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from kornel.core.config.yaml_reader import MOST_BYTES
 from kornel.core.rest import http_protocol
-from kornel.core.rest.handlers.configuration import MOST_BYTES
 from tests.e2e.harness import PATIENCE_S, until
 from tests.e2e.rest.shim import Cluster, P, rest_cluster
 

@@ -164,7 +164,8 @@ async def test_health_is_told_to_everybody_who_connects(site: Site, ca: Authorit
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 
     async with site.channel(ca.issue("nobody")) as channel:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest())
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

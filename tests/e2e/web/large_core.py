@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from kornel.core.load.workload import make_resource
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from tests.bench import core_process
 
@@ -66,9 +67,9 @@ def _application(number: int) -> si_pb2.AddApplicationRequest:
     return si_pb2.AddApplicationRequest(applicationID=f"app-{number:04}", queueName=queue, ugi=ugi)
 
 
-async def _place(stub: si_pb2_grpc.SchedulerStub) -> None:
-    stream = stub.UpdateAllocation()
-    size = core_process.make_resource(vcore=1_000, memory=1 << 30)
+async def _place(stub: si_pb2_grpc.SchedulerAsyncStub) -> None:
+    stream: Any = stub.UpdateAllocation()
+    size = make_resource(vcore=1_000, memory=1 << 30)
 
     async def send() -> None:
         for start in range(0, ALLOCATIONS, _BATCH):

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.config.loader import DEFAULT_CONFIGURATION, checksum_of, load
+from kornel.core.config.default import DEFAULT_CONFIGURATION
+from kornel.core.config.loader import checksum_of, load
 from kornel.core.config.problems import ConfigError, Severity
 
 KEYS = [

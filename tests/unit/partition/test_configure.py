@@ -12,6 +12,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.books import ledger
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.state import PartitionState
+from kornel.core.policies import queue_order
 from tests.unit.config.reading import only, partition_text, queue, root
 from tests.unit.telling.test_what_if import PARTITION, SECOND, Core, amounts
 
@@ -28,7 +29,7 @@ def test_one_change_costs_one_queue(monkeypatch: pytest.MonkeyPatch, sharing: bo
     state = configure.build_partition("[rm]default", only(old), 0, [])
     touched: list[str] = []
     reckoned: list[str] = []
-    set_limits, fair_terms = Queue.set_limits, ledger.fair_terms
+    set_limits, fair_terms = Queue.set_limits, queue_order.fair_terms
 
     def spy(queue: Queue, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
         touched.append(queue.path)

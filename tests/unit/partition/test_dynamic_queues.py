@@ -8,8 +8,8 @@ import pytest
 
 from kornel.core.domain.commands import ApplicationSpec, RegisterManager, UpdateApplications
 from kornel.core.domain.effects import ApplicationAccepted
+from kornel.core.domain.resources import MAX_TYPES
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import MAX_TYPES
 from kornel.core.partition.books import audit
 from kornel.core.partition.configuration import dynamic_queues
 from kornel.core.partition.engine import Engine

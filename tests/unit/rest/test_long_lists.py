@@ -17,6 +17,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.sharing import Sharing
 from kornel.core.telling.allocations.allocation_views import AllocationView
+from kornel.core.telling.applications.application_views import ApplicationView
 from kornel.core.telling.encoding.yunikorn import applications
 from kornel.core.telling.reader import Reader
 from tests.scenarios.language import Stage
@@ -68,7 +69,7 @@ def test_the_head_of_an_application_is_made_once_while_nothing_changes() -> None
     stage.play(list(LINES))
     made: list[str] = []
 
-    def render(view: applications.ApplicationView) -> bytes:
+    def render(view: ApplicationView) -> bytes:
         made.append(view.application_id)
         return applications.encode_head(view)
 
@@ -100,7 +101,7 @@ async def test_what_was_never_shown_is_encoded_while_the_engine_has_nothing_to_d
     runner = _Runner(list(LINES))
     made: list[str] = []
 
-    def render(view: applications.ApplicationView) -> bytes:
+    def render(view: ApplicationView) -> bytes:
         made.append(view.application_id)
         return applications.encode_head(view)
 

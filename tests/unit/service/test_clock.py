@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from kornel.core.service import clock as clock_module
 from kornel.core.service.clock import SECOND_NS, ManualClock, SystemClock
 
 HOUR_NS = 3_600 * SECOND_NS
@@ -17,8 +16,8 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall, self.monotonic = 1_700_000_000 * SECOND_NS, 5 * SECOND_NS
-        monkeypatch.setattr(clock_module.time, "time_ns", lambda: self.wall)
-        monkeypatch.setattr(clock_module.time, "monotonic_ns", lambda: self.monotonic)
+        monkeypatch.setattr("time.time_ns", lambda: self.wall)
+        monkeypatch.setattr("time.monotonic_ns", lambda: self.monotonic)
 
     def pass_time(self, ns: int) -> None:
         self.wall += ns

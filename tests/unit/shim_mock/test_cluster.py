@@ -46,10 +46,9 @@ class Bench:
 
 def place_everything(request: si.AllocationRequest) -> si.AllocationResponse | None:
     """A core with one node and endless room."""
-    new = [
-        si.Allocation(allocationKey=ask.allocationKey, applicationID=ask.applicationID, nodeID="node-0")
-        for ask in (*request.allocations, *request.asks)
-    ]
+    asked = [(ask.allocationKey, ask.applicationID) for ask in request.allocations]
+    asked += [(ask.allocationKey, ask.applicationID) for ask in request.asks]
+    new = [si.Allocation(allocationKey=key, applicationID=application, nodeID="node-0") for key, application in asked]
     return si.AllocationResponse(new=new) if new else None
 
 

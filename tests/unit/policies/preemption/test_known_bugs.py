@@ -20,8 +20,8 @@ from kornel.core.preemption.guarantee import laws as guarantee_laws
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee import solve
 from kornel.core.preemption.guarantee.allowances import Terms
-from kornel.core.preemption.guarantee.order import Candidate
-from kornel.core.preemption.guarantee.search import Search, Solution
+from kornel.core.preemption.guarantee.order import Candidate, Solution
+from kornel.core.preemption.guarantee.search import Search
 from kornel.core.preemption.guarantee.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
@@ -83,7 +83,7 @@ def test_without_a_bug_laws_and_oracle_agree(case: str) -> None:
 
 def test_victims_of_the_wrong_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug 1: the victims chosen on one node are booked for another."""
-    better = guarantee.Search.find_best
+    better = Search.find_best
 
     def mixed_up(search: Search) -> Solution | None:
         found = better(search)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec
@@ -57,7 +58,8 @@ class World:
     def _widen(self, width: int) -> None:
         """An ask may name a type that nothing else in the case has."""
         applications = (allocation.application for allocation in self.allocations.values())
-        for holder in (*self.queues.values(), *self.nodes.values(), *applications):
+        holders: list[Any] = [*self.queues.values(), *self.nodes.values(), *applications]
+        for holder in holders:
             holder.widen_amounts(width)
 
     def queue(self, spec: QueueCase) -> Queue:

@@ -46,8 +46,8 @@ def test_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self) -> None:
             self.getgrouplist = getgrouplist
 
-    monkeypatch.setattr(accounts.ctypes, "CDLL", lambda *_, **__: Library())
-    monkeypatch.setattr(accounts.ctypes, "byref", ctypes.pointer)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: Library())
+    monkeypatch.setattr(ctypes, "byref", ctypes.pointer)
     assert accounts._group_numbers("root", 0) == all_of_them
 
 
