@@ -72,7 +72,7 @@ class AllocationSpec(NamedTuple):
     dependent: bool = False
     """Says that other placements decide whether it may run on a node, so that the shim is asked in turn."""
     topology: TopologyRequest | None = None
-    """What its tags say about where its task group is to stand; ``None``: nothing."""
+    """The request of its tags for where its task group is to stand; ``None``: they make none."""
 
 
 class ReleaseSpec(NamedTuple):

@@ -1,4 +1,4 @@
-"""What asks say about where their group is to stand in the topology of a partition, read from their tags.
+"""The requests of asks for where their groups stand in the topology of a partition, read from their tags.
 
 A level is a node attribute that the configuration lists under ``topology``: a zone, a rack. It is called by what stands
 behind the last slash of the attribute. Rules: docs/topology.md.
@@ -40,7 +40,8 @@ class TopologyLevel(NamedTuple):
 
 
 class TopologyRequest(NamedTuple):
-    """What an ask says about its task group. ``slice_size`` 0: all members are one slice; spread: each is its own.
+    """A request of an ask for where its task group stands. ``slice_size`` 0: all members of ``required`` are one slice,
+    each member of the others is one of its own.
 
     ``flaw`` says why the tags make no sense; the ask is refused then.
     """
@@ -50,7 +51,7 @@ class TopologyRequest(NamedTuple):
     slice_size: int = 0
     flaw: str = ""
 
-    def describe(self) -> str:
+    def describe_request(self) -> str:
         """Returns the request as people say it: ``required: rack, in slices of 4``."""
         size = f", in slices of {self.slice_size}" if self.slice_size else ""
         return f"{self.wish}: {self.level}{size}"

@@ -1,7 +1,7 @@
 """The domains of a partition's topology, a zone or a rack, with the sums of what their nodes have.
 
 A node stands in one domain of each level for as long as its attributes name one: where an attribute is missing, it
-stands in none of that level, nor of those further in. A domain is told apart by its path, the attributes from the
+stands in none of that level, nor of those further in. A domain is known by its path, the attributes from the
 outermost level to its own, so that rack ``r1`` of one zone is not rack ``r1`` of another.
 
 The sums follow every change of a node (:meth:`kornel.core.model.nodes.Node.tell_domains`). What fits into a domain
@@ -27,7 +27,7 @@ _ROOMS_KEPT: Final = 64
 
 
 class Counted(NamedTuple):
-    """What the domains of a node count of it.
+    """The amounts that the domains of a node count of it.
 
     free  what is free on it as long as it takes work, 0 where it is over-allocated
     held  the part of ``free`` that is held for asks that wait for it
@@ -71,7 +71,7 @@ class Domain:
         self.below: dict[DomainPath, Domain] = {}
         """The domains of the next level in it."""
         self.counted_rooms: dict[Pairs, int] = {}
-        """How often a demand fits on its nodes, as far as that is known."""
+        """The number of times that a demand fits on its nodes, as far as it is known."""
 
     @property
     def name(self) -> str:
@@ -131,7 +131,7 @@ class Topology:
     def __init__(self, levels: tuple[TopologyLevel, ...]) -> None:
         self.levels: Final = levels
         self.domains: dict[DomainPath, Domain] = {}
-        """By path. Domains of a level have paths of the same length; in the order in which they came."""
+        """The domains by path, in the order in which they came. Those of a level have paths of the same length."""
 
     def depth_of(self, level: str) -> int | None:
         """Returns the length of the paths of the level called *level*; ``None``: there is no such level."""

@@ -40,7 +40,7 @@ class Shortfall(NamedTuple):
 
 
 Shares = dict[Path, int]
-"""How many members each chosen domain gets, in the order in which they are to be placed."""
+"""The number of members that each chosen domain gets, in the order in which they are to be placed."""
 
 
 def choose_domains(rooms: Sequence[Room], members: int, request: TopologyRequest) -> Shares | Shortfall:
@@ -135,15 +135,15 @@ def _choose_fewest(rooms: list[Room], members: int, size: int) -> list[Room] | N
     order = sorted(rooms, key=lambda room: (-(room.room // size), -(room.room % size), room.path))
     chosen: list[Room] = []
     for room in order:
-        if _holds([*chosen, room], members, size):
+        if _hold_all([*chosen, room], members, size):
             others = [other for other in order if other not in chosen]
-            fitting = [other for other in others if _holds([*chosen, other], members, size)]
+            fitting = [other for other in others if _hold_all([*chosen, other], members, size)]
             return [*chosen, min(fitting, key=lambda other: (other.room, other.path))]
         chosen.append(room)
     return None
 
 
-def _holds(rooms: list[Room], members: int, size: int) -> bool:
+def _hold_all(rooms: list[Room], members: int, size: int) -> bool:
     """Tells whether *rooms* hold *members* in slices of *size*, of which the last may be smaller."""
     slices, rest = divmod(members, size)
     whole = sum([room.room // size for room in rooms])

@@ -18,7 +18,7 @@ MOST_NAMED: Final = 3
 
 
 class GroupRoom(NamedTuple):
-    """What one domain has for a group.
+    """One domain, and the places that it has for a group.
 
     room   members that fit there now
     empty  members that its open nodes would hold if nothing ran there
