@@ -20,14 +20,15 @@ from kornel.core.config.quantities import parse_duration, parse_quantity
 from kornel.core.config.topology import read_topology
 from kornel.core.config.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
-from kornel.core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
+from kornel.core.domain.settings import FilterConfig, GangScheduling, GuaranteeMode, NodeSortPolicy
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.preemption.guarantee.victim_orders import COSTS
 from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
-    "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver", "topology",
+    "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver", "gang",
+    "topology",
 )  # fmt: skip
 _QUEUE_KEYS: Final = (
     "name", "parent", "queues", "resources", "maxapplications", "properties", "adminacl", "submitacl",
@@ -167,6 +168,7 @@ class DeclaredPartition:
     node_sort: NodeSortConfig
     resolver: str
     topology: tuple[TopologyLevel, ...]
+    gang_scheduling: GangScheduling
 
 
 def read_partitions(top: Field, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
@@ -198,6 +200,7 @@ class _Reader:
             node_sort=self.node_sort(keys["nodesortpolicy"]),
             resolver=self.resolver(keys["usergroupresolver"]),
             topology=read_topology(keys["topology"]),
+            gang_scheduling=self.gang_scheduling(keys["gang"]),
         )
 
     def queue(self, at: Field) -> DeclaredQueue:
@@ -384,6 +387,10 @@ class _Reader:
         policy = NodeSortPolicy(keys["type"].choice(NodeSortPolicy, NodeSortPolicy.FAIR))
         weights = {name: found.number() for name, found in keys["resourceweights"].entries().items()}
         return NodeSortConfig(policy, weights) if weights else NodeSortConfig(policy)
+
+    def gang_scheduling(self, at: Field) -> GangScheduling:
+        keys = at.mapping(("scheduling",))
+        return GangScheduling(keys["scheduling"].choice(GangScheduling, GangScheduling.UNITS))
 
     def resolver(self, at: Field) -> str:
         keys = at.mapping(("type",))

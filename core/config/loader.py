@@ -164,6 +164,7 @@ def _make_partition(declared: DeclaredPartition, root: DeclaredQueue) -> Partiti
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
         resolver=declared.resolver,
         topology=declared.topology,
+        gang_scheduling=declared.gang_scheduling,
     )
 
 

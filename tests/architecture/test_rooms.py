@@ -77,7 +77,7 @@ ROOMS: dict[str, set[str]] = {
     "preemption": _MOVED | {"laws"},
     "gangs": _MOVED | {"preemption"},
     "lifecycle": _DECIDED,
-    "configuration": _MOVED | {"preemption"},
+    "configuration": _DECIDED,
     "kinds": _DECIDED | {"laws"},
     "scheduling": _DECIDED | {"lifecycle", "kinds"},
     "cycles": _DECIDED | {"lifecycle", "kinds", "scheduling"},

@@ -9,6 +9,7 @@ Input lines are a directive, names and ``option=value`` pairs; amounts are base 
 starts with ``+`` belongs to the same request as the line before.
 
     partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
+                   gangs=upstream
                    governor="{..}" victim="{..}" policies="[..]" cost=NAME        flow style YAML
                    topology=zone,rack
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
@@ -22,6 +23,7 @@ starts with ``+`` belongs to the same request as the line before.
                                       instance=N: which of its key; maxallocations=N on legacy asks
                                       dependent: on other placements, so asked about in turn
                                       topology=required:rack or preferred:rack:4, with the size of slices
+                                      minimum=N: members of its task group that are of use to anybody
     run K node=N ...                  as ask, already running on N
     resize-ask K [RES] node=N         what is known of K again, with another size
     foreign F node=N [RES] kind=static                                release-foreign F
@@ -98,6 +100,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
 )
 from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.gangs import MINIMUM_TAG
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.domain.reasons import Outcome
@@ -266,6 +269,8 @@ class Configuration:
     def partition(self, line: Line) -> None:
         options = line.options
         config: dict[str, Any] = {"name": line.name or "default", "queues": [_bare("root")]}
+        if "gangs" in options:
+            config["gang"] = {"scheduling": options["gangs"]}
         if "nodesort" in options or "weights" in options:
             config["nodesortpolicy"] = {"type": options.get("nodesort", "fair")}
             if "weights" in options:
@@ -578,6 +583,7 @@ class Stage:
             instance=int(options.get("instance", "0")),
             dependent=line.flag("dependent"),
             topology=_topology(options.get("topology", "")),
+            tags=((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else (),
         )
         if line.directive != "resize-ask":
             return spec
@@ -939,6 +945,10 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
     room = request.group.parked_at if request.group is not None else None
     if room is None:
         return "turn" if request.pending else "-"
+    if room is state.gangs.gathering:
+        return "gang"
+    if any(gang_room.waiters is room for gang_room in state.gangs.rooms.values()):
+        return "room-for-gang"
     for queue in state.queues.values():
         if any(groups is room for groups in queue.parked.values()):
             return queue.path

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs
@@ -79,7 +79,12 @@ def room_in(domain: Domain, ask: Allocation) -> int:
 
 def count_missing(ask: Allocation) -> int:
     """Returns how many members of the group of *ask* wait for a place, itself included."""
-    return ask.group.size if ask.group is not None else 1
+    group = ask.group
+    if group is None:
+        return 1
+    if not group.is_unit:
+        return group.size
+    return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
 
 
 def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dict[DomainPath, int]:

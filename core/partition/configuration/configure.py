@@ -13,12 +13,14 @@ from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.config.sharing import own_settings
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.readable_amounts import format_count
+from kornel.core.domain.settings import GangScheduling
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS
 from kornel.core.partition.books import ledger, user_accounting
 from kornel.core.partition.configuration import dynamic_queues, offered_types, topology_change
+from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
@@ -132,6 +134,9 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
         pass
     if before is not None and before.preemption != config.preemption:
         _watch_again(state)
+    if before is not None and before.gang_scheduling is not config.gang_scheduling:
+        for application in state.applications.values():
+            regroup_members(state, application)
     if state.recording:
         state.events.queues.queues_reconfigured(queues_before, state.queues)
     quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)
@@ -143,6 +148,7 @@ def _make_changes(
     """Make what follows *before* follow *config*, and put into *change* what that touches. Yields after each queue."""
     offered_types.offer_types(state, offered_types.named_by(config, before))
     state.resolver = config.resolver
+    state.gangs.as_units = config.gang_scheduling is GangScheduling.UNITS
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from kornel.core.domain.topology import TopologyLevel
-from kornel.core.model.allocations import AskGroup
 from kornel.core.model.domains import Topology
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import activate_group, look_again
+from kornel.core.partition.waiting.waking import wake_for_domains
 
 
 def set_levels(state: PartitionState, levels: tuple[TopologyLevel, ...]) -> None:
@@ -18,8 +17,4 @@ def set_levels(state: PartitionState, levels: tuple[TopologyLevel, ...]) -> None
     if state.topology is not None:
         for node in state.nodes.values():
             state.topology.add_node(node, len(state.types.names))
-    for waiter in list(state.waiting_for_domain):
-        if isinstance(waiter, AskGroup):
-            activate_group(waiter)
-        else:
-            look_again(state, waiter)
+    wake_for_domains(state)

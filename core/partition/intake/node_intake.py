@@ -28,7 +28,7 @@ from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import pausing
 from kornel.core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
-from kornel.core.partition.waiting.waking import wake_for_node, wake_waiting
+from kornel.core.partition.waiting.waking import wake_for_domains, wake_for_node, wake_waiting
 from kornel.core.preemption import attempts, eviction
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
@@ -184,7 +184,6 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     moved = _move_node(state, node, spec)
     if spec.capacity is None and spec.occupied is None:
         if moved:
-            wake_for_node(state, node)
             return
         state.ignore_entry(Ignored.NO_CHANGE, spec.node_id)
         return
@@ -238,6 +237,7 @@ def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
     state.topology.add_node(node, len(state.types.names))
     node.version += 1
     state.changes += 1
+    wake_for_domains(state)
     return True
 
 

@@ -111,6 +111,8 @@ def partition_settings(old: PartitionConfig, new: PartitionConfig) -> tuple[Sett
     if old.topology != new.topology:
         before_, after_ = (" ".join(level.attribute for level in config.topology) for config in (old, new))
         found.append(SettingChange("topology", before_, after_))
+    if old.gang_scheduling is not new.gang_scheduling:
+        found.append(SettingChange("gang.scheduling", str(old.gang_scheduling), str(new.gang_scheduling)))
     return tuple(found)
 
 

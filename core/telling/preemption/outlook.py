@@ -73,6 +73,9 @@ def find_outlook(
         return PreemptionOutlook(
             verdict.FORBIDDEN, f"{limited.reason}: preemption cannot help", "", f"victims make no room in {what}"
         )
+    if ask.group is not None and ask.group.is_unit:
+        blocked_by, detail = "it is placed together with its gang", "nobody leaves for a part of a gang"
+        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
     if requires_domain(ask) and not ask.spec.required_node:
         detail = "a victim would make room for one member, and its group needs a domain for all"
         return PreemptionOutlook(verdict.FORBIDDEN, "its group waits for a domain", "", detail)

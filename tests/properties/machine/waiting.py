@@ -11,6 +11,7 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine import topology
+from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -24,6 +25,9 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
         if ask.pool is not None:
             if not view.placeholders(ask.spec.application_id, ask.spec.task_group):
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
+            continue
+        if ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
+            check_gang_not_forgotten(state, view, ask, limits)
             continue
         if _is_kept_back(state, ask, limits):
             continue
