@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long hostile test-go test-shim siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes siege soak search rules fuzz bench bench-features bench-baseline lint format types proto proto-go proto-check proto-image lock ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,8 +58,10 @@ test: venv ## run the test suite: about ten minutes (TESTS=path for a part of it
 test-costs: venv ## run the test suite, and note what its costliest parts cost, which come first from then on
 	KORNEL_TEST_COSTS=tests/costs.json $(BIN)/python -m pytest -p tests.costs $(SPREAD)
 
-long: venv ## run what takes long (all examples of properties, kills, the wheel), then what measures the machine
+long: venv ## run what takes long: all examples of properties, kills, the wheel
 	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long --timeout=900 $(SPREAD)
+
+alone: venv ## run what measures the machine, with nothing beside it
 	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance
 
 hostile: venv ## attack served cores, and judge what that costs them: about seven minutes
@@ -77,6 +79,10 @@ test-go: venv ## test what is written in Go: its tests, its stubs, and its examp
 
 test-shim: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
 	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
+
+# The API server is built once, which takes ten minutes and more of processor time; Go keeps what it has compiled.
+test-kubernetes: venv ## test core and shim at a real API server (TESTS=file for a part): needs Go, or is skipped
+	$(BIN)/python -m pytest $(OPTIONS) -rs $(or $(TESTS),tests/kubernetes)
 
 search: venv ## try all properties with new examples (MINUTES=, or SEED= for one round; TESTS= for a part of them)
 	$(BIN)/python -m tests.search $(if $(filter-out 0,$(SEED)),--seed $(SEED),--minutes $(MINUTES)) $(TESTS)

@@ -102,7 +102,7 @@ class Looking(Connection):
 
     async def expect_failure(self, key: str, text: str) -> None:
         """Expect *text* to be among the reasons why ask *key* waits. Raises Skipped on a core that does not explain."""
-        request = status_pb2.ExplainAskRequest(allocation_key=key)
+        request = status_pb2.ExplainAskRequest(partition=f"[{RM}]default", allocation_key=key)
         with skip_where_unserved("ExplainAsk of kornel.v1.StatusService"):
             answer = await self._status.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
         counts = {failure.message: failure.count for failure in answer.failures}
@@ -111,7 +111,7 @@ class Looking(Connection):
     async def state_dump(self) -> Mapping[str, object]:
         """Returns the core's description of itself. Raises Skipped on a core that has none."""
         with skip_where_unserved("GetStateDump of kornel.v1.StatusService"):
-            answer = await self._status.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
+            answer = await self._status.GetStateDump(status_pb2.GetStateDumpRequest(rm_id=RM), timeout=CALL_TIMEOUT_S)
         try:
             dump: object = json.loads(answer.json)
         except json.JSONDecodeError as error:
@@ -128,7 +128,7 @@ class Looking(Connection):
         give_up = loop.time() + self._deadline_s
         while True:
             try:
-                core = await self._status.GetStatus(status_pb2.GetStatusRequest(), timeout=CALL_TIMEOUT_S)
+                core = await self._status.GetStatus(status_pb2.GetStatusRequest(rm_id=RM), timeout=CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     raise

@@ -424,12 +424,13 @@ class ShimClient:
     async def status(
         self, partition: str = "", *, omit_queues: bool = False, audit: bool = False
     ) -> status_pb2.GetStatusResponse:
-        """Returns the state of the core and of its partitions (``kornel.v1``). *partition* empty: all of them.
+        """Returns the state of the core and of the RM's partitions (``kornel.v1``). *partition* empty: all of them.
 
         *audit*: have the core check its books too, which stops scheduling for as long as that takes.
         """
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
-        request = status_pb2.GetStatusRequest(partition=partition, omit_queues=omit_queues, audit=audit)
+        named = partition and self._full_partition(partition)
+        request = status_pb2.GetStatusRequest(partition=named, omit_queues=omit_queues, audit=audit, rm_id=self.rm_id)
         try:
             return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
@@ -439,7 +440,7 @@ class ShimClient:
         """Returns everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
         try:
-            answer = await stub.GetStateDump(status_pb2.GetStateDumpRequest(), timeout=CALL_TIMEOUT_S)
+            answer = await stub.GetStateDump(status_pb2.GetStateDumpRequest(rm_id=self.rm_id), timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("GetStateDump", error) from error
         dump: dict[str, Any] = json.loads(answer.json)
@@ -451,7 +452,7 @@ class ShimClient:
         Raises CallFailed for an ask that the core does not know.
         """
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
-        request = status_pb2.ExplainAskRequest(partition=partition, allocation_key=key)
+        request = status_pb2.ExplainAskRequest(partition=self._full_partition(partition), allocation_key=key)
         try:
             return await stub.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
@@ -465,7 +466,7 @@ class ShimClient:
         stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
         try:
             return await stub.Explain(
-                explain_pb2.ExplainRequest(partition=partition, name=name), timeout=CALL_TIMEOUT_S
+                explain_pb2.ExplainRequest(partition=self._full_partition(partition), name=name), timeout=CALL_TIMEOUT_S
             )
         except grpc.aio.AioRpcError as error:
             raise _call_failed("Explain", error) from error
@@ -476,10 +477,17 @@ class ShimClient:
         Changes nothing. Raises CallFailed for a question that makes no sense.
         """
         stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
+        asked = explain_pb2.WhatIfRequest()
+        asked.CopyFrom(request)
+        asked.partition = self._full_partition(request.partition)
         try:
-            return await stub.WhatIf(request, timeout=CALL_TIMEOUT_S)
+            return await stub.WhatIf(asked, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _call_failed("WhatIf", error) from error
+
+    def _full_partition(self, name: str) -> str:
+        """Returns the name that no other RM of the core has a partition of."""
+        return name if name.startswith("[") else f"[{self.rm_id}]{name or 'default'}"
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:

@@ -15,6 +15,9 @@ from kornel.shim_local.machine.launcher import program_environment
 from kornel.shim_local.tables import format_nodes
 
 UP_S: Final = 60.0
+BUSY_S: Final = 2.0
+EXIT_BUSY: Final = 4
+"""The exit status of a server where another one, or an agent, works in the state directory or is about to."""
 POLL_S: Final = 0.05
 SOCKET: Final = "server.sock"
 LOG: Final = "server.log"
@@ -32,9 +35,33 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
     with suppress(NoServer, RequestRefused), ServerConnection(folder / SOCKET) as server:
         return ["already up", *describe_state(read_state(server))]
     log = folder / LOG
+    end = time.monotonic() + UP_S
+    while True:
+        process, began = _start_process(folder, arguments)
+        _wait_for_server(process, folder, end - time.monotonic())
+        if process.poll() == EXIT_BUSY and time.monotonic() < end:
+            # Another command starts a server at this moment, or the one before has not ended yet.
+            if not wait_until(lambda: _is_working(folder), BUSY_S):
+                continue
+        elif process.returncode is not None:
+            lines = log.read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
+            raise NotStarted(lines[-1].removeprefix("kornel-local: ") if lines else "the server has ended")
+        try:
+            with ServerConnection(folder / SOCKET) as server:
+                state = read_state(server)
+        except (NoServer, RequestRefused) as error:
+            raise NotStarted(f"{error}; see {log}") from None
+        if state["core_state"]:
+            reason = f"the server does not come up within {UP_S:g} s: {state['core_state']}; it is tried on, see {log}"
+            raise NotStarted(reason)
+        return ["up" if state["pid"] == process.pid else "already up", *describe_state(state)]
+
+
+def _start_process(folder: Path, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
+    """Returns the process of a new server, and where its part of the log begins. Raises NotStarted."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with (folder / LOG).open("ab") as output:
             began = output.tell()
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kornel.shim_local", *arguments, "--foreground"],
@@ -47,19 +74,19 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
             )
     except OSError as error:
         raise NotStarted(f"{error.filename or folder}: {error.strerror}") from None
+    return process, began
 
-    def is_working() -> bool:
-        if process.poll() is not None:
-            lines = log.read_bytes()[began:].decode("utf-8", "replace").strip().splitlines()
-            raise NotStarted(lines[-1].removeprefix("kornel-local: ") if lines else "the server has ended")
-        with suppress(NoServer, RequestRefused), ServerConnection(folder / SOCKET) as server:
-            return not read_state(server)["core_state"]
-        return False
 
-    if not wait_until(is_working, UP_S):
-        raise NotStarted(f"the server does not come up within {UP_S:g} s; it is tried on, see {log}")
-    with ServerConnection(folder / SOCKET) as server:
-        return ["up", *describe_state(read_state(server))]
+def _wait_for_server(process: subprocess.Popen[bytes], folder: Path, seconds: float) -> None:
+    """Waits until a server works in *folder*, *process* has ended, or *seconds* are over."""
+    wait_until(lambda: process.poll() is not None or _is_working(folder), seconds)
+
+
+def _is_working(folder: Path) -> bool:
+    """Tells whether a server works in *folder*, and has its core."""
+    with suppress(NoServer, RequestRefused), ServerConnection(folder / SOCKET) as server:
+        return not read_state(server)["core_state"]
+    return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

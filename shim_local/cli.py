@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_local.amounts import BadAmount, parse_bytes, parse_cores, parse_duration
 from kornel.shim_local.background import LOG, SOCKET, NotStarted, describe_server, read_state, start_server, wait_until
 from kornel.shim_local.client import NoServer, RequestRefused, ServerConnection
+from kornel.shim_local.following import follow_array, follow_log
 from kornel.shim_local.jobs.spec import DEFAULT_GRACE_S, DEFAULT_KILL_S, DEFAULT_LOG_BYTES, BadSpec
 from kornel.shim_local.machine.launcher import program_environment
 from kornel.shim_local.machine.processes import is_alive, start_ticks
@@ -33,7 +35,6 @@ EXIT_FAILED: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_NO_SERVER: Final = 3
 DOWN_S: Final = 40.0
-FOLLOW_S: Final = 0.2
 
 app = typer.Typer(
     cls=VisibleCommands,
@@ -162,6 +163,9 @@ def take_down(
 ) -> None:
     """Stop the server, or the agent of a machine that has joined one. What runs goes on, and is taken over by the next
     ``up``."""
+    if not keep_core and not cancel and _stop_kept_core(context.obj):
+        _print_line("down: the core that was kept has ended")
+        return
     with _report_errors(), _connect(context) as server:
         if cancel:
             jobs = server.request({"do": "ps"})["jobs"]
@@ -287,26 +291,15 @@ def show_logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     attempt: Annotated[int, typer.Option("--attempt", min=0, help="Which attempt; 0: the last.")] = 0,
 ) -> None:
-    """Print what a job wrote."""
+    """Print what a job wrote. Each line of an array has its task in front."""
     with _report_errors(), _connect(context) as server:
-        offset = 0
-        current = attempt
-        while True:
-            answer = server.request({"do": "logs", "name": job, "offset": offset, "attempt": current})
-            data = str(answer["data"]).encode("latin-1")
-            offset += len(data)
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-            if data:
-                continue
-            if not follow or (answer["over"] and answer["attempt"] == answer["current"]):
-                return
-            if not attempt and answer["current"] > answer["attempt"]:
-                current, offset = answer["current"], 0
-            elif answer["node"]:
-                # So that the end of this attempt is read before the begin of the next.
-                current = answer["attempt"]
-            time.sleep(FOLLOW_S)
+        first = server.request({"do": "logs", "name": job, "offset": 0, "attempt": attempt})
+        if "tasks" in first:
+            for line in follow_array(server, job, attempt, follow=follow):
+                _write_bytes(line)
+        else:
+            for data in follow_log(server, job, attempt, follow=follow):
+                _write_bytes(data)
 
 
 @app.command("cancel")
@@ -389,6 +382,11 @@ def _print_lines(lines: list[str]) -> None:
     typer.echo(_write_lines(lines))
 
 
+def _write_bytes(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def _make_exit(reason: str, status: int = EXIT_INPUT) -> typer.Exit:
     """Prints an error, and returns the exit to be raised."""
     typer.echo(_write_lines(f"kornel-local: {reason}".splitlines()), err=True)
@@ -410,6 +408,19 @@ def _report_errors() -> Iterator[None]:
         # Whoever reads has seen enough; Python must not complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_FAILED) from error
+
+
+def _stop_kept_core(folder: Path) -> bool:
+    """Ends a core that runs on without a server. Returns whether there was one."""
+    with suppress(NoServer), ServerConnection(folder / SOCKET):
+        return False
+    from kornel.shim_local.server.core_process import OwnCore  # noqa: PLC0415 - other commands do without it
+
+    core = OwnCore(folder)
+    pid, _ = core.find_process()
+    if pid:
+        asyncio.run(core.stop())
+    return bool(pid)
 
 
 def _connect(context: typer.Context) -> ServerConnection:

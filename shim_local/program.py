@@ -10,6 +10,7 @@ from typing import Final
 
 from kornel.shim_client import CredentialsUnusable, RegistrationRefused, Superseded
 from kornel.shim_client.visible import write_visibly
+from kornel.shim_local.background import EXIT_BUSY
 from kornel.shim_local.jobs.store import StoreUnusable
 from kornel.shim_local.machine.agent import AgentBusy
 from kornel.shim_local.server.joined import JoinedAgent
@@ -31,8 +32,8 @@ def run_program(settings: Settings) -> int:
         asyncio.run(_run(settings))
     except (SettingsError, StoreUnusable, CredentialsUnusable) as error:
         return _print_complaint(str(error), EXIT_INPUT)
-    except AgentBusy as error:
-        return _print_complaint(f"{error}: it is up already", EXIT_FAILED)
+    except AgentBusy:
+        return _print_complaint(f"it is up already in {settings.folder}", EXIT_BUSY)
     except RegistrationRefused as error:
         return _print_complaint(f"the core refused the registration ({error.code.name}): {error.reason}", EXIT_INPUT)
     except Superseded:

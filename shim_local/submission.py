@@ -17,6 +17,8 @@ from kornel.shim_local.amounts import parse_bytes, parse_cores, parse_duration, 
 from kornel.shim_local.jobs.spec import BadSpec, JobSpec
 from kornel.shim_local.script_options import BadScript, read_options
 
+LONGEST_NAME: Final = 255
+"""The longest name of a file in bytes, on Linux."""
 STATE_VARIABLE: Final = "KORNEL_LOCAL_STATE"
 
 
@@ -24,10 +26,14 @@ def read_script_options(context: typer.Context, command: list[str]) -> dict[str,
     """Returns the options of ``submit``: those of the command line, and where they are silent those of the script."""
     options = dict(context.params)
     program = Path(command[0])
+    if len(os.fsencode(program.name)) > LONGEST_NAME:
+        raise BadScript(f"{program.name[:40]}… cannot be the name of a file: it is too long")
     if "/" not in command[0]:
         found = shutil.which(command[0])
         if found is None and program.is_file():
             raise BadScript(f"{command[0]} is a file here, but no command: write ./{command[0]}")
+        if found is None and len(command) == 1 and len(command[0].split()) > 1:
+            raise BadScript(f"{command[0][:40]!r} is no program; write its words without quotes, or sh -c in front")
         program = Path(found) if found is not None else program
     elif program.is_file() and not os.access(program, os.X_OK):
         raise BadScript(f"{command[0]} is not executable: chmod +x {command[0]}, or submit -- sh {command[0]}")
@@ -53,7 +59,7 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         directory = Path(options["directory"] or Path.cwd()).absolute()
     except OSError as error:
         raise BadSpec(f"the directory that you are in: {error.strerror}") from None
-    if not directory.is_dir():
+    if not os.path.isdir(directory):  # noqa: PTH112 - a name that is too long is none, and does not raise
         raise BadSpec(f"{directory} is no directory")
     environment = {name: value for name, value in os.environ.items() if name != STATE_VARIABLE}
     # Jobs may submit jobs.

@@ -1,7 +1,7 @@
 """Prints what the files of a run cost in processor time: ``make test OPTIONS="-p tests.costs"``.
 
-Processor time is that of the worker and of every process it has started and waited for, so it says the same on a busy
-machine. What several tests share is booked on the one that made it or removed it.
+Processor time is that of the worker and of every process below it, those that still run included, so it says the same
+on a busy machine, and a test pays for what it has a shared server or browser do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import resource
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +32,28 @@ _marks: list[float] = [0.0]
 
 
 def measure_processor_time() -> float:
-    """Returns the seconds of processor time of this process and of all that it has started and waited for."""
+    """Returns the seconds of processor time of this process and of all that it has started, ended or not."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return prepared.sum_costs() + sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    # What the process that forks has forked, it reports itself.
+    running = sum(map(_measure_running, set(_find_children(os.getpid())) - prepared.list_keepers()))
+    return prepared.sum_costs() + running + sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _find_children(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # The thread has ended.
+            found += map(int, thread.read_text(encoding="ascii").split())
+    return found
+
+
+def _measure_running(pid: int) -> float:
+    """Returns the seconds that process *pid* has used, and every process below it."""
+    try:
+        times = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:15]
+    except OSError:  # It has ended.
+        return 0.0
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + sum(map(_measure_running, _find_children(pid)))
 
 
 def pytest_runtest_logstart() -> None:

@@ -10,6 +10,7 @@ either, and those that are about starting, write ``sys.executable``.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import runpy
@@ -21,6 +22,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -134,6 +136,11 @@ def pytest_unconfigure() -> None:
         keeper.stdin.close()
         keeper.wait()
         keeper.stdout.close()
+
+
+def list_keepers() -> set[int]:
+    """Returns the IDs of the processes of this one that fork."""
+    return {keeper.pid for keeper in _keepers}
 
 
 def name_costs(folder: Path, worker: str) -> Path:
@@ -258,7 +265,41 @@ def _become_program(arguments: list[str], environment: dict[str, str]) -> None:
     sys.argv = [module, *rest]
     if not hasattr(sys.modules.get(module), "__path__"):
         sys.modules.pop(module, None)  # It becomes __main__, as if nobody had imported it.
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    status = 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        status = _show_status(ended.code)
+    except BaseException as error:  # noqa: BLE001 - Python shows whatever ends a program
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    _end_process(status)
+
+
+def _show_status(code: object) -> int:
+    """Returns the status with which ``sys.exit(code)`` ends a program, and writes what is no number."""
+    if code is None or isinstance(code, int):
+        return int(code or 0) & 0xFF
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _end_process(status: int) -> None:
+    """Ends this process as Python does, with *status* or by a signal, but takes nothing apart of what was imported.
+
+    That would copy every page of it, which takes longer than many a program.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            status = status or 120
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, the attacks, or those in Go."""
+"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, the attacks, and those for Go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-FOLDERS_LEFT_OUT: Final = (Path(__file__).parent / "hostile", Path(__file__).parent / "go")
+FOLDERS_LEFT_OUT: Final = tuple(Path(__file__).parent / name for name in ("hostile", "go", "kubernetes"))
 LEFT_OUT: Final = ("long", "alone")
 LONG_TIMEOUT_S: Final = 900
 

@@ -35,6 +35,8 @@ TEST_BY_TEST: Final = ("tests/conformance/", "tests/e2e/", "tests/properties/", 
 FILE_BY_FILE: Final = (
     "tests/e2e/web/",
     "tests/e2e/toy_kind/",
+    "tests/e2e/local/test_commands",
+    "tests/e2e/local/test_jobs",
     "tests/e2e/security/test_client_commands",
     "tests/e2e/test_hostile_input",
 )

@@ -20,6 +20,9 @@ func (a Amounts) Resource() *si.Resource {
 	return &si.Resource{Resources: resources}
 }
 
+// TagDependsOnPlacements, with the value true, is the tag of an ask whose nodes depend on where other asks are placed.
+const TagDependsOnPlacements = "kornel.dependsOnPlacements"
+
 // An Ask is a request for room for one task.
 type Ask struct {
 	// Key is unique within the partition.
@@ -35,6 +38,9 @@ type Ask struct {
 	TaskGroup   string
 	Placeholder bool
 	Partition   string
+	// DependsOnPlacements says that where other asks are placed decides on which nodes this one may run: the core asks about
+	// it one at a time with others of its kind, and waits for [Session.Acknowledge] in between.
+	DependsOnPlacements bool
 	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the arrival.
 	Created time.Time
 	Tags    map[string]string
@@ -43,12 +49,15 @@ type Ask struct {
 // Allocation returns the ask as the core takes it, which is an allocation without a node. The preemption policy is always
 // sent, so that the core's default for an absent one never applies.
 func (a Ask) Allocation() *si.Allocation {
-	tags := make(map[string]string, len(a.Tags)+1)
+	tags := make(map[string]string, len(a.Tags)+2)
 	for key, value := range a.Tags {
 		tags[key] = value
 	}
 	if !a.Created.IsZero() {
 		tags[common.CreationTime] = strconv.FormatInt(a.Created.Unix(), 10)
+	}
+	if a.DependsOnPlacements {
+		tags[TagDependsOnPlacements] = "true"
 	}
 	return &si.Allocation{
 		AllocationKey:    a.Key,

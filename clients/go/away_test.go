@@ -29,7 +29,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 // The registration waits for a connection most of the time that the core is away.
 func TestConfigurationThatIsSetWhileARegistrationIsUnderWayReachesTheCore(t *testing.T) {
 	core := serveCore(t, fakecore.New())
-	shim, heard := startShim(t, core, ShimOptions{ResyncOnBreak: true}, Registration{Config: "first"})
+	shim, heard := startShim(t, core, ShimOptions{}, Registration{Config: "first"})
 	shim.UpdateNodes(node("n1"))
 	heard.waitFor(t, "node n1")
 	core.Stop()
@@ -55,7 +55,7 @@ func TestConfigurationThatTheCoreDoesNotAnswerReachesIt(t *testing.T) {
 		return handle(ctx, request)
 	})}
 	serveCore(t, core)
-	shim, _ := startShim(t, core, ShimOptions{ResyncOnBreak: true}, Registration{Config: "first"})
+	shim, _ := startShim(t, core, ShimOptions{}, Registration{Config: "first"})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	if err := shim.UpdateConfiguration(ctx, "second", nil); err != nil {

@@ -29,8 +29,11 @@ const (
 // A function that answers a question should return when its context is done, because the core has stopped waiting by then.
 // One that panics refuses what it was asked.
 type Callbacks struct {
-	// Predicates returns the nodes of the question on which the ask may not run, each with the reason.
-	Predicates func(context.Context, *kornelv1.PredicatesQuestion) map[string]string
+	// Predicates judges on which nodes of the question the ask may run.
+	Predicates func(context.Context, *kornelv1.PredicatesQuestion) Judgement
+	// NotPlaced is told of asks that were acknowledged with their answer, and not placed after all, before the next
+	// question is asked. Alone it subscribes to nothing.
+	NotPlaced func(partition, key string)
 	// PreemptionPredicates tells whether the ask could run if victims left, and the index of the last one that has to.
 	PreemptionPredicates func(context.Context, *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse
 	// StateDump returns the shim's state as a JSON object, for people.
@@ -45,6 +48,18 @@ type Callbacks struct {
 	PreemptionWithdrawn func(context.Context, *kornelv1.PreemptionNoticeWithdrawal)
 	// Timeout is how long the core waits for an answer. Zero: the core's default.
 	Timeout time.Duration
+}
+
+// A Judgement answers a question about predicates.
+type Judgement struct {
+	// Refusals are the nodes on which the ask may not run, each with the reason. Where the question is dependent, a yes is
+	// for the first node that is not refused, and those behind it need not be judged.
+	Refusals map[string]string
+	// DependsOnPlacements says that where other asks are placed could change the answer. From now on the core asks about
+	// this ask one at a time with others of its kind. An ask that is submitted with [TagDependsOnPlacements] needs none.
+	DependsOnPlacements bool
+	// InPlace acknowledges the placement with the answer, because the shim has it in place already. It then needs NotPlaced.
+	InPlace bool
 }
 
 // any tells whether there is anything to subscribe to.
@@ -116,6 +131,9 @@ func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) erro
 		},
 	}
 	refused := make(chan error, 1)
+	s.mu.Lock()
+	s.attachment = a
+	s.mu.Unlock()
 	s.running.Add(2)
 	go func() {
 		defer s.running.Done()
@@ -148,6 +166,17 @@ func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) erro
 		return s.reason()
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Acknowledge tells the core that the shim has placements in place. It counts for asks that depend on other placements: the
+// core asks about the next of them once the last one is in place. Acknowledging any other placement does nothing.
+func (s *Session) Acknowledge(placements ...*kornelv1.PlacementKey) {
+	s.mu.Lock()
+	attachment := s.attachment
+	s.mu.Unlock()
+	if attachment != nil {
+		_ = attachment.answers.put(s.ctx, messages(placements)...)
 	}
 }
 
@@ -184,6 +213,8 @@ func (a *attachment) nextAnswers(ctx context.Context) (*kornelv1.AttachRequest, 
 			request.PreemptionPredicates = append(request.PreemptionPredicates, answer)
 		case *kornelv1.PreemptionNoticeAnswer:
 			request.PreemptionNotices = append(request.PreemptionNotices, answer)
+		case *kornelv1.PlacementKey:
+			request.Acknowledged = append(request.Acknowledged, answer)
 		case *kornelv1.StateDumpAnswer:
 			request.StateDump = answer
 		}
@@ -206,14 +237,19 @@ func (a *attachment) receive(ctx context.Context, response *kornelv1.AttachRespo
 	}
 	questions, timeout := a.questions, a.timeout
 	a.mu.Unlock()
+	for _, undone := range response.GetNotPlaced() {
+		if a.callbacks.NotPlaced != nil {
+			a.guard("NotPlaced", func() { a.callbacks.NotPlaced(undone.GetPartition(), undone.GetAllocationKey()) })
+		}
+	}
 	for _, question := range response.GetPredicates() {
-		a.answer(questions, timeout, func(ctx context.Context) proto.Message { return a.answerPredicates(ctx, question) })
+		a.answer(questions, timeout, func(ctx context.Context) []proto.Message { return a.answerPredicates(ctx, question) })
 	}
 	for _, question := range response.GetPreemptionPredicates() {
-		a.answer(questions, timeout, func(ctx context.Context) proto.Message { return a.answerPreemption(ctx, question) })
+		a.answer(questions, timeout, func(ctx context.Context) []proto.Message { return []proto.Message{a.answerPreemption(ctx, question)} })
 	}
 	if question := response.GetStateDump(); question != nil {
-		a.answer(questions, timeout, func(ctx context.Context) proto.Message { return a.answerDump(ctx, question) })
+		a.answer(questions, timeout, func(ctx context.Context) []proto.Message { return []proto.Message{a.answerDump(ctx, question)} })
 	}
 	told := len(response.GetSchedulingStates()) + len(response.GetEvents()) + len(response.GetPreemptionNotices())
 	if told+len(response.GetPreemptionWithdrawals()) == 0 {
@@ -227,7 +263,7 @@ func (a *attachment) receive(ctx context.Context, response *kornelv1.AttachRespo
 }
 
 // answer runs find in a goroutine of its own, and sends what it returns while somebody waits for it.
-func (a *attachment) answer(questions context.Context, timeout time.Duration, find func(context.Context) proto.Message) {
+func (a *attachment) answer(questions context.Context, timeout time.Duration, find func(context.Context) []proto.Message) {
 	select {
 	case a.room <- struct{}{}:
 	case <-questions.Done():
@@ -239,25 +275,34 @@ func (a *attachment) answer(questions context.Context, timeout time.Duration, fi
 		defer cancel()
 		found := find(ctx)
 		if ctx.Err() == nil {
-			_ = a.answers.put(ctx, found)
+			_ = a.answers.put(ctx, found...)
 		}
 	}()
 }
 
-func (a *attachment) answerPredicates(ctx context.Context, question *kornelv1.PredicatesQuestion) proto.Message {
+// answerPredicates returns the answer to a question and, where the shim has the placement in place already, says so.
+func (a *attachment) answerPredicates(ctx context.Context, question *kornelv1.PredicatesQuestion) []proto.Message {
 	answer := &kornelv1.PredicatesAnswer{QuestionId: question.GetQuestionId()}
+	var judged Judgement
 	failed := a.guard("Predicates", func() {
-		for node, reason := range a.callbacks.Predicates(ctx, question) {
+		judged = a.callbacks.Predicates(ctx, question)
+		for node, reason := range judged.Refusals {
 			answer.Refusals = append(answer.Refusals, &kornelv1.NodeRefusal{NodeId: node, Reason: reason})
 		}
+		answer.DependsOnPlacements = judged.DependsOnPlacements
 	})
 	if failed != "" {
 		answer.Refusals = nil
 		for _, node := range question.GetNodeIds() {
 			answer.Refusals = append(answer.Refusals, &kornelv1.NodeRefusal{NodeId: node, Reason: failed})
 		}
+		return []proto.Message{answer}
 	}
-	return answer
+	if judged.InPlace {
+		placed := &kornelv1.PlacementKey{Partition: question.GetPartition(), AllocationKey: question.GetAllocationKey()}
+		return []proto.Message{answer, placed}
+	}
+	return []proto.Message{answer}
 }
 
 func (a *attachment) answerPreemption(ctx context.Context, question *kornelv1.PreemptionPredicatesQuestion) proto.Message {

@@ -52,10 +52,10 @@ func TestQuestionsAreAnsweredConcurrently(t *testing.T) {
 	// Every answer waits until all questions have been asked.
 	core, _ := attach(t, Callbacks{
 		Timeout: deadline,
-		Predicates: func(_ context.Context, question *kornelv1.PredicatesQuestion) map[string]string {
+		Predicates: func(_ context.Context, question *kornelv1.PredicatesQuestion) Judgement {
 			all.Done()
 			all.Wait()
-			return map[string]string{"n2": "not for " + question.GetAllocationKey()}
+			return Judgement{Refusals: map[string]string{"n2": "not for " + question.GetAllocationKey()}}
 		},
 	})
 	var keys []string
@@ -73,7 +73,7 @@ func TestQuestionsAreAnsweredConcurrently(t *testing.T) {
 func TestFunctionThatPanicsRefuses(t *testing.T) {
 	core, _ := attach(t, Callbacks{
 		Timeout:    deadline,
-		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { panic("broken") },
+		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) Judgement { panic("broken") },
 		PreemptionPredicates: func(context.Context, *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse {
 			panic("broken")
 		},
@@ -99,12 +99,12 @@ func TestQuestionIsGivenUpWhenTheCoreStopsWaiting(t *testing.T) {
 	over := make(chan error, 1)
 	core, _ := attach(t, Callbacks{
 		Timeout: 50 * time.Millisecond,
-		Predicates: func(ctx context.Context, question *kornelv1.PredicatesQuestion) map[string]string {
+		Predicates: func(ctx context.Context, question *kornelv1.PredicatesQuestion) Judgement {
 			if question.GetAllocationKey() == "slow" {
 				<-ctx.Done()
 				over <- ctx.Err()
 			}
-			return nil
+			return Judgement{}
 		},
 	})
 	slow := core.Ask(predicates("slow"))[0]
@@ -123,7 +123,7 @@ func TestQuestionIsGivenUpWhenTheCoreStopsWaiting(t *testing.T) {
 func TestCallbacksAreAttachedAgainAfterABreak(t *testing.T) {
 	core, _ := attach(t, Callbacks{
 		Timeout:    deadline,
-		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { return nil },
+		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) Judgement { return Judgement{} },
 	})
 	core.Stop()
 	core.Serve()
@@ -165,7 +165,7 @@ func TestCoreWithoutCallbacksLeavesTheSessionAlone(t *testing.T) {
 	core := fakecore.New()
 	core.WithoutCallbacks = true
 	session := register(t, connect(t, serveCore(t, core), Options{}))
-	callbacks := Callbacks{Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { return nil }}
+	callbacks := Callbacks{Predicates: func(context.Context, *kornelv1.PredicatesQuestion) Judgement { return Judgement{} }}
 	if err := session.AttachCallbacks(withDeadline(t), callbacks); !errors.Is(err, ErrNotSupported) {
 		t.Fatalf("attached to nothing: %v", err)
 	}
@@ -180,5 +180,51 @@ func TestEndOfTheCallbacksIsTheEndOfTheSession(t *testing.T) {
 	waitDone(t, session.Done())
 	if !errors.Is(session.Err(), ErrResyncRequired) {
 		t.Fatalf("ended with %v", session.Err())
+	}
+}
+
+func TestPlacementsAreAcknowledged(t *testing.T) {
+	core, session := attach(t, Callbacks{
+		Timeout: deadline,
+		Predicates: func(_ context.Context, question *kornelv1.PredicatesQuestion) Judgement {
+			return Judgement{DependsOnPlacements: true, InPlace: question.GetAllocationKey() == "sure"}
+		},
+	})
+	for _, answer := range core.Ask(predicates("waits", "sure")) {
+		if found := receiveAnswer(t, answer).GetPredicates()[0]; !found.GetDependsOnPlacements() {
+			t.Fatalf("not said to depend: %v", found)
+		}
+	}
+	if !core.WaitFor("acknowledged sure") {
+		t.Fatalf("not acknowledged with the answer: %v", core.Log())
+	}
+	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "waits"})
+	if !core.WaitFor("acknowledged waits") {
+		t.Fatalf("not acknowledged: %v", core.Log())
+	}
+	expectOrder(t, core.Log(), "acknowledged sure", "acknowledged waits")
+}
+
+func TestWhatWasNotPlacedIsToldBeforeTheNextQuestion(t *testing.T) {
+	var mu sync.Mutex
+	var undone []string
+	core, _ := attach(t, Callbacks{
+		Timeout: deadline,
+		NotPlaced: func(_, key string) {
+			mu.Lock()
+			defer mu.Unlock()
+			undone = append(undone, key)
+		},
+		Predicates: func(context.Context, *kornelv1.PredicatesQuestion) Judgement {
+			mu.Lock()
+			defer mu.Unlock()
+			return Judgement{Refusals: map[string]string{"n1": fmt.Sprint(undone)}}
+		},
+	})
+	question := predicates("next")
+	question.NotPlaced = []*kornelv1.PlacementKey{{AllocationKey: "before"}}
+	answer := receiveAnswer(t, core.Ask(question)[0]).GetPredicates()[0]
+	if reason := answer.GetRefusals()[0].GetReason(); reason != "[before]" {
+		t.Fatalf("the question was answered knowing %s", reason)
 	}
 }

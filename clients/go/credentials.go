@@ -50,6 +50,10 @@ func (c Credentials) dialOptions(address string) ([]grpc.DialOption, error) {
 	if (c.Certificate == "") != (c.Key == "") {
 		return nil, fmt.Errorf("%w: a client certificate and its key belong together", ErrCredentials)
 	}
+	if c.ServerName != "" && !c.usesTLS() {
+		// In plain text the core would prove nothing, which is not what whoever names it expects.
+		return nil, fmt.Errorf("%w: a server name is proved by a certificate: the CA of the core is missing", ErrCredentials)
+	}
 	var options []grpc.DialOption
 	if c.usesTLS() {
 		config, err := c.tlsConfig()
@@ -114,7 +118,11 @@ func (t tokenFile) read() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
-	return "Bearer " + strings.TrimSpace(string(text)), nil
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("%w: %s holds no token", ErrCredentials, t.path)
+	}
+	return "Bearer " + token, nil
 }
 
 // GetRequestMetadata returns the header of one call.

@@ -102,6 +102,28 @@ func TestShimProvesWhoItIsOverTLS(t *testing.T) {
 	}
 }
 
+func TestNameOfTheAddressIsTheNameToProve(t *testing.T) {
+	// "fakecore" is the host of the address that clients are given here.
+	for name, wanted := range map[string]error{"fakecore": nil, "other.test": ErrConnectionLost} {
+		certificate, key := makeCertificate(t, name)
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		core := fakecore.New()
+		core.ServerOptions = []grpc.ServerOption{grpc.Creds(credentials.NewServerTLSFromCert(&pair))}
+		serveCore(t, core)
+		limit := deadline
+		if wanted != nil {
+			limit = 200 * time.Millisecond
+		}
+		client := connect(t, core, Options{ConnectTimeout: limit, Credentials: Credentials{CA: certificate}})
+		if _, err := client.Register(withDeadline(t), Registration{}); !errors.Is(err, wanted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestCoreOfAnotherNameIsNotTrusted(t *testing.T) {
 	certificate, key := makeCertificate(t, "core.test")
 	pair, err := tls.LoadX509KeyPair(certificate, key)
@@ -123,10 +145,13 @@ func TestUnusableCredentialsAreToldAtOnce(t *testing.T) {
 	folder := t.TempDir()
 	token := write(t, filepath.Join(folder, "token"), "secret")
 	empty := write(t, filepath.Join(folder, "ca.pem"), "no certificate")
+	blank := write(t, filepath.Join(folder, "blank"), "\n")
 	for name, each := range map[string]Options{
 		"a certificate without its key":       {Address: "core:50051", Credentials: Credentials{Certificate: "c.pem"}},
 		"a token in plain text over the wire": {Address: "core.example:50051", Credentials: Credentials{TokenFile: token}},
 		"a token that is missing":             {Address: "127.0.0.1:50051", Credentials: Credentials{TokenFile: folder + "/none"}},
+		"a token file without a token":        {Address: "127.0.0.1:50051", Credentials: Credentials{TokenFile: blank}},
+		"a name to prove without a CA":        {Address: "core:50051", Credentials: Credentials{ServerName: "core.test"}},
 		"a CA that is none":                   {Address: "core:50051", Credentials: Credentials{CA: empty}},
 	} {
 		t.Run(name, func(t *testing.T) {

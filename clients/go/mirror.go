@@ -32,6 +32,8 @@ type mirrorApplication struct {
 	request  *si.AddApplicationRequest
 	accepted bool // as the shim was told
 	order    uint64
+	// again is the same ID added once more, while the end of the application before may be on its way to the shim.
+	again *mirrorApplication
 }
 
 type mirrorAllocation struct {
@@ -103,8 +105,11 @@ func (m *Mirror) NoteNodes(nodes ...*si.NodeInfo) {
 // NoteApplications notes applications that the shim adds and removes.
 func (m *Mirror) NoteApplications(request *si.ApplicationRequest) {
 	for _, added := range request.GetNew() {
-		if id := added.GetApplicationID(); m.applications[id] == nil {
-			m.applications[id] = &mirrorApplication{request: added, order: m.nextOrder()}
+		next := &mirrorApplication{request: added, order: m.nextOrder()}
+		if known := m.applications[added.GetApplicationID()]; known != nil {
+			known.again = next
+		} else {
+			m.applications[added.GetApplicationID()] = next
 		}
 	}
 	for _, removed := range request.GetRemove() {
@@ -176,6 +181,22 @@ func (m *Mirror) forgetAllocations(application string) {
 	}
 }
 
+// endApplication forgets an application that has ended, but neither the one that was added with its ID since nor the asks of
+// that one.
+func (m *Mirror) endApplication(id string) {
+	known := m.applications[id]
+	if known == nil || known.again == nil {
+		m.forgetApplication(id)
+		return
+	}
+	for key, each := range m.allocations {
+		if each.allocation.GetApplicationID() == id && each.order < known.again.order {
+			delete(m.allocations, key)
+		}
+	}
+	m.applications[id] = known.again
+}
+
 // TakeNodes notes the core's answers about nodes, and returns those that the shim does not know yet; nil: none. While a
 // core that has forgotten everything is told again, replaying is true: then what the shim was told before stands, even if
 // the core refuses it now.
@@ -209,7 +230,8 @@ func (m *Mirror) TakeNodes(response *si.NodeResponse, replaying bool) (news *si.
 func (m *Mirror) TakeApplications(response *si.ApplicationResponse, replaying bool) (news *si.ApplicationResponse, refused int) {
 	news = &si.ApplicationResponse{Updated: response.GetUpdated()}
 	for _, accepted := range response.GetAccepted() {
-		if known := m.applications[accepted.GetApplicationID()]; known != nil && !known.accepted {
+		known := m.applications[accepted.GetApplicationID()]
+		if known != nil && !known.accepted {
 			known.accepted = true
 			news.Accepted = append(news.Accepted, accepted)
 		}
@@ -221,16 +243,20 @@ func (m *Mirror) TakeApplications(response *si.ApplicationResponse, replaying bo
 			refused++
 			continue
 		}
-		// One that is added twice is refused the second time, and stays.
-		if known != nil && (replaying || !known.accepted) {
-			m.forgetApplication(id)
+		switch {
+		case known == nil:
+		case replaying || !known.accepted:
+			m.endApplication(id)
+		default:
+			// One that is added twice is refused the second time, and stays.
+			known.again = nil
 		}
 		news.Rejected = append(news.Rejected, rejected)
 	}
 	for _, updated := range response.GetUpdated() {
 		switch updated.GetState() {
 		case "Completed", "Failed":
-			m.forgetApplication(updated.GetApplicationID())
+			m.endApplication(updated.GetApplicationID())
 		}
 	}
 	if len(news.Accepted)+len(news.Rejected)+len(news.Updated) == 0 {
@@ -346,6 +372,12 @@ func (m *Mirror) Replay() *Replay {
 		}
 	}
 	for _, each := range inOrder(m.applications, func(each *mirrorApplication) uint64 { return each.order }) {
+		if each.again != nil {
+			// A core that has forgotten the first one answers to the second.
+			each.again.order = each.order
+			each = each.again
+			m.applications[each.request.GetApplicationID()] = each
+		}
 		request := each.request
 		if busy[request.GetApplicationID()] {
 			// Its containers run: it must be taken back even where its queue would refuse it now.

@@ -153,3 +153,44 @@ func TestApplicationWithContainersIsForcedIntoACoreThatForgotIt(t *testing.T) {
 		t.Fatalf("idle: %v", got)
 	}
 }
+
+func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
+	ended := &si.ApplicationResponse{Updated: []*si.UpdatedApplication{{ApplicationID: "a", State: "Completed"}}}
+	accepted := &si.ApplicationResponse{Accepted: []*si.AcceptedApplication{{ApplicationID: "a"}}}
+	rejected := &si.ApplicationResponse{Rejected: []*si.RejectedApplication{{ApplicationID: "a"}}}
+	comeBack := func() *Mirror {
+		mirror := fill()
+		mirror.NoteApplications(addApps("a"))
+		mirror.NoteAllocations(asks("a", "later"))
+		return mirror
+	}
+
+	mirror := comeBack()
+	mirror.TakeApplications(ended, false)
+	if news, _ := mirror.TakeApplications(accepted, false); len(news.GetAccepted()) != 1 {
+		t.Fatalf("the shim is not told that it was accepted: %v", news)
+	}
+	replay := mirror.Replay()
+	if found := keys(replay.Asks); len(replay.Applications) != 1 || !slices.Equal(found, []string{"later@"}) || len(replay.Placed) != 0 {
+		t.Fatalf("remembered: %v", replay)
+	}
+
+	// A core that has not ended it refuses the second one, and the first one stays.
+	mirror = comeBack()
+	if news, _ := mirror.TakeApplications(rejected, false); len(news.GetRejected()) != 1 {
+		t.Fatalf("not told: %v", news)
+	}
+	mirror.TakeApplications(ended, false)
+	if size := mirror.Size(); size.Applications != 0 || size.Asks != 0 {
+		t.Fatalf("remembered: %v", size)
+	}
+
+	// A core that has forgotten both answers once, and that answer is for the second one.
+	mirror = comeBack()
+	if replay := mirror.Replay(); len(replay.Applications) != 1 {
+		t.Fatalf("told %d times", len(replay.Applications))
+	}
+	if news, _ := mirror.TakeApplications(accepted, true); len(news.GetAccepted()) != 1 {
+		t.Fatalf("the shim is not told that it was accepted: %v", news)
+	}
+}

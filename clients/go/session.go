@@ -38,6 +38,8 @@ type Session struct {
 	// closed is closed with the session, so that nothing waits for a reader that has gone.
 	closed  chan struct{}
 	answers map[answerKey][]chan Update
+	// attachment is where questions are answered, nil before [Session.AttachCallbacks].
+	attachment *attachment
 }
 
 // A receiver takes the messages of the streams, each in the goroutine of its stream.

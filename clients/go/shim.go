@@ -12,6 +12,8 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+
+	"kornel/clients/go/kornelv1"
 )
 
 // A Receiver takes what the core says. Its methods are called one at a time, over all streams. They may call methods of the
@@ -27,9 +29,13 @@ type ShimOptions struct {
 	Receiver Receiver
 	// Callbacks answer the core's questions. They are attached before anything is reported.
 	Callbacks Callbacks
-	// ResyncOnBreak has the shim register again after every break. Otherwise it opens broken streams again, and only
-	// registers again when the core wants it to: what was being written or delivered at that moment is lost then.
-	ResyncOnBreak bool
+	// ReopenOnBreak has the shim open broken streams again, and register again only when the core wants it to. What was
+	// being written or delivered at the moment of the break is lost then, so the receiver has to notice by itself. Without
+	// it the shim registers after every break and tells everything again, so that nothing is lost.
+	ReopenOnBreak bool
+	// Forgotten is told, before a core that has forgotten everything is told again, that what it had demanded and was not
+	// confirmed stands no more. No method of the receiver runs meanwhile.
+	Forgotten func()
 	// ConfigurationRefused is told when the core refused a configuration that was set while it was away, so that the one
 	// before stays in force.
 	ConfigurationRefused func(error)
@@ -63,7 +69,8 @@ type Shim struct {
 	status       ShimStatus
 	failure      error
 	started      bool
-	bringing     bool // a configuration is on its way outside of a registration
+	bringing     bool          // a configuration is on its way outside of a registration
+	paused       chan struct{} // closed when the shim may register again; nil while it may
 }
 
 // A phase says how far a shim has come with its session.
@@ -228,6 +235,57 @@ func (s *Shim) send(pick func(*Session) *outbox, held *[]proto.Message, entries 
 	}
 }
 
+// Pause ends the session, after what is queued was written, and has the shim register no more until [Shim.Resume]. The core
+// keeps its state; what is reported meanwhile is remembered. Another program may register as this manager meanwhile.
+func (s *Shim) Pause(ctx context.Context) {
+	s.mu.Lock()
+	session, already := s.session, s.paused != nil
+	if !already {
+		s.paused = make(chan struct{})
+	}
+	s.mu.Unlock()
+	if !already && session != nil {
+		_ = session.Close(ctx)
+	}
+}
+
+// Resume has a paused shim register again, and tell the core everything.
+func (s *Shim) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused != nil {
+		close(s.paused)
+		s.paused = nil
+	}
+}
+
+// waitUntilResumed returns once the shim is not paused, or ctx is done.
+func (s *Shim) waitUntilResumed(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		paused := s.paused
+		s.mu.Unlock()
+		if paused == nil {
+			return nil
+		}
+		select {
+		case <-paused:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Acknowledge tells the core that placements are in place, see [Session.Acknowledge].
+func (s *Shim) Acknowledge(placements ...*kornelv1.PlacementKey) {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	if session != nil {
+		session.Acknowledge(placements...)
+	}
+}
+
 // UpdateConfiguration puts a queue configuration and other settings into force. One that the core refuses is an error, and
 // not remembered. While the core is away, the next registration brings it; if the core refuses it then, the one that was in
 // force before stays.
@@ -363,6 +421,9 @@ func (s *Shim) fail(err error) {
 
 // open begins a session: it registers, attaches the callbacks, and tells the core what the mirror holds.
 func (s *Shim) open(ctx context.Context) error {
+	if err := s.waitUntilResumed(ctx); err != nil {
+		return err
+	}
 	session, err := s.register(ctx)
 	if err != nil {
 		return err
@@ -401,6 +462,10 @@ func (s *Shim) register(ctx context.Context) (*Session, error) {
 	}
 	s.session = session
 	s.status.Registrations++
+	if s.paused != nil {
+		// It was paused while it registered, when there was no session yet that could be ended.
+		session.end(ErrClosed)
+	}
 	return session, nil
 }
 
@@ -419,6 +484,9 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 		}
 	}
 	s.delivery.Lock()
+	if s.options.Forgotten != nil {
+		s.options.Forgotten()
+	}
 	s.mu.Lock()
 	plan := s.mirror.Replay()
 	s.phase = replaying
@@ -442,7 +510,7 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	session.once.Store(s.options.ResyncOnBreak)
+	session.once.Store(!s.options.ReopenOnBreak)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = live

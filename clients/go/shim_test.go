@@ -122,7 +122,7 @@ func waitLive(t *testing.T, shim *Shim, registrations int) {
 	}
 }
 
-var attached = Callbacks{Predicates: func(context.Context, *kornelv1.PredicatesQuestion) map[string]string { return nil }}
+var attached = Callbacks{Predicates: func(context.Context, *kornelv1.PredicatesQuestion) Judgement { return Judgement{} }}
 
 // build reports two nodes, of which one is closed, an application, two placed tasks, one that waits, and a foreign one.
 func build(t *testing.T, core *fakecore.Core, shim *Shim, heard *recorder) {
@@ -196,7 +196,7 @@ func TestReportsNeverBlockAndReachACoreThatWasAway(t *testing.T) {
 	core := fakecore.New()
 	core.HoldAsks = true
 	serveCore(t, core)
-	shim, heard := startShim(t, core, ShimOptions{ResyncOnBreak: true}, Registration{})
+	shim, heard := startShim(t, core, ShimOptions{}, Registration{})
 	build(t, core, shim, heard)
 	core.Stop()
 	const many = 5000
@@ -372,5 +372,35 @@ func TestRefusalOfWhatRunsIsNotPassedOnWhenACoreIsToldAgain(t *testing.T) {
 	}
 	if got := shim.Status(); got.Refused != 2 || got.Mirror.Allocations != 2 {
 		t.Fatalf("status: %+v", got)
+	}
+}
+
+func TestPausedShimLeavesTheCoreToOthersAndTellsEverythingWhenItResumes(t *testing.T) {
+	core := fakecore.New()
+	core.HoldAsks = true
+	serveCore(t, core)
+	shim, heard := startShim(t, core, ShimOptions{Callbacks: attached}, Registration{})
+	build(t, core, shim, heard)
+	shim.Pause(withDeadline(t))
+	eventually(t, "the end of the session", func() bool { return !shim.Status().Live })
+	shim.UpdateNodes(node("n3"))
+	another := register(t, connect(t, core, Options{}))
+	if err := another.Close(withDeadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if registrations := count(core.Log(), "register rm-1"); registrations != 2 {
+		t.Fatalf("%d registrations while it was paused", registrations)
+	}
+	shim.Resume()
+	heard.waitFor(t, "node n3")
+	waitLive(t, shim, 2)
+	expectOrder(t, core.Since("register"), "allocation t1 on n1", "node n1 DRAIN_TO_SCHEDULABLE")
+}
+
+func TestShimThatIsPausedCloses(t *testing.T) {
+	shim, _ := startShim(t, serveCore(t, fakecore.New()), ShimOptions{}, Registration{})
+	shim.Pause(withDeadline(t))
+	if err := shim.Close(withDeadline(t)); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -23,6 +23,7 @@ from kornel.core.client.connection import CONNECTION, DUMP_TIMEOUT_S, Connection
 from kornel.core.load.sending import CHANNEL_OPTIONS, LoadError, Placed, Sender
 from kornel.core.load.workload import Workload
 from kornel.core.process.event_loop import loop_factory
+from kornel.v1.status_pb2 import GetStatusResponse
 
 LARGEST_CORES, LARGEST_GIB = 8, 16
 """Most that an ask of a workload wants."""
@@ -57,7 +58,7 @@ def bench(
 ) -> None:
     """Register a throw-away resource manager, have a core place asks on made-up nodes, and clean up.
 
-    A core serves one resource manager at a time, so one that has a shim is left alone without --force. Exits 1 then,
+    A core that has a shim is left alone without --force, since both would share its time. Exits 1 then,
     when no core answers, and when it does not place the asks; and 2 where nobody can be asked about --force.
     """
     workload = _enlarge_nodes(
@@ -109,12 +110,22 @@ def _check_core_is_free(address: str, timeout: float, *, force: bool, yes: bool)
             f"{sum(partition.pending_ask_count for partition in status.partitions):,} pending asks"
         )
         raise client.CoreUnreachable(
-            f"{address} serves resource manager {status.rm_id!r} with {holds}, and a core serves one at a time."
-            " Measure a core without a shim, or give --force to unregister this one, which loses what it reported"
+            f"{address} serves {_name_managers(status)} with {holds}, which would share its time with the measuring."
+            " Measure a core without a shim, or give --force to unregister what is there, which loses what it reported"
         )
-    if not yes:
-        ask_before_unregistering(status.rm_id)
-    client.unregister(address, status.rm_id, timeout)
+    for rm_id in _managers_of(status):
+        if not yes:
+            ask_before_unregistering(rm_id)
+        client.unregister(address, rm_id, timeout)
+
+
+def _managers_of(status: GetStatusResponse) -> list[str]:
+    return [manager.rm_id for manager in status.managers] or [status.rm_id]
+
+
+def _name_managers(status: GetStatusResponse) -> str:
+    names = _managers_of(status)
+    return f"resource manager{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 async def _measure_core(

@@ -12,7 +12,7 @@ import typer
 from kornel.core.cli.earlier_versions import find_version, list_earlier_versions
 from kornel.core.cli.options import DEFAULT_ADDRESS as ADDRESS
 from kornel.core.cli.options import DEFAULT_TIMEOUT_S as TIMEOUT_S
-from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, Timeout, report_failure
+from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED, Address, AsJson, ManagerName, Timeout, report_failure
 from kornel.core.cli.terminal import echo_document, echo_json, echo_line, print_error, show_text
 from kornel.core.cli.text.configuration import render_history, render_impact
 from kornel.core.cli.text.documents import message_values
@@ -73,6 +73,7 @@ def check(
 def preview(
     file: File,
     grpc: Address = ADDRESS,
+    manager: ManagerName = "",
     as_json: AsJson = False,
     timeout: Timeout = PREVIEW_TIMEOUT_S,
 ) -> None:
@@ -86,7 +87,7 @@ def preview(
     if text and not as_json:
         check_text(file, text)
     try:
-        with ConfigurationClient(grpc, timeout) as core:
+        with ConfigurationClient(grpc, timeout, manager) as core:
             impact = core.preview(text or DEFAULT_CONFIGURATION)
     except CoreUnreachable as error:
         raise report_failure(error) from error
@@ -105,6 +106,7 @@ def history(
         bool, typer.Option("--all", help="Also those of earlier runs that said the same as the one before.")
     ] = False,
     grpc: Address = ADDRESS,
+    manager: ManagerName = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
@@ -113,9 +115,9 @@ def history(
     Earlier runs come from the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
     """
     try:
-        with ConfigurationClient(grpc, timeout) as core:
+        with ConfigurationClient(grpc, timeout, manager) as core:
             found = core.history()
-        earlier = [] if as_json else list_earlier_versions(grpc, timeout, limit, everything=everything)
+        earlier = [] if as_json else list_earlier_versions(grpc, timeout, limit, manager, everything=everything)
     except CoreUnreachable as error:
         raise report_failure(error) from error
     if as_json:
@@ -131,12 +133,13 @@ def show(
         str, typer.Argument(metavar="[VERSION]", help="A version as `kornel config history` names it; 0: in force.")
     ] = "0",
     grpc: Address = ADDRESS,
+    manager: ManagerName = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
     """Print the text of a configuration; without a version, of the one in force."""
     try:
-        found = find_version(grpc, timeout, version)
+        found = find_version(grpc, timeout, version, manager)
     except CoreUnreachable as error:
         raise report_failure(error) from error
     if as_json:
@@ -152,6 +155,7 @@ def diff(
     version: Name,
     other: OtherName = "0",
     grpc: Address = ADDRESS,
+    manager: ManagerName = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
@@ -161,7 +165,7 @@ def diff(
     difference.
     """
     try:
-        before, after = find_version(grpc, timeout, version), find_version(grpc, timeout, other)
+        before, after = find_version(grpc, timeout, version, manager), find_version(grpc, timeout, other, manager)
     except CoreUnreachable as error:
         raise report_failure(error) from error
     lines = list(
@@ -190,6 +194,7 @@ def rollback(
     ] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="End the present rollback.")] = False,
     grpc: Address = ADDRESS,
+    manager: ManagerName = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
@@ -202,7 +207,7 @@ def rollback(
         print_error("either the number of a version, or --undo")
         raise typer.Exit(EXIT_BAD_INPUT)
     try:
-        with ConfigurationClient(grpc, timeout) as core:
+        with ConfigurationClient(grpc, timeout, manager) as core:
             done = core.undo_rollback() if undo else core.rollback(version)
     except CoreUnreachable as error:
         raise report_failure(error) from error

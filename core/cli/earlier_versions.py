@@ -25,11 +25,12 @@ MOST_READ: Final = 1_000
 
 
 def list_earlier_versions(
-    address: str, timeout_s: float, most: int, *, everything: bool
+    address: str, timeout_s: float, most: int, manager: str = "", *, everything: bool
 ) -> list[tuple[str, pb.ConfigurationVersion]]:
     """Returns the versions of earlier runs with their names, newest first; none, where no history is kept.
 
-    *everything*: also those that said the same as the version before them, as whenever a core starts again.
+    *manager*: of that one alone. *everything*: also those that said the same as the version before them, as whenever a
+    core starts again.
     """
     try:
         with HistoryClient(address, timeout_s) as core:
@@ -39,12 +40,12 @@ def list_earlier_versions(
             stored = core.configurations(history_pb2.ListConfigurationsRequest(), most or MOST_READ)
     except CoreUnreachable:
         return []  # The history may be out of order; what the core itself remembers can be shown all the same.
-    stored = [each for each in stored if each.id.run != status.run]
+    stored = [each for each in stored if each.id.run != status.run and manager in ("", each.version.rm_id)]
     kept = stored if everything else list(_leave_out_repeats(stored))
     return [(f"{_name_run(each.id.run)}/{each.version.number}", each.version) for each in kept]
 
 
-def find_version(address: str, timeout_s: float, name: str) -> pb.GetConfigurationResponse:
+def find_version(address: str, timeout_s: float, name: str, manager: str = "") -> pb.GetConfigurationResponse:
     """Returns the version called *name*: a number of this run, 0 for the one in force, or RUN/NUMBER. Exits for a name
     that is neither. Raises ``CoreUnreachable``, also for a version that is not known."""
     run, slash, number = name.rpartition("/")
@@ -52,12 +53,13 @@ def find_version(address: str, timeout_s: float, name: str) -> pb.GetConfigurati
         print_error(f"{name!r} is no version: a number such as 3, or RUN/NUMBER as `kornel config history` shows it")
         raise typer.Exit(EXIT_BAD_INPUT)
     if not slash:
-        with ConfigurationClient(address, timeout_s) as core:
+        with ConfigurationClient(address, timeout_s, manager) as core:
             return core.get(int(number))
     with HistoryClient(address, timeout_s) as core:
         request = history_pb2.ListConfigurationsRequest(with_config=True)
         for each in core.configurations(request, MOST_READ):
-            if _name_run(each.id.run) == run.lower() and each.version.number == int(number):
+            named = _name_run(each.id.run) == run.lower() and each.version.number == int(number)
+            if named and manager in ("", each.version.rm_id):
                 return pb.GetConfigurationResponse(version=each.version, config=each.config, has_hidden=each.has_hidden)
     raise CoreUnreachable(f"no version {name} is stored", unknown=True)
 

@@ -29,6 +29,12 @@ Address = Annotated[
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the core's answer as JSON.")]
 Partition = Annotated[str, typer.Option(help="Partition of the object; empty means default.")]
+ManagerName = Annotated[
+    str,
+    typer.Option(
+        "--manager", metavar="RM_ID", help="Resource manager that is meant; needed where several are registered."
+    ),
+]
 
 
 def report_failure(error: Exception) -> typer.Exit:

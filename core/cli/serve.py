@@ -209,6 +209,16 @@ def serve(
             " resource manager's connection, a quarter of all others together.",
         ),
     ] = 128,
+    managers: Annotated[
+        int,
+        typer.Option(
+            "--managers",
+            metavar="N",
+            min=1,
+            max=64,
+            help="Most resource managers at a time, each with partitions of its own.",
+        ),
+    ] = 16,
     keep_freed_mb: Annotated[
         int,
         typer.Option(
@@ -293,6 +303,7 @@ def serve(
             max_connections=max_connections,
             max_calls=max_calls,
             max_ahead_mib=max_ahead_mb,
+            managers=managers,
             keep_freed_mib=keep_freed_mb,
             tls_certificate=tls_cert,
             tls_key=tls_key,

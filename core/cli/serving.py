@@ -57,6 +57,7 @@ class ServeOptions:
     max_connections: int
     max_calls: int
     max_ahead_mib: int
+    managers: int
     keep_freed_mib: int
     tls_certificate: Path | None
     tls_key: Path | None
@@ -100,12 +101,15 @@ def serve_core(options: ServeOptions) -> None:
     except (SecurityError, entry.TracingUnavailable) as error:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
-    engine = Engine(
-        reservation_delay_ns=RESERVATION_DELAY_NS if options.reservation else None,
-        reservation_percent=options.reserved_nodes_percent,
-    )
+
+    def make_engine() -> Engine:
+        return Engine(
+            reservation_delay_ns=RESERVATION_DELAY_NS if options.reservation else None,
+            reservation_percent=options.reserved_nodes_percent,
+        )
+
     try:
-        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing)
+        well = entry.run(make_engine(), settings, sources, logger, levels, guarded, tracing, make_engine)
     except (AddressUnavailable, HistoryUnusable) as error:
         print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
@@ -143,6 +147,7 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
             docs_url=options.docs_url or find_documentation(),
             grafana_url=options.grafana_url,
             metric_aliases=options.metric_aliases,
+            managers=options.managers,
             calls=CallLimits.limits_for(options.max_calls),
             connections=ConnectionLimits.limits_for(options.max_connections, options.max_ahead_mib << 20),
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, Timeout, report_failure
+from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, Address, ManagerName, Timeout, report_failure
 from kornel.core.cli.terminal import echo_json, show_text
 from kornel.core.cli.text.status import render_explanation, render_status
 from kornel.core.client import calls as client
@@ -19,6 +19,9 @@ ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 def status(
     grpc: Address = DEFAULT_ADDRESS,
     partition: Annotated[str, typer.Option(help="Only this partition; empty means all.")] = "",
+    manager: Annotated[
+        str, typer.Option("--manager", metavar="RM_ID", help="Only this resource manager; empty means all.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.GetStatusResponse as JSON.")] = False,
     audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
@@ -28,7 +31,7 @@ def status(
     Exits 1 when no core answers.
     """
     try:
-        found = client.fetch_status(grpc, partition, timeout, audit=audit)
+        found = client.fetch_status(grpc, partition, timeout, audit=audit, manager=manager)
     except client.CoreUnreachable as error:
         raise report_failure(error) from error
     if as_json:
@@ -39,6 +42,7 @@ def status(
 
 def dump(
     grpc: Address = DEFAULT_ADDRESS,
+    manager: ManagerName = "",
     as_json: Annotated[bool, typer.Option("--json", help="Has no effect: a dump is JSON in any case.")] = True,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")
@@ -49,7 +53,7 @@ def dump(
     Exits 1 when no core answers.
     """
     try:
-        echo_json(client.fetch_dump(grpc, timeout))
+        echo_json(client.fetch_dump(grpc, timeout, manager))
     except client.CoreUnreachable as error:
         raise report_failure(error) from error
 

@@ -61,12 +61,17 @@ def check_health(address: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
 
 
 def fetch_status(
-    address: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, *, audit: bool = False
+    address: str,
+    partition: str = "",
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    audit: bool = False,
+    manager: str = "",
 ) -> GetStatusResponse:
     """Returns the state of the core, its books checked with *audit*. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
     with open_call(address, options) as channel:
-        request = GetStatusRequest(partition=partition, audit=audit)
+        request = GetStatusRequest(partition=partition, audit=audit, rm_id=manager)
         return StatusServiceStub(channel).GetStatus(request, timeout=timeout_s)
 
 
@@ -80,11 +85,11 @@ def explain_queue(
         return StatusServiceStub(channel).ExplainQueue(request, timeout=timeout_s)
 
 
-def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S) -> str:
+def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S, manager: str = "") -> str:
     """Returns the full state of the core and its shim, a JSON object. Raises :class:`CoreUnreachable`."""
     options = [("grpc.max_receive_message_length", MESSAGE_LIMIT)]
     with open_call(address, options) as channel:
-        return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(), timeout=timeout_s).json
+        return StatusServiceStub(channel).GetStateDump(GetStateDumpRequest(rm_id=manager), timeout=timeout_s).json
 
 
 def explain_ask(

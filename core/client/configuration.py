@@ -8,29 +8,36 @@ from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 
 
 class ConfigurationClient(Connected):
-    """The calls about configurations."""
+    """The calls about the configurations of *manager*, which need not be named while it is the only one."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
+    def __init__(self, address: str, timeout_s: float, manager: str = "") -> None:
         super().__init__(address, timeout_s)
+        self._manager = manager
         self._stub = ConfigurationServiceStub(self._channel)
 
     def preview(self, text: str) -> pb.PreviewConfigurationResponse:
         """Returns what *text* would change. Raises :class:`CoreUnreachable`."""
-        return self._call(self._stub.PreviewConfiguration, pb.PreviewConfigurationRequest(config=text))
+        return self._call(
+            self._stub.PreviewConfiguration, pb.PreviewConfigurationRequest(config=text, rm_id=self._manager)
+        )
 
     def history(self) -> pb.GetConfigurationHistoryResponse:
         """Returns all configurations that the core remembers. Raises :class:`CoreUnreachable`."""
-        return self._call(self._stub.GetConfigurationHistory, pb.GetConfigurationHistoryRequest())
+        return self._call(self._stub.GetConfigurationHistory, pb.GetConfigurationHistoryRequest(rm_id=self._manager))
 
     def get(self, version: int) -> pb.GetConfigurationResponse:
         """Returns the configuration *version*; 0: the one in force."""
-        return self._call(self._stub.GetConfiguration, pb.GetConfigurationRequest(version=version))
+        return self._call(self._stub.GetConfiguration, pb.GetConfigurationRequest(version=version, rm_id=self._manager))
 
     def undo_rollback(self) -> pb.RollbackConfigurationResponse:
         """End a rollback, so that the latest text of the manager or the file is in force again. Raises
         :class:`CoreUnreachable`."""
-        return self._call(self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(undo=True))
+        return self._call(
+            self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(undo=True, rm_id=self._manager)
+        )
 
     def rollback(self, version: int) -> pb.RollbackConfigurationResponse:
         """Put *version* into force again. Raises :class:`CoreUnreachable`."""
-        return self._call(self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(version=version))
+        return self._call(
+            self._stub.RollbackConfiguration, pb.RollbackConfigurationRequest(version=version, rm_id=self._manager)
+        )

@@ -8,7 +8,6 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.metrics.families import make_counters, make_gauge, make_gauges, make_histogram
 from kornel.core.metrics.queue_series import TYPES_SHOWN
 from kornel.core.metrics.sources import Scrape, Sources
@@ -116,7 +115,7 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         "What such a queue holds above its max, in base units; gone when it holds no more.",
         ["partition", "queue", "resource"],
         {
-            (bare_partition_name(p.name), path, p.types[t]): amount
+            (scrape.shown_name(p.name), path, p.types[t]): amount
             for p in scrape.partitions
             for path, over in islice(p.above_max.items(), ABOVE_MAX_SHOWN)
             for t, amount in over.items()
@@ -137,7 +136,7 @@ def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
         "Where preemption pauses: the cluster, queues, applications.",
         ["partition", "scope"],
         {
-            (bare_partition_name(p.name), kind): count
+            (scrape.shown_name(p.name), kind): count
             for p in scrape.partitions
             for kind, count in p.governor.paused.items()
         },
@@ -147,7 +146,7 @@ def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
         "The part of a budget that is used, in the scope that has used most of its own; 1: it is spent.",
         ["partition", "scope", "resource"],
         {
-            (bare_partition_name(p.name), use.scope, use.resource): use.used
+            (scrape.shown_name(p.name), use.scope, use.resource): use.used
             for p in scrape.partitions
             for use in p.governor.budgets
         },
@@ -155,4 +154,4 @@ def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
 
 
 def _by_partition(scrape: Scrape, value: Callable[[PartitionGauges], float]) -> dict[str, float]:
-    return {bare_partition_name(partition.name): value(partition) for partition in scrape.partitions}
+    return {scrape.shown_name(partition.name): value(partition) for partition in scrape.partitions}

@@ -70,7 +70,7 @@ class Exposition(Collector):
         waits: dict[str, Callable[[str], bool]] = {}
         partitions: list[PartitionGauges] = []
         self._unreadable = 0
-        for views in sources.runner.reader.partitions():
+        for views in sources.managers.reader.partitions():
             try:
                 for found in views.gauges(QUEUES_SHOWN):
                     if found is not None:
@@ -80,7 +80,7 @@ class Exposition(Collector):
                 self._unreadable += 1
             else:
                 waits[partitions[-1].name] = views.is_waiting
-        self._scrape = Scrape(partitions)
+        self._scrape = Scrape(partitions, sources.managers.reader.shown_name)
         decisions = sources.measures.decisions
         if not self._unreadable:
             decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import product
 
 from kornel.core.metrics.decisions import Decisions
@@ -14,15 +13,15 @@ from kornel.core.service.configuration_history import Origin, Version
 
 
 class Measures:
-    """The measures that are taken while the core works. ``decisions`` is an ``EffectObserver``, ``timings`` an
-    ``EngineTimer``.
+    """The measures that are taken while the core works. ``timings`` is an ``EngineTimer``; ``decisions``
+    counts for all managers, and ``decisions.of_manager`` makes the ``EffectObserver`` of one.
 
     ``configurations``: how many came into force or were refused, by origin and result.
     """
 
-    def __init__(self, queue_of: Callable[[str], str], *, clock: Clock) -> None:
-        """Makes all counters. *queue_of*: path of the queue of a live application; empty: there is none."""
-        self.decisions = Decisions(queue_of, clock.now_ns)
+    def __init__(self, *, clock: Clock) -> None:
+        """Makes all counters."""
+        self.decisions = Decisions(lambda name: "", clock.now_ns)
         self.timings = Timings(self.decisions)
         self.lag = LoopLag()
         self.configurations: Counter[tuple[str, str]] = Counter(

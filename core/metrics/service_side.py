@@ -32,17 +32,37 @@ def service_families(sources: Sources) -> Iterable[Metric]:
 
 def _stream_metrics(sources: Sources) -> Iterable[Metric]:
     service = sources.service
+    managers = sources.managers
+    registered = managers.registered
+    present = {place.rm_id: found for place in registered for found in [place.runner.presence] if found is not None}
+    yield make_gauge("kornel_manager_registered", "1: a resource manager is registered.", int(bool(registered)))
     yield make_gauge(
-        "kornel_manager_registered", "1: a resource manager is registered.", int(bool(sources.runner.rm_id))
-    )
-    found = sources.runner.presence
-    yield make_gauge(
-        "kornel_manager_streams", "Open streams of the registered manager.", found.streams if found is not None else 0
+        "kornel_manager_streams", "Open streams of registered managers.", sum(each.streams for each in present.values())
     )
     yield make_gauge(
         "kornel_manager_gone",
         "1: a resource manager is registered, and none of its streams has been open for a while.",
-        int(found is not None and found.gone),
+        int(any(each.gone for each in present.values())),
+    )
+    yield make_gauge("kornel_managers", "Registered resource managers.", len(registered))
+    yield make_gauge("kornel_managers_limit", "The most that may be registered at a time.", managers.most)
+    yield make_gauges(
+        "kornel_manager_streams_open",
+        "Open streams of one manager.",
+        ["manager"],
+        {rm_id: found.streams for rm_id, found in present.items()},
+    )
+    yield make_gauges(
+        "kornel_manager_intake_waiting",
+        "Requests of one manager that wait for its engine.",
+        ["manager"],
+        {place.rm_id: place.runner.intake_waiting for place in registered},
+    )
+    yield make_gauges(
+        "kornel_manager_configuration_version",
+        "Number of the configuration in force, of one manager.",
+        ["manager"],
+        {place.rm_id: place.configurator.in_force for place in registered},
     )
     yield make_gauge("kornel_streams_open", "Open streams of shims, callbacks included.", service.live_streams)
     yield make_counters(
@@ -63,7 +83,7 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
         ["result"],
         {"applied": service.commands_applied, "refused": service.commands_refused},
     )
-    yield make_gauge("kornel_intake_waiting", "Requests that wait for the engine.", sources.runner.intake_waiting)
+    yield make_gauge("kornel_intake_waiting", "Requests that wait for the engine.", sources.managers.intake_waiting)
     yield make_gauge(
         "kornel_response_queue_entries", "Response entries that no stream has taken yet.", service.queued_entries
     )
@@ -128,9 +148,11 @@ def _on_the_wall(at_ns: int, clock: Clock) -> float:
 
 
 def _callback_metrics(sources: Sources) -> Iterable[Metric]:
-    service, times = sources.service, sources.callbacks.times
+    service, boards = sources.service, [place.callbacks for place in sources.managers.places]
     yield make_gauge(
-        "kornel_callback_attached", "1: a shim answers questions.", int(sources.callbacks.attachment is not None)
+        "kornel_callback_attached",
+        "1: a shim answers questions.",
+        int(any(board.attachment is not None for board in boards)),
     )
     yield make_counters(
         "kornel_callback_questions_total",
@@ -139,11 +161,11 @@ def _callback_metrics(sources: Sources) -> Iterable[Metric]:
         {"sent": service.questions_sent, "dropped": service.questions_dropped},
     )
     yield make_counter("kornel_callback_answers_total", "Answers, late ones included.", service.answers_received)
-    yield make_histogram("kornel_callback_seconds", "From the sending of a question to its answer.", times.latency)
+    yield make_histogram("kornel_callback_seconds", "From the sending of a question to its answer.", sources.latency)
     yield make_gauge(
         "kornel_callback_silence_seconds",
         "From the first to the last question sent since anything was answered.",
-        times.silence_ns() / SECOND_NS,
+        max(board.times.silence_ns() for board in boards) / SECOND_NS,
     )
     yield make_counters(
         "kornel_notices_total",
@@ -175,9 +197,12 @@ def _events(sources: Sources) -> Iterable[Metric]:
 
 
 def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
-    configurator, measures = sources.configurator, sources.measures
+    managers, measures = sources.managers, sources.measures
+    configurator = managers.leader.configurator
     yield make_gauge(
-        "kornel_configuration_version", "Number of the configuration in force; 0: none.", configurator.in_force
+        "kornel_configuration_version",
+        "Number of the configuration in force, of the first manager; 0: none.",
+        configurator.in_force,
     )
     yield make_counters(
         "kornel_configurations_total",
@@ -190,7 +215,7 @@ def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
         "When a configuration last came into force; 0: never.",
         _on_the_wall(measures.configured_ns, sources.clock),
     )
-    held = configurator.rollback_held
+    held = next((found for place in managers.places for found in [place.configurator.rollback_held] if found), None)
     yield make_gauge(
         "kornel_configuration_rollback_holds",
         "1: a rollback holds, and texts that were brought before it are not applied.",
@@ -204,7 +229,7 @@ def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
     yield make_gauge(
         "kornel_configuration_file_problem",
         "1: the configuration file says something that cannot be used.",
-        int(bool(configurator.problem)),
+        int(bool(managers.problem)),
     )
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.metrics.measures import Measures
 from kornel.core.service.admission import AdmissionInterceptor
-from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.clock import Clock
-from kornel.core.service.configuring import Configurator
 from kornel.core.service.connections import ConnectionKeeper
+from kornel.core.service.durations import Durations
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.managers import Managers
 from kornel.core.service.metrics import ServiceMetrics
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 
@@ -66,15 +66,14 @@ class HistoryGauges(Protocol):
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``queue_limit``: of
-    response queues."""
+    response queues. ``latency``: from the sending of questions to their answers."""
 
     measures: Measures
-    runner: PartitionRunner
+    managers: Managers
     service: ServiceMetrics
     connections: ConnectionKeeper
     admission: AdmissionInterceptor
-    callbacks: CallbackBoard
-    configurator: Configurator
+    latency: Durations
     events: EventJournal
     health: HealthKeeper
     clock: Clock
@@ -88,6 +87,8 @@ class Scrape:
     """One look at the partitions, shared by everything that one answer tells of them."""
 
     partitions: Sequence[PartitionGauges]
+    shown_name: Callable[[str], str] = bare_partition_name
+    """Returns the name by which people know a partition, of its full name."""
 
     def sum_of(self, value: Callable[[PartitionGauges], int]) -> int:
         """Returns the sum of *value* over all partitions."""

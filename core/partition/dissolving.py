@@ -21,6 +21,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     """Let go of everything that *state* holds; yields after each record. Nobody may use *state* as a partition then."""
     state.timers.clear()
     state.attempts_due.clear()
+    state.fair_terms_steps = state.cleaning = None
     state.types.stop_following()
     for reservation in state.reservations.values():
         reservation.parked_at = None

@@ -7,7 +7,7 @@ Replay, recovery and a standby rest on that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -133,6 +133,16 @@ class Engine:
                 state.unreported.clear()
         return self._take_effects()
 
+    def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+        """Does what :meth:`apply` does with *command*, raises the same before anything is changed, and yields often.
+
+        The engine is to be left alone until the last step: what comes meanwhile waits, and nothing is decided. Whoever
+        reads sees some queues as they were and others as they will be.
+        """
+        self._callbacks.now_ns = now_ns
+        yield from self._take_update_steps(command, now_ns)
+        return self._take_effects()
+
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         """Remembers that *configuration* is what *text* says: the next command with that text need not read it again.
 
@@ -181,6 +191,7 @@ class Engine:
         more = False
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
+            more = configure.advance_cleaning(state) or more
         # A timer or a preemption may have taken back the open question, and nothing else would call for the next one.
         more = dependence.is_turn(self._callbacks, now_ns) or more
         more = self._clear_away(budget * RECORDS_PER_DECISION) or more
@@ -278,8 +289,14 @@ class Engine:
         return load(text)
 
     def _in_force(self, configuration: Configuration) -> None:
+        self._let_go_configuration()
         self.configuration = configuration
         self.checksum = configuration.checksum
+
+    def _let_go_configuration(self) -> None:
+        if self.configuration is not None:
+            self._remains.append(_free_queues(self.configuration))
+        self.configuration = None
 
     def _bring_into_force(self, extra_config: Iterable[tuple[str, str]]) -> None:
         self.extra_config = dict(extra_config)
@@ -314,7 +331,7 @@ class Engine:
         self.rm_id = ""
         self.manager = None
         self.checksum = ""
-        self.configuration = None
+        self._let_go_configuration()
         self.extra_config = {}
         self._remains.extend(map(dissolving.take_apart, self._partitions.values()))
         self._partitions = {}
@@ -334,37 +351,45 @@ class Engine:
 
     def _update_configuration(self, command: UpdateConfiguration, now_ns: int) -> None:
         """Replace the queue configuration, whole or not at all (protocol.md 5.4)."""
+        for _ in self._take_update_steps(command, now_ns):
+            pass
+
+    def _take_update_steps(self, command: UpdateConfiguration, now_ns: int) -> Iterator[None]:
         self._require_manager(command.rm_id, "UpdateConfiguration")
         configuration = self._read(command.config)
         if configuration.checksum == self.checksum:
             self._bring_into_force(command.extra_config)
             return
         listed = {full_partition_name(self.rm_id, p.name): p for p in configuration.partitions}
-        self._refuse_obstacles(configuration)
+        yield from self._refuse_obstacles(configuration)
         self._bring_into_force(command.extra_config)
         for name, state in list(self._partitions.items()):
             if name not in listed:
                 for application in list(state.applications.values()):
                     lifecycle.fire_event(state, application, AppEvent.FAIL, now_ns, "PartitionRemoved")
+                    yield
                 self._remains.append(dissolving.take_apart(self._partitions.pop(name)))
                 inquiries.forget_partition(self._callbacks, name)
         for name, partition in listed.items():
             running = self._partitions.get(name)
             if running is None:
+                building = configure.Building(name, partition, self._outbox, self._callbacks)
+                yield from building.take_steps()
+                self._built[name] = building
                 self._build_partition(name, partition, now_ns)
             else:
-                configure.update(running, partition, now_ns)
+                yield from configure.take_update_steps(running, partition, now_ns)
                 registry.configure_kinds(running, now_ns)
         self._in_force(configuration)
 
-    def _refuse_obstacles(self, configuration: Configuration) -> None:
-        found = [
-            obstacle
-            for partition in configuration.partitions
-            for state in [self._partitions.get(full_partition_name(self.rm_id, partition.name))]
-            if state is not None
-            for obstacle in configure.find_obstacles(state, partition)
-        ]
+    def _refuse_obstacles(self, configuration: Configuration) -> Iterator[None]:
+        found: list[str] = []
+        for partition in configuration.partitions:
+            state = self._partitions.get(full_partition_name(self.rm_id, partition.name))
+            for obstacle in configure.look_for_obstacles(state, partition) if state is not None else ():
+                if obstacle:
+                    found.append(obstacle)
+                yield
         if found:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
 
@@ -490,6 +515,15 @@ class Engine:
         if state is None:
             return allocation_intake.reject_allocation(spec, _no_partition(spec.partition))
         return allocation_intake.handle(state, spec, now_ns)
+
+
+def _free_queues(configuration: Configuration) -> Iterator[None]:
+    """Lets go of *configuration*, which is in force no more, queue by queue. It may be the last to hold it."""
+    left = [partition.root for partition in configuration.partitions]
+    del configuration
+    while left:
+        left.extend(left.pop().children)
+        yield
 
 
 def _observe_nothing(cause: Ignored, item: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
@@ -127,6 +127,11 @@ class PartitionState:
         """The gangs that something is to be done about."""
 
         self.fair_terms_stale = True
+        """Set when the size of the cluster has changed since the fair shares of queues were last reckoned."""
+        self.fair_terms_steps: Iterator[None] | None = None
+        """The reckoning of fair shares that is under way, some queues in each slice; ``None``: none is."""
+        self.cleaning: Iterator[None] | None = None
+        """The search for queues to remove that is under way, some in each slice; ``None``: none is."""
 
         self.timers: Final[list[tuple[int, int, Callable[[int], None]]]] = []
         """(when, number, what to do with the time it was then), a heap."""

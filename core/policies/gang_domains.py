@@ -59,7 +59,7 @@ def _choose_parts(
     request: TopologyRequest,
     paper: Paper,
 ) -> list[tuple[Domain, int]]:
-    """Returns the domains for *entries*, members of one task group, each with how many of them it gets; none where there
+    """Returns the domains for *entries*, members of one task group, each with how many of them it gets; none if there
     is no such choice for all of them."""
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is None or depth is None:

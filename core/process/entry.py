@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -21,6 +23,9 @@ from kornel.core.service.resolvers.sources import Sources
 
 if TYPE_CHECKING:
     from kornel.core.tracing.tracing import Tracing
+
+
+SWITCH_INTERVAL_S: Final = 0.001
 
 
 class TracingUnavailable(Exception):
@@ -49,14 +54,19 @@ def run(
     levels: LevelSwitch,
     security: Security | None = None,
     tracing: Tracing | None = None,
+    make_engine: Callable[[], EnginePort] | None = None,
 ) -> bool:
-    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*.
+    """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
+    makes those of further resource managers.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
+    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long. With
+    # Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine))
 
 
 async def _serve(
@@ -67,6 +77,7 @@ async def _serve(
     levels: LevelSwitch,
     security: Security | None,
     tracing: Tracing | None,
+    make_engine: Callable[[], EnginePort] | None,
 ) -> bool:
     server = KornelServer(
         engine,
@@ -79,6 +90,7 @@ async def _serve(
         levels=levels,
         security=security,
         tracing=tracing,
+        make_engine=make_engine,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

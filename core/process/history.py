@@ -68,6 +68,38 @@ def chosen_history(
     return HistoryChoice(settings, required=where is not None)
 
 
+class ManagerHistory:
+    """The history of one manager, which may want nothing of what it does kept. *archive* absent: nothing is kept."""
+
+    def __init__(self, archive: Archive | None) -> None:
+        self._archive = archive
+        self._pausing = False
+
+    @property
+    def wanted(self) -> bool:
+        """Tells whether what the manager does is kept."""
+        return not self._pausing
+
+    @property
+    def observers(self) -> tuple[EffectObserver, ...]:
+        """Returns the observers of the effects of the manager's engine."""
+        return (self,) if self._archive is not None else ()
+
+    def follow_settings(self, extra_config: Mapping[str, str]) -> None:
+        """Follow *extra_config* from here on."""
+        self._pausing = not keeps_history(extra_config)
+
+    def observe(self, effects: Sequence[Effect]) -> None:
+        """Store those of *effects* that belong to the history."""
+        if self._archive is not None and not self._pausing:
+            self._archive.observe(effects)
+
+    def version_added(self, version: Version) -> None:
+        """Store a configuration that came into force or was refused."""
+        if self._archive is not None and not self._pausing:
+            self._archive.version_added(version)
+
+
 class History:
     """The durable history of one core. Raises :class:`HistoryUnusable` if there is none and there has to be."""
 
@@ -80,7 +112,6 @@ class History:
         keeps_events: Callable[[], bool] = lambda: True,
     ) -> None:
         self._archive: Archive | None = None
-        self._pausing = False
         reader: HistoryReader | None = None
         if choice.settings is not None:
             try:
@@ -102,19 +133,9 @@ class History:
         """Tells whether a history is kept."""
         return self._archive is not None
 
-    @property
-    def observers(self) -> tuple[EffectObserver, ...]:
-        """Returns the observers of the engine's effects."""
-        return (self,) if self._archive is not None else ()
-
-    def follow_settings(self, extra_config: Mapping[str, str]) -> None:
-        """Follow *extra_config* from here on: the manager may want nothing of what it does kept."""
-        self._pausing = not keeps_history(extra_config)
-
-    def observe(self, effects: Sequence[Effect]) -> None:
-        """Store those of *effects* that belong to the history."""
-        if self._archive is not None and not self._pausing:
-            self._archive.observe(effects)
+    def of_manager(self) -> ManagerHistory:
+        """Returns the part of another manager."""
+        return ManagerHistory(self._archive)
 
     def status(self) -> ArchiveStatus | None:
         """Returns the state of the history; ``None``: none is kept."""
@@ -126,14 +147,9 @@ class History:
             self._archive.on_problem = on_problem
             self._archive.start()
 
-    def version_added(self, version: Version) -> None:
-        """Store a configuration that came into force or was refused."""
-        if self._archive is not None and not self._pausing:
-            self._archive.version_added(version)
-
     def keep_usage(self, samples: Sequence[UsageSample]) -> None:
         """Store how full queues were."""
-        if self._archive is not None and not self._pausing:
+        if self._archive is not None:
             self._archive.keep_usage(samples)
 
     def close(self, patience_s: float) -> None:

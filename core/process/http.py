@@ -18,14 +18,13 @@ from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.server import HttpServer
 from kornel.core.rest.warming import Warmer
-from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.clock import Clock
-from kornel.core.service.configuring import Configurator
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.managers import Managers
 from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.rpc import Handler
-from kornel.core.service.runner import PartitionRunner
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.web.page import Page
 
 
@@ -36,9 +35,7 @@ class HttpFront:
         self,
         address: str,
         *,
-        runner: PartitionRunner,
-        configurator: Configurator,
-        callbacks: CallbackBoard,
+        managers: Managers,
         events: EventJournal,
         history: UsageHistory,
         health: HealthKeeper,
@@ -63,9 +60,7 @@ class HttpFront:
         *calls*: the handlers of gRPC by service and method. *local*: this machine alone reaches the address.
         """
         services = Services(
-            runner=runner,
-            configurator=configurator,
-            callbacks=callbacks,
+            managers=managers,
             events=events,
             history=history,
             health=health,
@@ -90,7 +85,7 @@ class HttpFront:
         self._server = HttpServer(
             rest.app, address, logger=logger, tls=tls, on_stop=rest.close, connections=connections
         )
-        self._warmer = Warmer(runner)
+        self._warmer = Warmer(managers)
         self._warming: asyncio.Task[None] | None = None
 
     @property
@@ -114,6 +109,6 @@ class HttpFront:
         await self._server.stop()
 
 
-def running_applications(runner: PartitionRunner) -> int:
+def running_applications(reader: CoreReader) -> int:
     """Returns how many applications run now, in all partitions."""
-    return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in runner.reader.partitions())
+    return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in reader.partitions())

@@ -44,6 +44,7 @@ from kornel.core.service.admin_service import AdminService
 from kornel.core.service.admission import AdmissionInterceptor, CallLimits
 from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.callback_service import CallbackService
+from kornel.core.service.callback_times import BOUNDS_S
 from kornel.core.service.clock import SECOND_NS, Clock, ManualClock
 from kornel.core.service.clock_service import TestClockService
 from kornel.core.service.clock_watch import ClockWatch
@@ -52,6 +53,7 @@ from kornel.core.service.configuration_history import Version
 from kornel.core.service.configuration_service import ConfigurationService
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.connections import ConnectionKeeper, ConnectionLimits
+from kornel.core.service.durations import Durations
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.event_service import EventService
@@ -59,9 +61,11 @@ from kornel.core.service.explain_service import ExplainService
 from kornel.core.service.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.health_service import HealthService
+from kornel.core.service.judging import Judge, TextRooms
 from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.core.service.logs import LevelSwitch, LogLevel
 from kornel.core.service.manager_service import ManagerService
+from kornel.core.service.managers import MOST_MANAGERS, Lobby, Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.read_service import ReadService
@@ -74,6 +78,7 @@ from kornel.core.service.scheduler_service import SchedulerService
 from kornel.core.service.status_codes import ShuttingDown
 from kornel.core.service.status_service import StatusService
 from kornel.core.service.streams import QUEUE_LIMIT, Switchboard
+from kornel.core.telling.reader import PartitionReader
 from kornel.si.v1 import si_pb2
 from kornel.v1 import (
     admin_pb2,
@@ -175,6 +180,7 @@ class ServerSettings:
     ``metric_aliases``: publish metrics also under names that dashboards of older upstream versions ask for.
     ``usage_samples``: numbers of running applications and containers to keep, one a minute; 0: none.
     ``history``: where what happens is kept for good.
+    ``managers``: the most resource managers at a time.
     ``calls``, ``connections``: how much of each callers may have open, and how far ahead of the core they may be.
     ``test_clock``: serve ``TestClockService``; takes a manual clock, and an address that only this machine reaches.
     """
@@ -189,6 +195,7 @@ class ServerSettings:
     queue_limit: int = QUEUE_LIMIT
     callback_timeout_ns: int = SECOND_NS
     history: HistoryChoice = NO_HISTORY
+    managers: int = MOST_MANAGERS
     test_clock: bool = False
     rest_address: str = ""
     rest_hosts: tuple[str, ...] = ()
@@ -218,7 +225,7 @@ class ServerSettings:
 
 
 class KornelServer:
-    """One engine, served. Use: ``start()``, then ``serve(stop)`` or ``stop()``."""
+    """A core: an engine for each resource manager, served. Use: ``start()``, then ``serve(stop)`` or ``stop()``."""
 
     def __init__(
         self,
@@ -233,11 +240,13 @@ class KornelServer:
         levels: LevelSwitch | None = None,
         security: Security | None = None,
         tracing: Tracing | None = None,
+        make_engine: Callable[[], EnginePort] | None = None,
     ) -> None:
         """Builds the server without starting it. Raises :class:`kornel.core.process.history.HistoryUnusable`.
 
         *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
-        absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced.
+        absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced. *engine* is
+        the first manager's, *make_engine* makes those of further ones; absent: the core serves one at a time.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -251,97 +260,74 @@ class KornelServer:
         """The amounts by which connections are ahead of the core."""
         self.admission = AdmissionInterceptor(settings.calls, self.connections, logger)
         """The open calls, and their bounds."""
-        self._presence = PresenceKeeper(clock, self._on_presence)
-        self._switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=self._presence)
-        self._callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=self._presence)
         self.events = events = EventJournal(str(uuid4()), logger=logger)
         """The latest events."""
         self.health = HealthKeeper(
-            lambda: self._runner.reader.partitions(),  # noqa: PLW0108 - the runner is made with this observer
-            lambda: self._runner.extra_config(),  # noqa: PLW0108
+            lambda: self.managers.reader.partitions(),  # noqa: PLW0108 - the managers are made with this observer
+            lambda: self.managers.leader.runner.extra_config(),  # noqa: PLW0108
             clock=clock,
             logger=logger,
-            absence=self._describe_absence,
+            absence=lambda: self.managers.absence,
         )
         """Tells whether the books agree and requests make sense."""
-        self.refusals = RefusalKeeper(lambda: self._runner.rm_id, clock=clock, logger=logger)
+        self.refusals = RefusalKeeper(clock=clock, logger=logger)
         """The latest entries and configurations that were refused."""
-        self.usage = UsageHistory(lambda: running_applications(self._runner), clock=clock, kept=settings.usage_samples)
+        self.usage = UsageHistory(
+            lambda: running_applications(self.managers.reader), clock=clock, kept=settings.usage_samples
+        )
         """The usage, minute by minute."""
-        self.measures = Measures(lambda name: self._runner.reader.queue_of(name), clock=clock)  # noqa: PLW0108
+        self.measures = Measures(clock=clock)
         """The counts for metrics."""
         self.history = History(
             settings.history, clock=clock, logger=logger, keeps_events=lambda: events.settings.tracking
         )
         """The stored history."""
         self._usage_sampler = UsageSampler(
-            lambda: self._runner.reader.partitions(),  # noqa: PLW0108 - the runner is made further down
+            self._partitions_kept,
             self.history.keep_usage,
             clock=clock,
             logger=logger,
         )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
-        engine.record_events()
-        self._runner = PartitionRunner(
-            engine,
-            self._switchboard,
-            clock=clock,
-            metrics=metrics,
+        self._judge = Judge(sources.unavailable, logger=logger)
+        self._changes, self._bodies = TextRooms(), TextRooms()
+        self._latency = Durations(BOUNDS_S)
+        self._unavailable_resolvers = sources.unavailable
+        self._make_engine = make_engine
+        self.managers = Managers(
+            self._make_place(engine),
+            lobby=Lobby(Switchboard(metrics), CallbackBoard(clock=clock, metrics=metrics, logger=logger)),
+            make=self._make_further_place if make_engine is not None else None,
+            most=settings.managers,
             logger=logger,
-            garbage=garbage,
-            callbacks=self._callbacks,
-            presence=self._presence,
-            on_damage=self._on_damage,
-            observers=(
-                self.measures.decisions,
-                self.events,
-                self.health,
-                self.refusals,
-                self.usage,
-                *self.history.observers,
-                *(() if tracing is None else (tracing,)),
-            ),
-            on_settings=self._on_settings,
-            timer=self.measures.timings,
-            on_submit=None if tracing is None else tracing.note_submitted,
+            on_change=self._on_damage,
         )
+        """The resource managers, each with an engine of its own."""
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
             records=lambda: sum(
-                views.size + RECORDS_PER_QUEUE * views.queue_count for views in self._runner.reader.partitions()
+                views.size + RECORDS_PER_QUEUE * views.queue_count for views in self.managers.reader.partitions()
             ),
-            idle=lambda: self._runner.asleep and not self._runner.questions.waiting,
+            idle=lambda: self.managers.asleep and not self.managers.questions.waiting,
             logger=logger,
         )
         self._lookups = GroupLookups(
-            sources.working, self._runner.reader.resolver_of, clock=clock, metrics=metrics, logger=logger
-        )
-        self._configurator = Configurator(
-            self._runner,
-            clock=clock,
-            logger=logger,
-            garbage=garbage,
-            default=settings.default_config,
-            on_problem=self._on_file_problem,
-            on_version=self._on_version,
-            on_rollback=self._tell_of_root,
-            unavailable_resolvers=sources.unavailable,
+            sources.working, self.managers.reader.resolver_of, clock=clock, metrics=metrics, logger=logger
         )
         self._file: ConfigurationFile | None = None
         if settings.config_file is not None:
             self._file = ConfigurationFile(
-                settings.config_file, settings.default_config, self._configurator, clock=clock, logger=logger
+                settings.config_file, settings.default_config, self.managers, clock=clock, logger=logger
             )
         self.metrics = Exposition(
             MetricsSources(
                 measures=self.measures,
-                runner=self._runner,
+                managers=self.managers,
                 service=metrics,
                 connections=self.connections,
                 admission=self.admission,
-                callbacks=self._callbacks,
-                configurator=self._configurator,
+                latency=self._latency,
                 events=self.events,
                 health=self.health,
                 history=self.history.status,
@@ -356,9 +342,7 @@ class KornelServer:
         if settings.rest_address:
             self._http = HttpFront(
                 settings.rest_address,
-                runner=self._runner,
-                configurator=self._configurator,
-                callbacks=self._callbacks,
+                managers=self.managers,
                 events=self.events,
                 history=self.usage,
                 health=self.health,
@@ -373,7 +357,7 @@ class KornelServer:
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
                 ),
-                door=GuardDoor(security.guard, self._runner.reader.may_administer)
+                door=GuardDoor(security.guard, self.managers.reader.may_administer)
                 if security and security.guard
                 else OPEN_DOOR,
                 rules=BrowserRules(
@@ -393,6 +377,8 @@ class KornelServer:
             )
         self._calls: dict[str, Handler] = {}
         """The handlers of gRPC by service and method, such as ``AdminService/DrainNode``."""
+        self._damaged = False
+        """Tells whether no engine can be trusted."""
         self._ready = False
         """Tells whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
@@ -400,7 +386,6 @@ class KornelServer:
         self._services: tuple[str, ...] = ()
         self._server: grpc.aio.Server | None = None
         self._lock: SocketLock | None = None
-        self._running: asyncio.Task[None] | None = None
         self.address = ""
         """The address of gRPC, once started."""
         self.rest_address = ""
@@ -457,7 +442,7 @@ class KornelServer:
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
-        self._running = asyncio.create_task(self._runner.run(), name="partition")
+        self.managers.start()
         await server.start()
         self.health.start()
         self.usage.start()
@@ -485,13 +470,11 @@ class KornelServer:
 
     async def serve(self, stop: asyncio.Event) -> bool:
         """Serve until *stop* is set, then go down in order. False: the partition task died, which is a bug."""
-        assert self._running is not None
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({stopped, self._running}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        died = self._running.done()
-        if died:
-            self._logger.critical("the partition task died", exc_info=self._running.exception())
+        ends = {asyncio.create_task(event.wait()) for event in (stop, self.managers.died)}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        died = self.managers.died.is_set()
         await self.stop()
         return not died
 
@@ -510,7 +493,6 @@ class KornelServer:
     async def stop(self) -> None:
         """Stop the parts in the order that this module states."""
         assert self._server is not None
-        assert self._running is not None
         for reading in self._reading:
             reading.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
@@ -518,7 +500,6 @@ class KornelServer:
         self.usage.stop()
         self._usage_sampler.stop()
         self.measures.lag.stop()
-        self._presence.stop()
         self._garbage_rounds.stop()
         self._clock_watch.stop()
         await self.health.stop()
@@ -526,14 +507,8 @@ class KornelServer:
         self._health.stop_serving()
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
-        self._runner.stop()
-        try:
-            await self._running
-        except Exception:  # noqa: BLE001 - serve() has reported it; the way down leads on
-            self._logger.debug("stopped after the partition task had died")
-        late = ShuttingDown("the core is shutting down")
-        self._switchboard.finish_all(late)
-        self._callbacks.finish_all(late)
+        await self.managers.stop()
+        self.managers.finish_streams(ShuttingDown("the core is shutting down"))
         self.events.events.close()
         await self._streams_gone()
         # What is still open are calls such as health watches, which never end by themselves.
@@ -543,7 +518,8 @@ class KornelServer:
         if self._lock is not None:
             self._lock.release()
         await self._lookups.close()
-        await self._configurator.close()
+        await self.managers.close()
+        await self._judge.close()
         if http_down is not None:
             await http_down
         if self._tracing is not None:
@@ -554,42 +530,39 @@ class KornelServer:
     def _add_services(self, server: grpc.aio.Server) -> None:
         services: dict[str, dict[str, Handler]] = {
             _SCHEDULER: SchedulerService(
-                self._runner,
-                self._switchboard,
-                self._configurator,
+                self.managers,
                 lookups=self._lookups,
                 metrics=self._metrics,
                 logger=self._logger,
                 clock=self._clock,
             ).handlers(),
-            _CONFIGURATION: ConfigurationService(self._configurator, logger=self._logger).handlers(),
+            _CONFIGURATION: ConfigurationService(self.managers, logger=self._logger).handlers(),
             _CALLBACKS: CallbackService(
-                self._runner,
-                self._callbacks,
+                self.managers,
                 clock=self._clock,
                 metrics=self._metrics,
                 logger=self._logger,
                 timeout_ns=self._settings.callback_timeout_ns,
             ).handlers(),
             _STATUS: StatusService(
-                self._runner,
-                self._callbacks,
-                self._configurator,
+                self.managers,
                 metrics=self._metrics,
                 logger=self._logger,
                 clock=self._clock,
                 version=self._settings.version,
             ).handlers(),
-            _EXPLAIN: ExplainService(self._runner, logger=self._logger).handlers(),
+            _EXPLAIN: ExplainService(self.managers, logger=self._logger).handlers(),
             _HISTORY: self.history.service.handlers(),
             _EVENTS: EventService(self.events, clock=self._clock, logger=self._logger).handlers(),
-            _MANAGER: ManagerService(self._runner, logger=self._logger, on_unregistered=self._tell_of_root).handlers(),
-            _READ: ReadService(self._runner, self.health, self.refusals, logger=self._logger).handlers(),
-            _ADMIN: AdminService(self._runner, logger=self._logger).handlers(),
+            _MANAGER: ManagerService(
+                self.managers, logger=self._logger, on_unregistered=lambda place, said: place.tell(said)
+            ).handlers(),
+            _READ: ReadService(self.managers, self.health, self.refusals, logger=self._logger).handlers(),
+            _ADMIN: AdminService(self.managers, logger=self._logger).handlers(),
         }
         if self._settings.test_clock:
             assert isinstance(self._clock, ManualClock), "only a clock that stands still can be moved"
-            services[_TEST_CLOCK] = TestClockService(self._runner, self._clock, logger=self._logger).handlers()
+            services[_TEST_CLOCK] = TestClockService(self.managers, self._clock, logger=self._logger).handlers()
         self._services = tuple(services)
         self._calls = {
             f"{name.rpartition('.')[2]}/{method}": handler
@@ -607,38 +580,104 @@ class KornelServer:
         while (self._metrics.live_streams or self.events.places) and loop.time() < deadline:  # noqa: ASYNC110 - a few turns, once in a life
             await asyncio.sleep(0.005)
 
-    def _on_settings(self, extra_config: Mapping[str, str]) -> None:
+    def _make_further_place(self) -> Place:
+        assert self._make_engine is not None
+        return self._make_place(self._make_engine(), self.managers.leader.configurator.default_text)
+
+    def _make_place(self, engine: EnginePort, default_config: str | None = None) -> Place:
+        """Returns a place for a manager with *engine*. *default_config*: what the file says now; ``None``: what it said
+        when the core started."""
+        settings, clock, logger, metrics = self._settings, self._clock, self._logger, self._metrics
+        presence = PresenceKeeper(clock, self._on_presence)
+        switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=presence)
+        callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=presence, latency=self._latency)
+        kept = self.history.of_manager()
+        engine.record_events()
+
+        def say_of_root(said: str) -> None:
+            told = [_event_of_root(clock.now_ns(), said)]
+            callbacks.deliver_effects(told)
+            for observer in (self.events, *kept.observers):
+                observer.observe(told)
+
+        def follow_settings(extra_config: Mapping[str, str]) -> None:
+            # What comes of unregistering a manager is the last of what it did.
+            if engine.rm_id:
+                kept.follow_settings(extra_config)
+            self._follow_leader()
+
+        def add_version(version: Version) -> None:
+            kept.version_added(version)
+            for observer in (self.events, self.measures, self.refusals):
+                observer.version_added(version)
+
+        runner = PartitionRunner(
+            engine,
+            switchboard,
+            clock=clock,
+            metrics=metrics,
+            logger=logger,
+            garbage=self._garbage,
+            callbacks=callbacks,
+            presence=presence,
+            on_damage=lambda damaged: self.managers.note_damage(place, damaged=damaged),
+            observers=(
+                self.measures.decisions.of_manager(lambda name: runner.reader.queue_of(name)),  # noqa: PLW0108
+                self.events,
+                self.health,
+                self.refusals.of_manager(lambda: engine.rm_id),
+                self.usage,
+                *kept.observers,
+                *(() if self._tracing is None else (self._tracing,)),
+            ),
+            on_settings=follow_settings,
+            timer=self.measures.timings,
+            on_submit=None if self._tracing is None else self._tracing.note_submitted,
+        )
+        configurator = Configurator(
+            runner,
+            clock=clock,
+            logger=logger,
+            garbage=self._garbage,
+            default=settings.default_config if default_config is None else default_config,
+            on_problem=lambda problem: self._on_file_problem(place, problem),
+            on_version=add_version,
+            on_rollback=say_of_root,
+            unavailable_resolvers=self._unavailable_resolvers,
+            judge=self._judge,
+            changes=self._changes,
+            bodies=self._bodies,
+        )
+        place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, kept)
+        return place
+
+    def _partitions_kept(self) -> list[PartitionReader]:
+        """Returns the partitions of all managers that want their history kept."""
+        return [
+            views
+            for place in self.managers.registered
+            if place.history.wanted
+            for views in place.runner.reader.partitions()
+        ]
+
+    def _follow_leader(self) -> None:
+        """Follow the extra settings that the core has for all managers."""
+        extra_config = self.managers.leader.runner.extra_config()
         self.events.follow_settings(extra_config)
-        # What comes of unregistering a manager is the last of what it did.
-        if self._runner.reader.rm_id:
-            self.history.follow_settings(extra_config)
         self.health.settings_changed()
         self._levels.follow_settings(extra_config)
 
-    def _on_version(self, version: Version) -> None:
-        self.events.version_added(version)
-        self.measures.version_added(version)
-        self.refusals.version_added(version)
-        self.history.version_added(version)
+    def _on_damage(self) -> None:
+        """Say whether the core serves: it does as long as the engine of one manager can be trusted."""
+        damaged = self.managers.damaged
+        if damaged is not self._damaged:
+            self._damaged = damaged
+            self._set_health(serving=not damaged)
 
-    def _on_damage(self, damaged: bool) -> None:
-        self._set_health(serving=not damaged)
-
-    def _on_file_problem(self, problem: str) -> None:
-        self._health.set_serving(CONFIGURATION_FILE, not problem)
-        self._tell_of_root(
-            f"configuration file not applied: {problem}" if problem else "configuration file is good again"
-        )
-
-    def _tell_of_root(self, said: str) -> None:
-        told = [_event_of_root(self._clock.now_ns(), said)]
-        self._callbacks.deliver_effects(told)
-        for observer in (self.events, *self.history.observers):
-            observer.observe(told)
-
-    def _describe_absence(self) -> str:
-        found = self._presence.now
-        return found.words if found is not None else ""
+    def _on_file_problem(self, place: Place, problem: str) -> None:
+        self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
+        if place is self.managers.leader or place.rm_id:
+            place.tell(f"configuration file not applied: {problem}" if problem else "configuration file is good again")
 
     def _on_presence(self, found: Presence) -> None:
         if found.gone:
@@ -662,7 +701,7 @@ class KornelServer:
 
     def _log_summary(self) -> None:
         try:
-            counts = self._runner.reader.final_counts(AUDITED_AT_END)
+            counts = self.managers.reader.final_counts(AUDITED_AT_END)
         except Exception as error:  # A damaged engine must not keep the process from ending.
             self._logger.error("stopped, without a summary of the engine", exc_info=error, **self._metrics.as_dict())
             return

@@ -32,14 +32,12 @@ from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.routes import Handlers, all_routes
 from kornel.core.rest.routing import Router, Table
-from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.clock import Clock
-from kornel.core.service.configuring import Configurator
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
+from kornel.core.service.managers import Managers
 from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.rpc import Handler
-from kornel.core.service.runner import PartitionRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,7 @@ class Services:
     ``calls``: the handlers of gRPC by service and method. ``local``: HTTP is served to this machine alone.
     """
 
-    runner: PartitionRunner
-    configurator: Configurator
-    callbacks: CallbackBoard
+    managers: Managers
     events: EventJournal
     history: UsageHistory
     health: HealthKeeper
@@ -85,11 +81,11 @@ class RestApplication:
         page: ASGIApp | None = None,
         links: PageLinks = NO_LINKS,
     ) -> None:
-        runner = services.runner
-        reader = runner.reader
+        managers = services.managers
+        reader = managers.reader
         self._streams = EventStreams(services.events, clock=clock, logger=logger)
         cluster = ClusterHandlers(reader, clock.now_ns())
-        configuration = ConfigurationHandlers(services.configurator, runner)
+        configuration = ConfigurationHandlers(managers)
         history = HistoryHandlers(services.history)
         documentation = DocumentationHandlers(version, proofs, links)
         long_answers = LongAnswers()
@@ -101,14 +97,13 @@ class RestApplication:
                 applications=ApplicationHandlers(reader),
                 users=UserHandlers(reader),
                 events=EventHandlers(services.events, self._streams),
-                explanations=ExplanationHandlers(runner, services.events),
+                explanations=ExplanationHandlers(managers, services.events),
                 configuration=configuration,
                 history=history,
                 health=HealthHandlers(services.health, services.ready),
                 refusals=RefusalHandlers(services.refusals, reader),
                 dump=DumpHandlers(
-                    reader,
-                    services.callbacks,
+                    managers,
                     services.events.places,
                     cluster,
                     configuration,
@@ -120,7 +115,7 @@ class RestApplication:
                 metrics=MetricsHandlers(services.metrics),
                 documentation=documentation,
                 findings=FindingHandlers(reader),
-                calls=CallHandlers(services.calls, services.configurator, long_answers, local=services.local),
+                calls=CallHandlers(services.calls, managers, long_answers, local=services.local),
             )
         )
         documentation.describe(routes)

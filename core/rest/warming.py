@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final
 
 from kornel.core.rest.turns import Turns
-from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.managers import Managers
 from kornel.core.service.sharing import Sharing
 from kornel.core.telling.encoding.yunikorn.applications import encode_allocations, encode_head
 from kornel.core.telling.reader import PartitionReader
@@ -33,8 +33,8 @@ MOST: Final = 200_000
 class Warmer:
     """Runs until it is cancelled."""
 
-    def __init__(self, runner: PartitionRunner) -> None:
-        self._runner = runner
+    def __init__(self, managers: Managers) -> None:
+        self._managers = managers
         self._left: Iterator[int] | None = None
         """The rest of a round that was interrupted; ``None``: the last one is complete."""
         self._seen = 0
@@ -49,11 +49,11 @@ class Warmer:
     async def encode(self) -> int:
         """Encode what has come since the last time, until the engine has much to do. Returns how many items were looked
         at."""
-        turns, sharing, before, count = Turns(STEP_S), Sharing.of_loop(), self._runner.turns_taken, 0
+        turns, sharing, before, count = Turns(STEP_S), Sharing.of_loop(), self._managers.turns_taken, 0
         if self._left is None:
-            if self._runner.exchanged == self._seen:
+            if self._managers.exchanged == self._seen:
                 return 0
-            self._seen, self._left = self._runner.exchanged, self._run_round()
+            self._seen, self._left = self._managers.exchanged, self._run_round()
         while not sharing.busy:
             size = next(self._left, 0)
             if not size:
@@ -62,15 +62,15 @@ class Warmer:
             count += size
             if turns.is_over():
                 await turns.let_others()
-                if self._runner.turns_taken != before:
-                    before = self._runner.turns_taken
+                if self._managers.turns_taken != before:
+                    before = self._managers.turns_taken
                     await asyncio.sleep(REST_S)
         return count
 
     def _run_round(self) -> Iterator[int]:
         """Encodes views step by step, as many as one round may. Yields how many each step came to, those already
         encoded included; never 0."""
-        steps = chain.from_iterable(_take_steps(views) for views in self._runner.reader.partitions())
+        steps = chain.from_iterable(_take_steps(views) for views in self._managers.reader.partitions())
         count = 0
         while count < MOST and (size := next(steps, 0)):
             count += size

@@ -5,10 +5,9 @@ from __future__ import annotations
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.commands import SetOperatorDrain
-from kornel.core.domain.partition_names import full_partition_name
-from kornel.core.service.callers import principal
+from kornel.core.service.callers import caller, principal
+from kornel.core.service.managers import Managers
 from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import NothingRegistered, UnknownNode, UnknownPartition
 from kornel.core.telling.nodes.node_views import NodeView
 from kornel.core.telling.reader import PartitionReader
@@ -18,8 +17,8 @@ from kornel.v1 import admin_pb2 as pb
 class AdminService:
     """Takes nodes out of scheduling, and back."""
 
-    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger) -> None:
-        self._runner = runner
+    def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+        self._managers = managers
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
@@ -54,16 +53,17 @@ class AdminService:
         )
 
     async def _set(self, partition: str, node_id: str, *, drained: bool) -> None:
-        rm_id, by = self._runner.rm_id, principal()
-        name = full_partition_name(rm_id, partition)
-        await self._runner.call(SetOperatorDrain(rm_id, name, node_id, drained, by))
+        views, by = self._find_partition(partition), principal()
+        rm_id, name = views.rm_id, views.name
+        caller().require_no_other_manager(rm_id)
+        await self._managers.place_for(rm_id).runner.call(SetOperatorDrain(rm_id, name, node_id, drained, by))
         said = "node drained by an operator" if drained else "node undrained by an operator"
         self._logger.info(said, partition=name, node_id=node_id, by=by)
 
     def _find_partition(self, partition: str) -> PartitionReader:
-        if not self._runner.rm_id:
+        if not self._managers.rm_id:
             raise NothingRegistered("no resource manager is registered, so there are no nodes")
-        views = self._runner.reader.get(partition)
+        views = self._managers.reader.get(partition)
         if views is None:
             raise UnknownPartition(f"no partition {partition or 'default'!r}")
         return views

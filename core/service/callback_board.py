@@ -31,6 +31,7 @@ from kornel.core.domain.effects import (
 from kornel.core.service.callback_times import CallbackTimes
 from kornel.core.service.callback_wire import Outgoing, Subscription
 from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.durations import Durations
 from kornel.core.service.event_feed import EventFeed
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import PresenceKeeper
@@ -60,11 +61,13 @@ class CallbackStream:
     """One open stream; attached once its subscription has been accepted."""
 
     __slots__ = (
-        "_news", "attached", "dumps", "ending", "error", "events", "not_placed", "notices", "questions",
+        "_news", "attached", "board", "dumps", "ending", "error", "events", "not_placed", "notices", "questions",
         "scheduling_states", "session", "subscription",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, board: CallbackBoard) -> None:
+        self.board = board
+        """The board that carries it."""
         self.subscription: Subscription | None = None
         self.session = SESSION.get()
         """The program that opened it."""
@@ -93,7 +96,7 @@ class CallbackStream:
 
 
 class CallbackBoard:
-    """All callback streams of the one registered manager. Used from the event loop's thread only."""
+    """All callback streams of one manager. Used from the event loop's thread only."""
 
     def __init__(
         self,
@@ -102,8 +105,10 @@ class CallbackBoard:
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         presence: PresenceKeeper | None = None,
+        latency: Durations | None = None,
     ) -> None:
-        """Makes a board without streams. *presence* is notified of every stream that is attached."""
+        """Makes a board without streams. *presence* is notified of every stream that is attached, *latency* of how long
+        each answer took."""
         self._clock = clock
         self._presence = presence
         self._metrics = metrics
@@ -113,7 +118,7 @@ class CallbackBoard:
         """Attached and live, the last attached one last."""
         self._dump_number = 0
         self._dumps: dict[int, tuple[CallbackStream, asyncio.Future[str]]] = {}
-        self.times = CallbackTimes()
+        self.times = CallbackTimes(latency)
         """The times that the shim takes to answer."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when :attr:`attachment` may have changed outside the partition task."""
@@ -126,11 +131,18 @@ class CallbackBoard:
 
     def open(self) -> CallbackStream:
         """Returns a new stream, attached to nothing."""
-        stream = CallbackStream()
+        stream = CallbackStream(self)
         self._open[stream] = None
         self._metrics.streams_opened += 1
         self._metrics.live_streams += 1
         return stream
+
+    def take_over(self, stream: CallbackStream) -> None:
+        """Carry *stream* from now on, which is open and has not subscribed, in place of the board that opened it."""
+        if stream in stream.board._open:
+            del stream.board._open[stream]
+            self._open[stream] = None
+        stream.board = self
 
     def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Ask *stream* from here on."""

@@ -7,16 +7,17 @@ is full, and a writer that sends what the board has for it. Its end takes its tu
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.callback_board import CallbackBoard, CallbackStream
+from kornel.core.service.callback_board import CallbackStream
 from kornel.core.service.callback_wire import MILLISECOND_NS, Subscription, answer_commands, decode_subscription, encode
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
+from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, parse
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import BadSubscription, ServiceError, ShuttingDown
 from kornel.core.service.wire_pieces import check_answers
 from kornel.v1 import callback_pb2 as pb
@@ -28,16 +29,14 @@ class CallbackService:
 
     def __init__(
         self,
-        runner: PartitionRunner,
-        board: CallbackBoard,
+        managers: Managers,
         *,
         clock: Clock,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         timeout_ns: int = SECOND_NS,
     ) -> None:
-        self._runner = runner
-        self._board = board
+        self._managers = managers
         self._clock = clock
         self._metrics = metrics
         self._logger = logger
@@ -48,7 +47,7 @@ class CallbackService:
         return {"Attach": bidirectional(self._serve)}
 
     async def _serve(self, requests: Requests, context: Context) -> None:
-        stream = self._board.open()
+        stream = self._managers.lobby.callbacks.open()
         reader = asyncio.create_task(self._read(stream, requests), name="read callbacks")
         try:
             await self._write(stream, context)
@@ -56,7 +55,7 @@ class CallbackService:
             self._metrics.streams_broken += 1
             raise
         finally:
-            self._board.close(stream)
+            stream.board.close(stream)
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
         if stream.error is not None:
@@ -67,20 +66,23 @@ class CallbackService:
     async def _read(self, stream: CallbackStream, requests: Requests) -> None:
         """Queue the subscription and the answers that *requests* brings, then the end of the stream."""
         error: Exception | None = None
-        rm_id: str | None = None
+        rm_id = ""
         link = LINK.get()
+        place: Place | None = None
         try:
             async for raw in requests:
                 await check_answers(raw)
                 request = parse(pb.AttachRequest, raw)
                 self._metrics.messages_received += 1
-                if rm_id is None:
+                if place is None:
                     subscribed = self._read_subscription(request)
                     rm_id = subscribed.attachment.rm_id
-                    await self._runner.attach(stream, subscribed)
+                    place = self._managers.place_for(rm_id)
+                    place.callbacks.take_over(stream)
+                    await place.runner.attach(stream, subscribed)
                 elif request.HasField("subscription"):
                     raise BadSubscription("a second subscription; open another stream to change what is asked")
-                await self._handle_answer(stream, request, rm_id)
+                await self._handle_answer(place, stream, request, rm_id)
                 link.note_taken(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
@@ -88,30 +90,34 @@ class CallbackService:
             error = refusal
         except Exception as failure:  # noqa: BLE001 - a reader that dies silently leaves a client waiting for ever
             error = failure
-        await self._runner.detach(stream, error)
+        if place is None:
+            stream.board.end_stream(stream, error)
+        else:
+            with suppress(ShuttingDown):  # Whoever stopped that task ends all streams in its own order.
+                await place.runner.detach(stream, error)
 
     def _read_subscription(self, request: pb.AttachRequest) -> Subscription:
         if not request.HasField("subscription"):
             raise BadSubscription("the first message of a callback stream must subscribe")
         return decode_subscription(request.subscription, self._timeout_ms)
 
-    async def _handle_answer(self, stream: CallbackStream, request: pb.AttachRequest, rm_id: str) -> None:
+    async def _handle_answer(self, place: Place, stream: CallbackStream, request: pb.AttachRequest, rm_id: str) -> None:
         if request.HasField("state_dump"):
             dumped = request.state_dump
-            self._board.state_dumped(dumped.question_id, dumped.json, dumped.error)
+            place.callbacks.state_dumped(dumped.question_id, dumped.json, dumped.error)
         for number, command in enumerate(answer_commands(request, rm_id, self._clock.ahead_s * SECOND_NS)):
             if number:
                 await asyncio.sleep(0)  # A long request is read piece by piece, and others get their turn.
             self._metrics.answers_received += (
                 len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
             )
-            await self._runner.answer(stream, command)
+            await place.runner.answer(stream, command)
 
     async def _write(self, stream: CallbackStream, context: Context) -> None:
         """Send what *stream* gets until it ends."""
         link = LINK.get()
         while True:
-            outgoing = self._board.take_message(stream)
+            outgoing = stream.board.take_message(stream)
             if outgoing is not None:
                 assert stream.subscription is not None
                 await context.write(encode(outgoing, stream.subscription.attachment))

@@ -17,8 +17,8 @@ class CallbackTimes:
     """Measures how long answers of shims take. ``latency``: from the sending of a question to its answer. Times are
     Unix nanoseconds."""
 
-    def __init__(self) -> None:
-        self.latency = Durations(BOUNDS_S)
+    def __init__(self, latency: Durations | None = None) -> None:
+        self.latency = latency or Durations(BOUNDS_S)
         self._asked: dict[int, int] = {}
         """The times when questions without an answer were sent, the oldest first."""
         self._first_ns: int | None = None

@@ -8,8 +8,8 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.clock import ManualClock
+from kornel.core.service.managers import Managers
 from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import InvalidRequest
 from kornel.v1 import test_clock_pb2 as pb
 
@@ -20,8 +20,8 @@ LATEST_NS: Final = 2**63 - 1
 class TestClockService:
     """Stops at every time at which something falls due, so that each timer sees its own. One caller at a time."""
 
-    def __init__(self, runner: PartitionRunner, clock: ManualClock, *, logger: FilteringBoundLogger) -> None:
-        self._runner = runner
+    def __init__(self, managers: Managers, clock: ManualClock, *, logger: FilteringBoundLogger) -> None:
+        self._managers = managers
         self._clock = clock
         self._logger = logger
         self._turn = asyncio.Lock()
@@ -37,12 +37,12 @@ class TestClockService:
             target_ns = self._clock.now_ns() + request.by_ns
             if target_ns > LATEST_NS:
                 raise InvalidRequest(f"by_ns is {request.by_ns}: no timestamp can carry a time after the year 2262")
-            await self._runner.wait_until_idle()
+            await self._managers.wait_until_idle()
             while (due_ns := self._clock.next_call_ns()) is not None and due_ns <= target_ns:
                 self._move_to(due_ns)
-                await self._runner.wait_until_idle()
+                await self._managers.wait_until_idle()
             self._move_to(target_ns)
-            await self._runner.wait_until_idle()
+            await self._managers.wait_until_idle()
             return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
 
     def _move_to(self, at_ns: int) -> None:

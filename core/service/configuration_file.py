@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.clock import SECOND_NS, Clock
-from kornel.core.service.configuring import Configurator
 
 LOOK_EVERY_NS: Final = SECOND_NS
 MOST_BYTES: Final = 8 * 2**20
@@ -58,16 +57,30 @@ def read_text(path: Path) -> str:
         raise FileUnreadable(f"{path}: not UTF-8 text: {error}") from error
 
 
+class Followers(Protocol):
+    """The managers whose configuration the file is: one manager's ``Configurator``, or all managers."""
+
+    @property
+    def problem(self) -> str:
+        """The problem with the file; empty: none."""
+
+    def report_problem(self, problem: str) -> None:
+        """Note that the file cannot be used; empty: it can."""
+
+    async def follow_file(self, text: str) -> None:
+        """Apply the file's new *text*. Never raises for its content."""
+
+
 class ConfigurationFile:
     """The configuration file that the core was started with. ``text``: what the file said when the core started, which
     is not applied again."""
 
     def __init__(
-        self, path: Path, text: str, configurator: Configurator, *, clock: Clock, logger: FilteringBoundLogger
+        self, path: Path, text: str, followers: Followers, *, clock: Clock, logger: FilteringBoundLogger
     ) -> None:
         self._path = path
         self._text = text
-        self._configurator = configurator
+        self._followers = followers
         self._clock = clock
         self._logger = logger
         self._seen: Stamp | None = None
@@ -104,11 +117,11 @@ class ConfigurationFile:
         try:
             text = await asyncio.to_thread(read_text, self._path)
         except FileUnreadable as error:
-            self._configurator.report_problem(str(error))
+            self._followers.report_problem(str(error))
             return
-        if again or text != self._text or self._configurator.problem:
+        if again or text != self._text or self._followers.problem:
             self._text = text
-            await self._configurator.follow_file(text)
+            await self._followers.follow_file(text)
 
     async def _pause_watch(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

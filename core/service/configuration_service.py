@@ -8,7 +8,7 @@ from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.service.configuration_wire import version_message
-from kornel.core.service.configuring import Configurator
+from kornel.core.service.managers import Managers
 from kornel.core.service.rpc import Encoded, Handler, unary
 from kornel.core.service.status_codes import InvalidRequest
 from kornel.core.service.wire import sorted_items
@@ -17,10 +17,10 @@ from kornel.v1 import configuration_pb2 as pb
 
 
 class ConfigurationService:
-    """The calls around configurations; what they do is the *configurator*'s."""
+    """The calls around configurations; what they do is the configurator's of the manager that is meant."""
 
-    def __init__(self, configurator: Configurator, *, logger: FilteringBoundLogger) -> None:
-        self._configurator = configurator
+    def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+        self._managers = managers
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
@@ -35,9 +35,10 @@ class ConfigurationService:
         }
 
     async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
-        with self._configurator.changes.take_room() as room:
+        configurator = self._managers.place_for(request.rm_id).configurator
+        with configurator.changes.take_room() as room:
             room.add(len(request.config))
-            outcome = await self._configurator.update(
+            outcome = await configurator.update(
                 UpdateConfiguration(
                     rm_id=request.rm_id,
                     config=request.config,
@@ -54,9 +55,10 @@ class ConfigurationService:
 
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
-            with self._configurator.judge.take_room() as room:
+            configurator = self._managers.leader.configurator
+            with configurator.judge.take_room() as room:
                 room.add(len(request.config))
-                judgement = await self._configurator.judge_text(request.config)
+                judgement = await configurator.judge_text(request.config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(
                 valid=False, problems=[encode_problem(problem) for problem in error.problems]
@@ -68,19 +70,21 @@ class ConfigurationService:
         )
 
     async def _preview(self, request: pb.PreviewConfigurationRequest) -> Encoded:
-        return Encoded(await self._configurator.preview(request.config))
+        return Encoded(await self._managers.choose(request.rm_id).configurator.preview(request.config))
 
-    async def _history(self, _request: pb.GetConfigurationHistoryRequest) -> pb.GetConfigurationHistoryResponse:
-        in_force = self._configurator.in_force
+    async def _history(self, request: pb.GetConfigurationHistoryRequest) -> pb.GetConfigurationHistoryResponse:
+        configurator = self._managers.choose(request.rm_id).configurator
+        in_force = configurator.in_force
         return pb.GetConfigurationHistoryResponse(
-            versions=[version_message(version, in_force) for version in self._configurator.history.kept_versions()]
+            versions=[version_message(version, in_force) for version in configurator.history.kept_versions()]
         )
 
     async def _get(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
-        version = self._configurator.version(request.version)
+        configurator = self._managers.choose(request.rm_id).configurator
+        version = configurator.version(request.version)
         shown = text_without_secrets(version.text)
         return pb.GetConfigurationResponse(
-            version=version_message(version, self._configurator.in_force),
+            version=version_message(version, configurator.in_force),
             config=shown,
             has_hidden=shown != version.text,
         )
@@ -88,7 +92,7 @@ class ConfigurationService:
     async def _rollback(self, request: pb.RollbackConfigurationRequest) -> pb.RollbackConfigurationResponse:
         if request.undo and request.version:
             raise InvalidRequest("a version to roll back to, or undo, not both")
-        configurator = self._configurator
+        configurator = self._managers.choose(request.rm_id).configurator
         if request.undo:
             outcome = await configurator.undo_rollback()
         else:

@@ -96,7 +96,11 @@ class Configurator:
         on_version: Callable[[Version], None] = lambda version: None,
         on_rollback: Callable[[str], None] = lambda said: None,
         unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
+        judge: Judge | None = None,
+        changes: TextRooms | None = None,
+        bodies: TextRooms | None = None,
     ) -> None:
+        """*judge*, *changes*, *bodies*: those of other managers, which share them; absent: its own."""
         self._runner = runner
         self._clock = clock
         self._logger = logger
@@ -112,11 +116,12 @@ class Configurator:
         self._large_previews = ReadingProcess(
             preview_process.MODULE, json.dumps(dict(unavailable_resolvers)).encode(), logger=logger
         )
-        self.judge = Judge(unavailable_resolvers, logger=logger)
+        self._shares_judge = judge is not None
+        self.judge = Judge(unavailable_resolvers, logger=logger) if judge is None else judge
         """Reads what is only to be judged."""
-        self.changes = TextRooms()
+        self.changes = changes or TextRooms()
         """Room for texts that are to come into force."""
-        self.bodies = TextRooms()
+        self.bodies = bodies or TextRooms()
         """Room for requests over HTTP with texts that are to be judged or tried, until they are parsed."""
         self._one_reads = threading.Lock()
         """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
@@ -237,6 +242,11 @@ class Configurator:
             return outcome
 
     @property
+    def default_text(self) -> str:
+        """The text that an empty one stands for; itself empty for the built-in default."""
+        return self._default
+
+    @property
     def _own_text(self) -> str:
         """Returns the text that would be in force without a rollback."""
         return self._brought or self._default
@@ -316,6 +326,7 @@ class Configurator:
                 in_force, preview = await self._take_moment()
                 return read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
             configuration = await asyncio.to_thread(self._preview_reader.load, text)
+            await self._runner.questions.wait_settled()
             preview = self._runner.reader.configuration_preview()
             return await asyncio.to_thread(_try_on, preview, configuration)
 
@@ -323,6 +334,7 @@ class Configurator:
         """Returns the partitions of one moment, and the text that they follow then."""
         while True:
             self._manager_id()
+            await self._runner.questions.wait_settled()
             preview = self._runner.reader.configuration_preview()
             version = self.version(0)
             if preview.configuration is not None and preview.configuration.checksum == version.checksum:
@@ -335,7 +347,8 @@ class Configurator:
             task.cancel()
         await asyncio.gather(*self._previews, return_exceptions=True)
         await self._large_previews.close()
-        await self.judge.close()
+        if not self._shares_judge:
+            await self.judge.close()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*, or of the default for an empty one. Raises ConfigError, or

@@ -3,11 +3,11 @@ tests too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Protocol
 
 from kornel.core.config.model import Configuration
-from kornel.core.domain.commands import Command
+from kornel.core.domain.commands import Command, UpdateConfiguration
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.reasons import Ignored
 from kornel.core.telling.reader import ReadableEngine
@@ -38,6 +38,9 @@ class EnginePort(ReadableEngine, Protocol):
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
+
+    def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+        """Does the same with an update, and yields often; nothing else may be asked of the engine before its end."""
 
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         """Take the hint that *text* is *configuration*, so that a command with it need not be read again."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.explain_wire import decode_supposition
+from kornel.core.service.managers import Managers
 from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import UnknownAsk, UnknownNode, UnknownPartition, say_no_partition
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
@@ -19,8 +19,8 @@ from kornel.v1 import explain_pb2 as pb
 class ExplainService:
     """Answers between two slices, so that each answer is about one moment."""
 
-    def __init__(self, runner: PartitionRunner, *, logger: FilteringBoundLogger) -> None:
-        self._runner = runner
+    def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+        self._managers = managers
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
@@ -31,7 +31,7 @@ class ExplainService:
         }
 
     async def _explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        found = await self._runner.questions.ask(lambda: self._explain_subject(request))
+        found = await self._managers.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             self._require_place(request)
@@ -40,13 +40,13 @@ class ExplainService:
 
     async def _what_if(self, request: pb.WhatIfRequest) -> pb.WhatIfResponse:
         question = decode_supposition(request)
-        found = await self._runner.questions.ask(lambda: self._suppose_change(request.partition, question))
+        found = await self._managers.questions.ask(lambda: self._suppose_change(request.partition, question))
         if found is None:
-            raise UnknownPartition(say_no_partition(self._runner.rm_id, request.partition))
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
         return encode_forecast(found)
 
     def _explain_subject(self, request: pb.ExplainRequest) -> Report | AskOnNode | NodeReport | None:
-        reader = self._runner.reader.get(request.partition)
+        reader = self._managers.reader.get(request.partition)
         if reader is None:
             return None
         if not request.node_id:
@@ -57,12 +57,12 @@ class ExplainService:
 
     def _require_place(self, request: pb.ExplainRequest) -> None:
         """Raises :class:`UnknownPartition` or :class:`UnknownNode` if that is what nobody knows."""
-        reader = self._runner.reader.get(request.partition)
+        reader = self._managers.reader.get(request.partition)
         if reader is None:
-            raise UnknownPartition(say_no_partition(self._runner.rm_id, request.partition))
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
         if request.node_id and reader.explain(NodeNamed(request.node_id)) is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
 
     def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:
-        reader = self._runner.reader.get(partition)
+        reader = self._managers.reader.get(partition)
         return reader.suppose(question) if reader is not None else None

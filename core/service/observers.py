@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kornel.core.domain.effects import Effect
@@ -13,6 +13,13 @@ class EffectObserver(Protocol):
 
     def observe(self, effects: Sequence[Effect]) -> None:
         """Observe *effects*, which are shared and must not be changed."""
+
+
+class CallingObserver:
+    """An ``EffectObserver`` that gives what it sees to a function."""
+
+    def __init__(self, observe: Callable[[Sequence[Effect]], None]) -> None:
+        self.observe = observe
 
 
 class EngineTimer(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from kornel.core.service.sharing import Sharing
@@ -25,15 +26,31 @@ class Questions:
     that were sent at once are accepted one by one, between the answers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Questions | None = None) -> None:
+        """Makes an empty queue. *beside*: a queue of others, and whoever holds that one back holds this one back."""
         self._one = asyncio.Lock()
         self._waiting = 0
         self._rested_at = 0.0
+        self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
+        self._settled.set()
 
     @property
     def waiting(self) -> int:
         """Questions that are not answered yet."""
         return self._waiting
+
+    @contextmanager
+    def hold_back(self) -> Iterator[None]:
+        """Has everybody wait who asks: what they ask about is being changed, and is half one thing, half another."""
+        self._settled.clear()
+        try:
+            yield
+        finally:
+            self._settled.set()
+
+    async def wait_settled(self) -> None:
+        """Return once nothing is being changed."""
+        await self._settled.wait()
 
     async def ask(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Returns the result of *answer*, called in its turn. Raises :class:`TooMany` when too many wait."""
@@ -43,6 +60,7 @@ class Questions:
         try:
             async with self._one:
                 await self._rest_after()
+                await self.wait_settled()
                 began = time.perf_counter()
                 try:
                     return answer()

@@ -12,13 +12,12 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.service.callers import Permission, caller
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.long_lists import LongLists
+from kornel.core.service.managers import Managers
 from kornel.core.service.refusals import Refusal, RefusalKeeper, RefusalKind
 from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import (
     InvalidRequest,
     UnknownApplication,
@@ -49,12 +48,13 @@ _STATES: Final = {state.lower(): state for state in AppState}
 
 
 class ReadService:
-    """Looks at what *runner* shows."""
+    """Looks at what the partitions of *managers* show."""
 
     def __init__(
-        self, runner: PartitionRunner, health: HealthKeeper, refusals: RefusalKeeper, *, logger: FilteringBoundLogger
+        self, managers: Managers, health: HealthKeeper, refusals: RefusalKeeper, *, logger: FilteringBoundLogger
     ) -> None:
-        self._reader = runner.reader
+        self._managers = managers
+        self._reader = managers.reader
         self._health = health
         self._refusals = refusals
         self._logger = logger
@@ -157,7 +157,7 @@ class ReadService:
         kind = _REFUSAL_KINDS.get(request.kind)
         if request.kind and kind is None:
             raise InvalidRequest(f"{request.kind} is no kind of refusal")
-        partition = request.partition and full_partition_name(self._reader.rm_id, request.partition)
+        partition = request.partition and self._reader.full_name(request.partition)
         found = self._refusals.newest((kind,) if kind is not None else (), partition)
         counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
         limit = _page_size(request.limit, len(found), len(found))
@@ -166,7 +166,7 @@ class ReadService:
     def _views_of(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)
         if views is None:
-            raise UnknownPartition(say_no_partition(self._reader.rm_id, partition))
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
         return views
 
 

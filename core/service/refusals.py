@@ -19,6 +19,7 @@ from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.reasons import Rejection
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.configuration_history import Version
+from kornel.core.service.observers import CallingObserver, EffectObserver
 
 KEPT_OF_KIND: Final = 500
 """The most refusals of each kind that are remembered."""
@@ -73,13 +74,9 @@ class Refusal(NamedTuple):
 
 
 class RefusalKeeper:
-    """An ``EffectObserver``. ``counts``: how many of each kind were refused since the core started.
+    """Keeps the refusals of all managers. ``counts``: how many of each kind there were since the core started."""
 
-    *manager*: the registered resource manager.
-    """
-
-    def __init__(self, manager: Callable[[], str], *, clock: Clock, logger: FilteringBoundLogger) -> None:
-        self._manager = manager
+    def __init__(self, *, clock: Clock, logger: FilteringBoundLogger) -> None:
         self._clock = clock
         self._logger = logger
         self._kept: dict[RefusalKind, deque[Refusal]] = {kind: deque(maxlen=KEPT_OF_KIND) for kind in RefusalKind}
@@ -88,11 +85,15 @@ class RefusalKeeper:
         self._lines = 0
         self.counts: Counter[RefusalKind] = Counter()
 
-    def observe(self, effects: Sequence[Effect]) -> None:
-        """Keep what was refused among *effects*."""
+    def of_manager(self, manager: Callable[[], str]) -> EffectObserver:
+        """Returns an observer for the engine of *manager*, which tells who is registered there."""
+        return CallingObserver(lambda effects: self.keep_refused(effects, manager))
+
+    def keep_refused(self, effects: Sequence[Effect], manager: Callable[[], str]) -> None:
+        """Keep what was refused among the *effects* of the engine of *manager*."""
         if _REFUSED.isdisjoint(map(type, effects)):
             return
-        now_ns, rm_id = self._clock.now_ns(), self._manager()
+        now_ns, rm_id = self._clock.now_ns(), manager()
         for effect in effects:
             if isinstance(effect, AllocationRejected):
                 kind, name, owner = RefusalKind.ASK, effect.key, (effect.application_id, "", "")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -301,9 +302,12 @@ class PartitionRunner:
         while True:
             began = time.perf_counter()
             self.turns_taken += 1
-            ended, entries = self._take_in()
+            ended, entries, call = self._take_in()
+            if call is not None:
+                await self._call(call)
+                began = time.perf_counter()
             if entries >= ENTRIES_PER_TURN:
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
             for end in ended:
@@ -311,10 +315,11 @@ class PartitionRunner:
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
-                await sharing.rest_after(time.perf_counter() - began)
+                await sharing.rest_after(time.perf_counter() - began, self)
             else:
-                sharing.note_idle()
+                sharing.note_idle(self)
                 await self._sleep_until_work()
+        sharing.note_idle(self)
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
 
@@ -324,9 +329,11 @@ class PartitionRunner:
         await self._intake.put(item)
         self._wake.set()
 
-    def _take_in(self) -> tuple[list[_EndOfStream], int]:
-        """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, and the entries."""
+    def _take_in(self) -> tuple[list[_EndOfStream], int, _Call | None]:
+        """Apply what waits, up to one turn's worth: the streams that end after this turn's slice, the entries, and the
+        call that comes next."""
         ended: list[_EndOfStream] = []
+        call: _Call | None = None
         entries = 0
         self._link.follow_board()
         while entries < ENTRIES_PER_TURN and not self._intake.empty():
@@ -341,12 +348,12 @@ class PartitionRunner:
             elif isinstance(item, _EndOfStream):
                 ended.append(item)
             else:
-                self._call(item)
+                call = item
                 break  # What is decided under a new registration or configuration starts with a slice of its own.
         if self._entries_waiting < ENTRIES_PER_TURN:
             self._room.set()
         self._garbage.count_stored(entries)
-        return ended, entries
+        return ended, entries, call
 
     def _from_stream(self, stream: Stream, command: StreamCommand) -> None:
         if stream.ending:
@@ -396,13 +403,16 @@ class PartitionRunner:
         elif not isinstance(call.command, SetOperatorDrain):
             self._sessions.check(call.session)
 
-    def _call(self, call: _Call) -> None:
+    async def _call(self, call: _Call) -> None:
         try:
             self._check_session(call)
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
                 self._engine.prepare_configuration(call.command.config, call.configuration)
             before = self._engine.checksum
-            effects = self._apply(call.command)
+            if isinstance(call.command, UpdateConfiguration):
+                effects = await self._update(call.command)
+            else:
+                effects = self._apply(call.command)
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
@@ -453,6 +463,36 @@ class PartitionRunner:
         except Exception as error:
             self._report_damage(error, "applying a command", command=type(command).__name__)
             raise EngineFault("internal error while the request was applied, see the log of the core") from error
+        self._metrics.commands_applied += 1
+        self._timer.command_took(time.perf_counter() - began)
+        return effects
+
+    async def _update(self, command: UpdateConfiguration) -> list[Effect]:
+        """Does what :meth:`_apply` does, a few milliseconds at a time: there may be tens of thousands of queues.
+
+        What comes from the shim meanwhile waits, and is decided under the new configuration. So do questions.
+        """
+        began = since = time.perf_counter()
+        steps = self._engine.update_in_steps(command, self._clock.now_ns())
+        with ExitStack() as long:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    effects: list[Effect] = end.value
+                    break
+                except (CommandRefused, ConfigError):
+                    raise
+                except Exception as error:
+                    self._report_damage(error, "applying a command", command=type(command).__name__)
+                    message = "internal error while the request was applied, see the log of the core"
+                    raise EngineFault(message) from error
+                if time.perf_counter() - since >= STEP_S:
+                    if since == began:
+                        long.enter_context(self._garbage.pause_while_building())
+                        long.enter_context(self.questions.hold_back())
+                    await asyncio.sleep(0)
+                    since = time.perf_counter()
         self._metrics.commands_applied += 1
         self._timer.command_took(time.perf_counter() - began)
         return effects

@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.commands import UpdateApplications
 from kornel.core.service.clock import Clock
-from kornel.core.service.configuring import Configurator
 from kornel.core.service.connections import LINK, MESSAGE_BYTES
 from kornel.core.service.limits import MESSAGE_LIMIT
+from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, unary
-from kornel.core.service.runner import PartitionRunner, StreamCommand
+from kornel.core.service.runner import StreamCommand
 from kornel.core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
-from kornel.core.service.streams import Batch, Kind, Stream, Switchboard
+from kornel.core.service.streams import Batch, Kind, Stream
 from kornel.core.service.wire import Decoder, Encoder
 from kornel.core.service.wire_pieces import read_request
 from kornel.si.v1 import si_pb2 as si
@@ -40,19 +41,15 @@ class SchedulerService:
 
     def __init__(
         self,
-        runner: PartitionRunner,
-        switchboard: Switchboard,
-        configurator: Configurator,
+        managers: Managers,
         *,
         lookups: GroupLookups,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         clock: Clock,
     ) -> None:
-        self._runner = runner
+        self._managers = managers
         self._lookups = lookups
-        self._configurator = configurator
-        self._switchboard = switchboard
         self._metrics = metrics
         self._logger = logger
         self._decoder = Decoder(lambda: clock.ahead_s)
@@ -79,7 +76,7 @@ class SchedulerService:
 
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
         """Register a resource manager (protocol.md 5.1)."""
-        await self._configurator.register(self._decoder.decode_registration(request))
+        await self._managers.register(self._decoder.decode_registration(request))
         LINK.get().manager = True
         return si.RegisterResourceManagerResponse()
 
@@ -90,7 +87,7 @@ class SchedulerService:
         return serve
 
     async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
-        stream = self._switchboard.open(kind)
+        stream = self._managers.lobby.switchboard.open(kind)
         reader = asyncio.create_task(self._read(stream, requests), name=f"read {kind}")
         try:
             await self._write(stream, context)
@@ -98,7 +95,7 @@ class SchedulerService:
             self._metrics.streams_broken += 1
             raise
         finally:
-            self._switchboard.close(stream)
+            stream.board.close(stream)
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
         if stream.error is not None:
@@ -110,15 +107,18 @@ class SchedulerService:
         """Queue everything *requests* brings, then the end of the stream."""
         commands_of = self._decode[stream.kind]
         error: Exception | None = None
-        rm_id: str | None = None
+        rm_id = ""
         link = LINK.get()
+        place: Place | None = None
         try:
             async for raw in requests:
                 self._metrics.messages_received += 1
                 number = 0
                 for request in await read_request(stream.kind, raw):
-                    if rm_id is None:
+                    if place is None:
                         rm_id = request.rmID
+                        place = self._managers.place_for(rm_id)
+                        place.switchboard.take_over(stream)
                     elif request.rmID != rm_id:
                         raise OtherManagerOnStream(
                             f"{stream.kind} for {request.rmID!r} on a stream that is bound to {rm_id!r}"
@@ -128,12 +128,12 @@ class SchedulerService:
                             # A long request is read piece by piece, and others get their turn. Its answers wait for
                             # whoever is to read them, as those to many short requests do.
                             await asyncio.sleep(0)
-                            await self._switchboard.wait_for_room(stream)
+                            await stream.board.wait_for_room(stream)
                         number += 1
                         if isinstance(command, UpdateApplications):
                             command = await self._lookups.add_groups(command)  # noqa: PLW2901 - with more known
-                        await self._runner.submit(stream, command)
-                await self._switchboard.wait_for_room(stream)
+                        await place.runner.submit(stream, command)
+                await stream.board.wait_for_room(stream)
                 link.note_taken(len(raw))
         except ShuttingDown:
             return  # The server ends all streams in its own order.
@@ -141,12 +141,16 @@ class SchedulerService:
             error = refusal
         except Exception as failure:  # noqa: BLE001 - a reader that dies silently leaves a client waiting for ever
             error = failure
-        await self._runner.end(stream, error)
+        if place is None:
+            stream.board.end_stream(stream, error)
+        else:
+            with suppress(ShuttingDown):  # Whoever stopped that task ends all streams in its own order.
+                await place.runner.end(stream, error)
 
     async def _write(self, stream: Stream, context: Context) -> None:
         """Send what *stream* gets until it ends. Entries that could not be sent stay for another stream."""
         while True:
-            batch = self._switchboard.take_batch(stream)
+            batch = stream.board.take_batch(stream)
             if batch is not None:
                 await self._send(stream, batch, context)
             elif stream.ending:
@@ -165,7 +169,7 @@ class SchedulerService:
                 self._metrics.messages_sent += 1
                 self._metrics.entries_sent += entries
         except BaseException:
-            self._switchboard.give_back(stream, batch, sent)
+            stream.board.give_back(stream, batch, sent)
             raise
 
     def _split_entries(self, kind: Kind, entries: Sequence[Any]) -> Iterator[tuple[bytes, int]]:

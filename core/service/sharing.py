@@ -1,4 +1,4 @@
-"""Division of the event loop's time between the engine and the readers of long answers.
+"""Division of the event loop's time between the engines and the readers of long answers.
 
 Readers work in short steps. Between two of its turns the engine lets them have several times what its own turn took,
 so that an answer is soon complete. It does so while they have credit left, which grows by a fixed part of all time;
@@ -40,7 +40,8 @@ class Sharing:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._readers: set[object] = set()
-        self._busy = False
+        self._engines: set[object] = set()
+        """The engines that have something to do."""
         self._credit_s = CREDIT_S
         self._credited_at = clock()
         self._read_s = 0.0
@@ -70,16 +71,16 @@ class Sharing:
 
     @property
     def busy(self) -> bool:
-        """Tells whether the engine has something to do."""
-        return self._busy
+        """Tells whether an engine has something to do."""
+        return bool(self._engines)
 
-    def note_idle(self) -> None:
-        """Note that the engine has nothing to do, so that readers may go on as they like."""
-        self._busy = False
+    def note_idle(self, engine: object = None) -> None:
+        """Note that *engine* has nothing to do; while none has, readers may go on as they like."""
+        self._engines.discard(engine)
 
-    async def rest_after(self, took_s: float) -> None:
-        """Let others have their turn after one of the engine's that took *took_s*."""
-        self._busy = True
+    async def rest_after(self, took_s: float, engine: object = None) -> None:
+        """Let others have their turn after one of *engine*'s that took *took_s*."""
+        self._engines.add(engine)
         if not self._readers:
             await _yield_to_loop()
             return
@@ -110,10 +111,10 @@ class Sharing:
     async def pause_after(self, took_s: float) -> None:
         """Give others their turn after a reader's step that took *took_s*, and wait while it has no credit."""
         self._read_s += took_s
-        if self._busy:
+        if self._engines:
             self._credit_s -= took_s
         await asyncio.sleep(0)
-        while self._busy and self.credit_s <= 0:  # noqa: ASYNC110 - one look per turn of the engine
+        while self._engines and self.credit_s <= 0:  # noqa: ASYNC110 - one look per turn of the engine
             await asyncio.sleep(0)
 
 

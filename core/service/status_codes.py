@@ -13,6 +13,8 @@
     Superseded                    ABORTED               the caller: end, since another program has its place
     RegistrationHeld              FAILED_PRECONDITION   the caller: register later, as the trailing metadata says
     UnknownPartition, UnknownAsk  NOT_FOUND             the caller
+    UnknownManager                NOT_FOUND             the caller
+    AmbiguousPartition            INVALID_ARGUMENT      the caller: name the manager as well
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
     UnknownNode                   NOT_FOUND             the caller
     UnknownApplication            NOT_FOUND             the caller
@@ -46,6 +48,7 @@ import grpc
 
 from kornel.core.config.problems import ConfigError, Problem
 from kornel.core.domain.commands import CommandRefused, Fault
+from kornel.core.telling.core_reader import AmbiguousPartition
 from kornel.core.telling.encoding.kornel_v1 import encode_problem
 from kornel.v1.configuration_pb2 import ConfigurationProblems
 
@@ -116,6 +119,10 @@ class SlowReader(ServiceError):
 
 class UnknownPartition(ServiceError):
     """Asked about a partition that does not exist."""
+
+
+class UnknownManager(ServiceError):
+    """Asked about a resource manager that is not registered."""
 
 
 def say_no_partition(rm_id: str, partition: str) -> str:
@@ -223,6 +230,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     EventStreamsFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnknownPartition: grpc.StatusCode.NOT_FOUND,
+    UnknownManager: grpc.StatusCode.NOT_FOUND,
     UnknownQueue: grpc.StatusCode.NOT_FOUND,
     UnknownUser: grpc.StatusCode.NOT_FOUND,
     UnknownNode: grpc.StatusCode.NOT_FOUND,
@@ -253,6 +261,12 @@ def status_of(error: Exception) -> Status:
         return Status(_CODES[ConfigError], _shorten_text(str(error)), found)
     if isinstance(error, RegistrationHeld):
         return Status(_CODES[RegistrationHeld], str(error), ((RETRY_KEY, str(error.retry_ms)),))
+    if isinstance(error, AmbiguousPartition):
+        names = ", ".join(map(repr, error.names))
+        return Status(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            _shorten_text(f"several resource managers have a partition of that name: name one of {names}"),
+        )
     code = _CODES.get(type(error))
     if code is None:
         return Status(grpc.StatusCode.INTERNAL, "internal error, see the log of the core")

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.secrets import document_without_secrets
-from kornel.core.service.callback_board import CallbackBoard, NoStateDump
+from kornel.core.service.callback_board import NoStateDump
 from kornel.core.service.callers import Permission, caller
 from kornel.core.service.clock import Clock
-from kornel.core.service.configuring import Configurator
+from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.presence import Presence
 from kornel.core.service.questions import Questions
 from kornel.core.service.rollbacks import Rollback
 from kornel.core.service.rpc import Handler, unary
-from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser, say_no_partition
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
@@ -30,6 +28,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_user_explanation,
 )
 from kornel.core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
+from kornel.core.telling.partitions.partition_status import EngineStatus
 from kornel.v1 import status_pb2 as pb
 
 _encode_rollback: Final = ENCODERS.add(
@@ -40,29 +39,43 @@ _encode_presence: Final = ENCODERS.add(Presence, pb.ManagerPresence, {"open_stre
 T = TypeVar("T")
 
 
+class ManagerStatus(NamedTuple):
+    """One manager at one moment. ``rm_id`` empty: nobody is registered there."""
+
+    rm_id: str
+    checksum: str
+    configuration_version: int
+    configuration_problem: str
+    unrouted: int
+    presence: Presence | None
+    rollback: Rollback | None
+    damaged: bool
+
+
+_encode_manager: Final = ENCODERS.add(
+    ManagerStatus, pb.ManagerStatus, {"configuration_checksum": "checksum", "unrouted_entries": "unrouted"}
+)
+
+
 class StatusService:
     """Serves ``kornel.v1.StatusService``. ``version``: of this core."""
 
     def __init__(
         self,
-        runner: PartitionRunner,
-        callbacks: CallbackBoard,
-        configurator: Configurator,
+        managers: Managers,
         *,
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         clock: Clock,
         version: str,
     ) -> None:
-        self._runner = runner
-        self._reader = runner.reader
-        self._callbacks = callbacks
-        self._configurator = configurator
+        self._managers = managers
+        self._reader = managers.reader
         self._metrics = metrics
         self._logger = logger
         self._clock = clock
         self._version = version
-        self._questions = Questions()
+        self._questions = Questions(beside=runner.questions)
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
@@ -111,51 +124,74 @@ class StatusService:
     def _require_partition(self, partition: str) -> None:
         """Raises :class:`UnknownPartition` if that is why nothing was found."""
         if self._reader.get(partition) is None:
-            raise UnknownPartition(say_no_partition(self._reader.rm_id, partition))
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
 
-    async def _dump(self, _request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
+    async def _dump(self, request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
         """Returns the state dump (protocol.md 13, contract case 149)."""
-        status = await self._get(pb.GetStatusRequest())
+        place = self._managers.choose(request.rm_id if self._managers.registered else "")
+        status = await self._get(pb.GetStatusRequest(rm_id=request.rm_id))
         dump = {
             "timestamp_ns": self._clock.now_ns(),
             **MessageToDict(status, always_print_fields_with_no_presence=True, preserving_proto_field_name=True),
-            "extra_config_names": sorted(self._runner.extra_config()),
+            "extra_config_names": sorted(place.runner.extra_config()),
             "metrics": self._metrics.as_dict(),
-            "rm_diagnostics": await self._read_diagnostics(),
+            "rm_diagnostics": await _read_diagnostics(place),
         }
         return pb.GetStateDumpResponse(json=json.dumps(dump))
-
-    async def _read_diagnostics(self) -> dict[str, Any]:
-        """Returns the shim's own state, or why there is none."""
-        try:
-            return dict(document_without_secrets(_json_object(await self._callbacks.state_dump())))
-        except NoStateDump as reason:
-            return {"error": str(reason)}
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         """Returns the state at one moment, so the engine stands still for it: one such call after the other."""
         return await self._questions.ask(lambda: self._read_status(request))
 
     def _read_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        status = self._reader.status(audited=request.audit)
-        partitions = sorted(status.partitions, key=lambda partition: partition.name)
+        managers = self._managers
+        registered = managers.registered
+        places = [managers.choose(request.rm_id)] if request.rm_id and registered else registered or [managers.first]
         if request.partition:
-            wanted = full_partition_name(status.rm_id, request.partition)
-            partitions = [partition for partition in partitions if partition.name == wanted]
-            if not partitions:
-                raise UnknownPartition(say_no_partition(status.rm_id, request.partition))
+            views = self._reader.get(request.partition)
+            if views is None or views.rm_id not in {place.rm_id for place in places}:
+                raise UnknownPartition(say_no_partition(managers.rm_id, request.partition))
+            partitions = [views.status(audited=request.audit)]
+            places = [place for place in places if place.rm_id == views.rm_id]
+        else:
+            readers = [views for place in places for views in place.runner.reader.partitions()]
+            partitions = [views.status(audited=request.audit) for views in readers]
         if request.omit_queues:
             partitions = [partition._replace(queues=()) for partition in partitions]
-        rollback = self._configurator.rollback_held if status.rm_id else None
-        presence = self._runner.presence
+        found = [_describe_place(place) for place in places]
+        first = found[0]
         return encode_status(
-            status._replace(partitions=tuple(partitions)),
+            EngineStatus(first.rm_id, first.checksum, tuple(partitions), first.unrouted),
             core_version=self._version,
-            configuration_version=self._configurator.in_force,
-            configuration_problem=self._configurator.problem,
-            rollback=_encode_rollback(rollback) if rollback is not None else None,
-            presence=_encode_presence(presence) if presence is not None else None,
+            configuration_version=first.configuration_version,
+            configuration_problem=first.configuration_problem,
+            rollback=_encode_rollback(first.rollback) if first.rollback is not None else None,
+            presence=_encode_presence(first.presence) if first.presence is not None else None,
+            managers=[_encode_manager(each) for each in found if each.rm_id],
         )
+
+
+def _describe_place(place: Place) -> ManagerStatus:
+    """Returns what there is to tell of the manager at *place*, all but its partitions."""
+    runner, configurator = place.runner, place.configurator
+    return ManagerStatus(
+        rm_id=place.rm_id,
+        checksum=runner.reader.checksum,
+        configuration_version=configurator.in_force,
+        configuration_problem=configurator.problem,
+        unrouted=runner.reader.unrouted,
+        presence=runner.presence,
+        rollback=configurator.rollback_held if place.rm_id else None,
+        damaged=place.damaged,
+    )
+
+
+async def _read_diagnostics(place: Place) -> dict[str, Any]:
+    """Returns the shim's own state, or why there is none."""
+    try:
+        return dict(document_without_secrets(_json_object(await place.callbacks.state_dump())))
+    except NoStateDump as reason:
+        return {"error": str(reason)}
 
 
 def _json_object(text: str) -> dict[str, Any]:

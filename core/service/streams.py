@@ -65,10 +65,12 @@ class Kind(StrEnum):
 class Stream:
     """One open stream. Belongs to no manager (``rm_id`` empty) until its first message was accepted."""
 
-    __slots__ = ("_news", "error", "flush", "kind", "link", "rm_id", "session")
+    __slots__ = ("_news", "board", "error", "flush", "kind", "link", "rm_id", "session")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, board: Switchboard) -> None:
         self.kind = kind
+        self.board = board
+        """The switchboard that carries it."""
         self.rm_id = ""
         self.link = LINK.get()
         """The connection it came over."""
@@ -134,7 +136,7 @@ _KIND_OF: Final[dict[type, Kind]] = {
 
 
 class Switchboard:
-    """All streams and lanes of the one registered manager. Used from the event loop's thread only."""
+    """All streams and lanes of one manager. Used from the event loop's thread only."""
 
     def __init__(
         self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT, presence: PresenceKeeper | None = None
@@ -146,16 +148,25 @@ class Switchboard:
         self._limit = queue_limit
         self._rm_id = ""
         self._lost = False
+        self._queued = 0
+        """Entries waiting in all lanes, as they were last counted."""
         self._lanes = {kind: _Lane() for kind in Kind}
         self._open: set[Stream] = set()
 
     def open(self, kind: Kind) -> Stream:
         """Returns a new stream, bound to nobody."""
-        stream = Stream(kind)
+        stream = Stream(kind, self)
         self._open.add(stream)
         self._metrics.streams_opened += 1
         self._metrics.live_streams += 1
         return stream
+
+    def take_over(self, stream: Stream) -> None:
+        """Carry *stream* from now on, which is open and bound to nobody yet, in place of the board that opened it."""
+        if stream in stream.board._open:
+            stream.board._open.remove(stream)
+            self._open.add(stream)
+        stream.board = self
 
     def close(self, stream: Stream) -> None:
         """Remove *stream*. What it did not send waits for the next one."""
@@ -235,7 +246,7 @@ class Switchboard:
         if len(backlog) < HIGH_WATER // 2:
             lane.room.set()
         lane.read_on += 1
-        self._metrics.queued_entries -= len(entries)
+        self._count_queued(self._queued - len(entries))
         return Batch(entries, lane.read_on)
 
     def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
@@ -245,7 +256,7 @@ class Switchboard:
             return
         unsent = batch.entries[start:]
         lane.backlog.extendleft(reversed(unsent))
-        self._metrics.queued_entries += len(unsent)
+        self._count_queued(self._queued + len(unsent))
 
     def end_stream(self, stream: Stream, error: Exception | None, *, flush: bool = True) -> None:
         """End *stream*: with *error*, or well. With *flush* it first sends what waits for it now."""
@@ -300,7 +311,7 @@ class Switchboard:
             return
         if len(lane.backlog) >= HIGH_WATER and self._find_receiver(lane) is not None:
             lane.room.clear()
-        self._metrics.queued_entries = sum(len(each.backlog) for each in self._lanes.values())
+        self._count_queued(sum(len(each.backlog) for each in self._lanes.values()))
         self._notify_receiver(lane)
 
     def _drop_lane(self) -> None:
@@ -324,4 +335,9 @@ class Switchboard:
                 if stream.flush:
                     stream.flush = 0
                     stream.wake_writer()
-        self._metrics.queued_entries = 0
+        self._count_queued(0)
+
+    def _count_queued(self, entries: int) -> None:
+        """Note that so many entries wait; the boards of other managers count in the same record."""
+        self._metrics.queued_entries += entries - self._queued
+        self._queued = entries

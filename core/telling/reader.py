@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from kornel.core.config.model import Configuration
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.manager import RegisteredManager
-from kornel.core.domain.partition_names import full_partition_name
+from kornel.core.domain.partition_names import bare_partition_name, full_partition_name
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.access import may_administer
 from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
@@ -117,6 +117,8 @@ class Reader:
         self._now_ns = now_ns
         self._absence = absence
         self._kept: WeakKeyDictionary[PartitionState, _Kept] = WeakKeyDictionary()
+        self.shown_name: Callable[[str], str] = bare_partition_name
+        """Returns the name by which people know a partition, of its full name."""
 
     def __getitem__(self, partition: str) -> PartitionReader:
         """Reads one partition as it is now. Raises :class:`UnknownPartition`."""
@@ -133,8 +135,7 @@ class Reader:
 
     def partitions(self) -> list[PartitionReader]:
         """Reads each partition as it is now, by name."""
-        found = (self._engine.partition(name) for name in self._engine.partition_names())
-        return [self._reader_of(state) for state in found if state is not None]
+        return [self._reader_of(state) for state in self.states()]
 
     @property
     def rm_id(self) -> str:
@@ -146,17 +147,31 @@ class Reader:
         """The registered resource manager as it described itself; ``None``: none."""
         return self._engine.manager
 
+    @property
+    def checksum(self) -> str:
+        """The checksum of the configuration in force; empty while nobody is registered."""
+        return self._engine.checksum
+
+    @property
+    def unrouted(self) -> int:
+        """Unanswered entries that named no partition there is."""
+        return self._engine.unrouted
+
     def status(self, *, audited: bool = False) -> EngineStatus:
-        """Describes the whole core. *audited*: check the books too, which takes time in a large cluster."""
+        """Describes the whole engine. *audited*: check the books too, which takes time in a large cluster."""
         engine = self._engine
         found = tuple(reader.status(audited=audited) for reader in self.partitions())
         return EngineStatus(engine.rm_id, engine.checksum, found, engine.unrouted)
 
     def final_counts(self, most_audited: int) -> FinalCounts:
         """Counts what the whole core has done. Its books are audited if they have at most so many records."""
+        return final_counts(self.states(), most_audited)
+
+    def states(self) -> list[PartitionState]:
+        """Returns the records of each partition, by name."""
         engine = self._engine
-        states = (engine.partition(name) for name in engine.partition_names())
-        return final_counts([state for state in states if state is not None], most_audited)
+        found = (engine.partition(name) for name in engine.partition_names())
+        return [state for state in found if state is not None]
 
     def queue_of(self, application_id: str) -> str:
         """Returns the path of the queue of a live application, in whichever partition; empty: there is none."""
@@ -185,7 +200,7 @@ class Reader:
         kept = self._kept.get(state)
         if kept is None:
             kept = self._kept[state] = _Kept(state)
-        return PartitionReader(state, kept, self._engine.rm_id, self._now_ns(), self._absence)
+        return PartitionReader(state, kept, self._engine.rm_id, self._now_ns(), self._absence, self.shown_name)
 
 
 class PartitionReader:
@@ -194,17 +209,36 @@ class PartitionReader:
     Iterators are lazy: take some items, let others have a turn, and go on. Each item is as of when it is taken.
     """
 
-    def __init__(self, state: PartitionState, kept: _Kept, rm_id: str, now_ns: int, absence: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        state: PartitionState,
+        kept: _Kept,
+        rm_id: str,
+        now_ns: int,
+        absence: Callable[[], str],
+        shown_name: Callable[[str], str] = bare_partition_name,
+    ) -> None:
         self._state = state
         self._kept = kept
         self._rm_id = rm_id
         self._now_ns = now_ns
         self._absence = absence
+        self._shown_name = shown_name
 
     @property
     def name(self) -> str:
         """The full name of the partition."""
         return self._state.name
+
+    @property
+    def shown_name(self) -> str:
+        """The name by which people know the partition."""
+        return self._shown_name(self._state.name)
+
+    @property
+    def rm_id(self) -> str:
+        """The resource manager that the partition belongs to."""
+        return self._rm_id
 
     @property
     def size(self) -> int:
@@ -224,7 +258,7 @@ class PartitionReader:
 
     def partition(self) -> PartitionView:
         """Shows the partition as a whole."""
-        return partition_view(self._state, self._rm_id, self._now_ns)
+        return partition_view(self._state, self._rm_id, self._now_ns)._replace(name=self.shown_name)
 
     def status(self, *, audited: bool = False) -> PartitionStatus:
         """Describes the partition for status calls. *audited*: check the books too, at a linear cost."""

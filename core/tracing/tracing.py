@@ -38,7 +38,7 @@ class Tracing:
         )
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("kornel", version)
-        self._asks: OrderedDict[tuple[str, str], Span] = OrderedDict()
+        self._asks: OrderedDict[tuple[str, str, str], Span] = OrderedDict()
 
     def make_interceptor(self) -> grpc.aio.ServerInterceptor:
         """Returns the interceptor for the gRPC server, before all others."""
@@ -49,7 +49,7 @@ class Tracing:
         if not isinstance(command, UpdateAllocations):
             return
         for spec in command.allocations:
-            named = (spec.application_id, spec.key)
+            named = (spec.partition, spec.application_id, spec.key)
             if spec.node_id or spec.foreign or named in self._asks:
                 continue
             self._asks[named] = self._tracer.start_span(
@@ -67,16 +67,17 @@ class Tracing:
         """End the spans of asks that *effects* decide."""
         for effect in effects:
             if isinstance(effect, Allocated):
-                span = self._asks.get((effect.spec.application_id, effect.spec.key))
+                spec = effect.spec
+                span = self._asks.get((spec.partition, spec.application_id, spec.key))
                 if span is not None:
                     span.set_attribute("kornel.node", effect.node_id)
-                    self._end_span((effect.spec.application_id, effect.spec.key), "allocated")
+                    self._end_span((spec.partition, spec.application_id, spec.key), "allocated")
             elif isinstance(effect, AllocationRejected):
-                self._end_span((effect.application_id, effect.key), "rejected", effect.reason)
+                self._end_span((effect.partition, effect.application_id, effect.key), "rejected", effect.reason)
             elif isinstance(effect, Released | AskReleased):
-                self._end_span((effect.application_id, effect.key), "released")
+                self._end_span((effect.partition, effect.application_id, effect.key), "released")
             elif isinstance(effect, PreemptionDecided) and effect.key:
-                span = self._asks.get((effect.application_id, effect.key))
+                span = self._asks.get((effect.partition, effect.application_id, effect.key))
                 if span is not None:
                     span.add_event(
                         "preemption",
@@ -94,7 +95,7 @@ class Tracing:
             self._end_span(next(iter(self._asks)), "undecided when the core stopped")
         self._provider.shutdown()
 
-    def _end_span(self, named: tuple[str, str], decision: str, error: str = "") -> None:
+    def _end_span(self, named: tuple[str, str, str], decision: str, error: str = "") -> None:
         span = self._asks.pop(named, None)
         if span is None:
             return

@@ -44,7 +44,7 @@ current-context: none
 )
 
 // serveConfigMaps serves an API server that has no ConfigMaps, and nothing else: those alone the shim reads past its informers.
-func serveConfigMaps(t *testing.T) string {
+func serveConfigMaps(t testing.TB) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if !strings.HasSuffix(request.URL.Path, "/configmaps") {
@@ -102,19 +102,19 @@ func apart(pod *v1.Pod) *v1.Pod {
 
 // A cluster is a shim on nodes that are not there, at a core.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	clients *fake.Clientset
 	shim    *shim.KubernetesShim
 	core    *fakecore.Core // nil for a real one
 }
 
-// run starts a shim on nodes of four CPUs. The core is that of KORNEL_ADDRESS, or a scripted one.
-func run(t *testing.T, nodes int) *cluster {
+// run starts a shim on nodes with so many CPUs each. The core is that of KORNEL_ADDRESS, or a scripted one.
+func run(t testing.TB, nodes int, cpus string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, clients: fake.NewClientset()}
 	c.create(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	for n := range nodes {
-		c.create(makeNode(fmt.Sprintf("node-%d", n), "4"))
+		c.create(makeNode(fmt.Sprintf("node-%d", n), cpus))
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, []byte(fmt.Sprintf(kubeconfig, serveConfigMaps(t))), 0o600); err != nil {
@@ -172,7 +172,7 @@ func (c *cluster) create(object any) {
 }
 
 // nodesOf returns where the pods of an application were placed, once all of them are.
-func (c *cluster) nodesOf(t *testing.T, application string, pods int) map[string]int {
+func (c *cluster) nodesOf(t testing.TB, application string, pods int) map[string]int {
 	t.Helper()
 	var found map[string]int
 	for limit := time.Now().Add(deadline); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
@@ -198,7 +198,7 @@ func (c *cluster) nodesOf(t *testing.T, application string, pods int) map[string
 
 func TestShim(t *testing.T) {
 	const nodes = 10
-	c := run(t, nodes)
+	c := run(t, nodes, "4")
 	t.Run("places pods", func(t *testing.T) {
 		for n := range 6 {
 			c.create(makePod(fmt.Sprintf("plain-%d", n), "plain"))
@@ -234,4 +234,27 @@ func TestShim(t *testing.T) {
 			t.Fatalf("told of %d allocations: %v", told, c.core.Since("register"))
 		}
 	})
+}
+
+// BenchmarkDependentPods measures how many pods are placed each second that must not share a node with others of their
+// application: five applications of 200 pods on 200 nodes. It needs a real core, and -benchtime=1x.
+func BenchmarkDependentPods(b *testing.B) {
+	const applications, nodes = 5, 200
+	if os.Getenv("KORNEL_ADDRESS") == "" {
+		b.Skip("the scripted core asks nothing, and KORNEL_ADDRESS names no other one")
+	}
+	c := run(b, nodes, "16")
+	began := time.Now()
+	for application := range applications {
+		name := fmt.Sprintf("apart-%d", application)
+		for n := range nodes {
+			c.create(apart(makePod(fmt.Sprintf("%s-%d", name, n), name)))
+		}
+	}
+	for application := range applications {
+		if found := c.nodesOf(b, fmt.Sprintf("apart-%d", application), nodes); len(found) != nodes {
+			b.Fatalf("%d pods on %d nodes", nodes, len(found))
+		}
+	}
+	b.ReportMetric(applications*nodes/time.Since(began).Seconds(), "pods/s")
 }

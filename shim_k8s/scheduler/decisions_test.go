@@ -11,7 +11,8 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 
-	"kornel/clients/go/kornelv1"
+	kornel "kornel/clients/go"
+	"kornel/clients/go/fakecore"
 )
 
 // A picky shim gives up a message at the first allocation that it cannot take over, as the real one does.
@@ -29,7 +30,10 @@ func (p picky) UpdateAllocation(response *si.AllocationResponse) error {
 
 func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.T) {
 	shim := newStandIn()
-	taker := &decisions{callback: picky{shim}, turns: NewTurns(time.Second), counts: &counts{}, logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	taker := &decisions{
+		callback: picky{shim}, depends: func(string) bool { return false }, unconfirmed: &unconfirmed{}, counts: &counts{},
+		logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
 	taker.ReceiveAllocations(&si.AllocationResponse{
 		New:      []*si.Allocation{{AllocationKey: "a", NodeID: "n1"}, {AllocationKey: "bad", NodeID: "n1"}, {AllocationKey: "b", NodeID: "n1"}},
 		Released: []*si.AllocationRelease{{AllocationKey: "c"}},
@@ -39,19 +43,51 @@ func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.
 	}
 }
 
-func TestAPredicateThatPanicsGivesTheTurnOn(t *testing.T) {
-	shim := newStandIn()
-	shim.refuse = func(string, string) error { panic("no such pod") }
-	asked := &answers{callback: shim, turns: NewTurns(time.Second), depends: func(string, string) bool { return true }, counts: &counts{}}
-	question := &kornelv1.PredicatesQuestion{AllocationKey: "a", NodeIds: []string{"n1"}, Allocate: true}
-	func() {
-		defer func() { _ = recover() }()
-		asked.predicates(context.Background(), question)
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	if asked.turns.Begin(ctx, "b") != nil {
-		t.Fatal("nobody is judged any more")
+func TestReleasesAreKnownUntilTheyAreConfirmed(t *testing.T) {
+	core, shim := fakecore.New(), newStandIn()
+	remote := start(t, core, shim)
+	must(t, remote.UpdateNode(node("n1")))
+	shim.waitFor(t, "node n1")
+	must(t, remote.UpdateApplication(application("a")))
+	shim.waitFor(t, "application a")
+	must(t, remote.UpdateAllocation(ask("pod")))
+	shim.waitFor(t, "pod on n1")
+	core.DemandRelease("pod", si.TerminationType_PREEMPTED_BY_SCHEDULER)
+	shim.waitFor(t, "pod released")
+	waiting := remote.Unconfirmed()
+	if len(waiting) != 1 {
+		t.Fatalf("unconfirmed: %v", waiting)
+	}
+	remote.Repeat(waiting[0])
+	shim.mu.Lock()
+	times := 0
+	for _, entry := range shim.heard {
+		if entry == "pod released" {
+			times++
+		}
+	}
+	shim.mu.Unlock()
+	if times != 2 {
+		t.Fatalf("told %d times", times)
+	}
+	confirmed := kornel.ReleaseOf("a", "pod", si.TerminationType_PREEMPTED_BY_SCHEDULER)
+	must(t, remote.UpdateAllocation(&si.AllocationRequest{
+		Releases: &si.AllocationReleasesRequest{AllocationsToRelease: []*si.AllocationRelease{confirmed}},
+	}))
+	if waiting := remote.Unconfirmed(); len(waiting) != 0 {
+		t.Fatalf("unconfirmed: %v", waiting)
+	}
+}
+
+func TestACoreThatForgotAReleaseDoesNotWaitForIt(t *testing.T) {
+	core, shim := fakecore.New(), newStandIn()
+	remote := start(t, core, shim)
+	remote.unconfirmed.note(kornel.ReleaseOf("a", "pod", si.TerminationType_TIMEOUT))
+	core.Restart()
+	for limit := time.Now().Add(deadline); len(remote.Unconfirmed()) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("unconfirmed: %v", remote.Unconfirmed())
+		}
 	}
 }
 
@@ -71,7 +107,7 @@ func (s slowStates) UpdateContainerSchedulingState(request *si.UpdateContainerSc
 
 func TestTheLastStateOfAPodIsToldLast(t *testing.T) {
 	shim := slowStates{newStandIn(), make(chan struct{}), make(chan struct{})}
-	callbacks := (&answers{callback: shim, turns: NewTurns(time.Second), counts: &counts{}}).callbacks()
+	callbacks := (&answers{callback: shim, counts: &counts{}}).callbacks()
 	tell := func(state si.UpdateContainerSchedulingStateRequest_SchedulingState) {
 		callbacks.SchedulingState(context.Background(), &si.UpdateContainerSchedulingStateRequest{AllocationKey: "a", State: state})
 	}

@@ -40,16 +40,22 @@ type Options struct {
 type Remote struct {
 	options Options
 	counts  counts
-	turns   Dependence
 	ctx     context.Context
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when nothing will be scheduled any more
 	endOnce sync.Once
 
 	mu      sync.Mutex
-	depends func(applicationID, key string) bool
+	depends func(key string) bool
 	client  *kornel.Client
 	shim    *kornel.Shim
+	// callback is how the shim is told of decisions.
+	callback api.ResourceManagerCallback
+	// paused says that the shim must not schedule, although it may not have registered yet.
+	paused bool
+
+	// unconfirmed are releases that the shim has been told and has not confirmed.
+	unconfirmed unconfirmed
 }
 
 var _ api.SchedulerAPI = (*Remote)(nil)
@@ -62,16 +68,16 @@ func New(options Options) *Remote {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Remote{
 		options: options,
-		turns:   NewTurns(placementTimeout),
 		ctx:     ctx,
 		cancel:  cancel,
 		ended:   make(chan struct{}),
-		depends: func(string, string) bool { return false },
+		depends: func(string) bool { return false },
 	}
 }
 
-// DependsOnPlacements says how to tell whether where other pods run decides about an ask. It is set before the shim runs.
-func (r *Remote) DependsOnPlacements(depends func(applicationID, key string) bool) {
+// DependsOnPlacements says how to tell whether where other pods run decides about an ask. It is set before the shim runs, and
+// called with the shim's locks held.
+func (r *Remote) DependsOnPlacements(depends func(key string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.depends = depends
@@ -90,16 +96,22 @@ func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequ
 	if err != nil {
 		return nil, err
 	}
-	answers := &answers{callback: callback, turns: r.turns, depends: r.dependsOnPlacements, counts: &r.counts, logger: r.options.Logger}
+	answers := &answers{callback: callback, depends: r.dependsOnPlacements, counts: &r.counts, logger: r.options.Logger}
+	decisions := &decisions{
+		callback: callback, depends: r.dependsOnPlacements, unconfirmed: &r.unconfirmed, counts: &r.counts, logger: r.options.Logger,
+	}
 	shim := kornel.NewShim(client, kornel.ShimOptions{
-		Receiver:  &decisions{callback: callback, turns: r.turns, counts: &r.counts, logger: r.options.Logger},
-		Callbacks: answers.callbacks(),
-		// The shim cannot ask again for what was lost with a connection.
-		ResyncOnBreak:        true,
+		Receiver:             decisions,
+		Callbacks:            answers.callbacks(),
+		Forgotten:            r.unconfirmed.clear,
 		ConfigurationRefused: func(error) { r.counts.configurationsRefused.Add(1) },
 	})
+	decisions.acknowledge = shim.Acknowledge
 	r.mu.Lock()
-	r.client, r.shim = client, shim
+	r.client, r.shim, r.callback = client, shim, callback
+	if r.paused {
+		shim.Pause(r.ctx)
+	}
 	r.mu.Unlock()
 	err = shim.Start(r.ctx, kornel.Registration{
 		Config:      request.GetConfig(),
@@ -146,10 +158,18 @@ func (r *Remote) UpdateAllocation(request *si.AllocationRequest) error {
 	if err != nil {
 		return err
 	}
-	shim.UpdateAllocations(request)
-	for _, release := range request.GetReleases().GetAllocationsToRelease() {
-		r.turns.Settle(release.GetAllocationKey())
+	for _, allocation := range request.GetAllocations() {
+		if r.dependsOnPlacements(allocation.GetAllocationKey()) {
+			if allocation.AllocationTags == nil {
+				allocation.AllocationTags = map[string]string{}
+			}
+			allocation.AllocationTags[kornel.TagDependsOnPlacements] = "true"
+		}
 	}
+	for _, release := range request.GetReleases().GetAllocationsToRelease() {
+		r.unconfirmed.forget(release.GetAllocationKey())
+	}
+	shim.UpdateAllocations(request)
 	return nil
 }
 
@@ -162,6 +182,48 @@ func (r *Remote) UpdateConfiguration(request *si.UpdateConfigurationRequest) err
 	ctx, cancel := context.WithTimeout(r.ctx, configurationTimeout)
 	defer cancel()
 	return shim.UpdateConfiguration(ctx, request.GetConfig(), request.GetExtraConfig())
+}
+
+// Unconfirmed returns the releases for which the core waits until the shim has stopped the pods.
+func (r *Remote) Unconfirmed() []*si.AllocationRelease { return r.unconfirmed.list() }
+
+// Repeat tells the shim once more of a release that the core waits for.
+func (r *Remote) Repeat(release *si.AllocationRelease) {
+	r.mu.Lock()
+	callback := r.callback
+	r.mu.Unlock()
+	if callback == nil {
+		return
+	}
+	if err := callback.UpdateAllocation(&si.AllocationResponse{Released: []*si.AllocationRelease{release}}); err != nil {
+		r.options.Logger.Error("the shim did not take over a decision", "about", "allocations", "error", err)
+	}
+}
+
+// NoteRepair counts a pod that the shim had to be told of again.
+func (r *Remote) NoteRepair() { r.counts.repairs.Add(1) }
+
+// Pause leaves the core, which keeps its state, until [Remote.Resume]: nothing is scheduled, and another shim may take over.
+func (r *Remote) Pause() {
+	r.mu.Lock()
+	r.paused = true
+	shim := r.shim
+	r.mu.Unlock()
+	if shim != nil {
+		ctx, cancel := context.WithTimeout(r.ctx, stopTimeout)
+		defer cancel()
+		shim.Pause(ctx)
+	}
+}
+
+// Resume registers again after [Remote.Pause], and tells the core everything.
+func (r *Remote) Resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = false
+	if r.shim != nil {
+		r.shim.Resume()
+	}
 }
 
 // Stop writes what waits and ends the connection, also where a registration still waits for its core. The core keeps its
@@ -213,19 +275,21 @@ func (r *Remote) registered() (*kornel.Shim, error) {
 	return r.shim, nil
 }
 
-func (r *Remote) dependsOnPlacements(applicationID, key string) bool {
+func (r *Remote) dependsOnPlacements(key string) bool {
 	r.mu.Lock()
 	depends := r.depends
 	r.mu.Unlock()
-	return depends(applicationID, key)
+	return depends(key)
 }
 
 // decisions hands what the core says to the shim.
 type decisions struct {
-	callback api.ResourceManagerCallback
-	turns    Dependence
-	counts   *counts
-	logger   *slog.Logger
+	callback    api.ResourceManagerCallback
+	depends     func(key string) bool
+	unconfirmed *unconfirmed
+	acknowledge func(...*kornelv1.PlacementKey)
+	counts      *counts
+	logger      *slog.Logger
 }
 
 // ReceiveNodes hands on answers about nodes.
@@ -242,13 +306,19 @@ func (d *decisions) ReceiveApplications(response *si.ApplicationResponse) {
 	d.report("applications", d.callback.UpdateApplication(response))
 }
 
-// ReceiveAllocations hands on decisions. When the shim has taken them over, its next predicates see them.
+// ReceiveAllocations hands on decisions. When the shim has taken a placement over, its next predicates see it; the core is told
+// then, so that it asks about the next pod that depends on where others run.
 func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
 	// One at a time, as the core in the shim's process does: the shim gives up the rest of a message at the first allocation that it
 	// cannot take over.
 	for _, placed := range response.GetNew() {
 		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
-		d.turns.Settle(placed.GetAllocationKey())
+		if d.depends(placed.GetAllocationKey()) {
+			d.acknowledge(&kornelv1.PlacementKey{Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey()})
+		}
+	}
+	for _, released := range response.GetReleased() {
+		d.unconfirmed.note(released)
 	}
 	if len(response.GetReleased())+len(response.GetRejectedAllocations()) > 0 {
 		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{
@@ -257,12 +327,6 @@ func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
 	}
 	d.counts.placed.Add(int64(len(response.GetNew())))
 	d.counts.released.Add(int64(len(response.GetReleased())))
-	for _, released := range response.GetReleased() {
-		d.turns.Settle(released.GetAllocationKey())
-	}
-	for _, rejected := range response.GetRejectedAllocations() {
-		d.turns.Settle(rejected.GetAllocationKey())
-	}
 }
 
 func (d *decisions) report(what string, err error) {
@@ -274,8 +338,7 @@ func (d *decisions) report(what string, err error) {
 // answers puts the core's questions to the shim.
 type answers struct {
 	callback api.ResourceManagerCallback
-	turns    Dependence
-	depends  func(applicationID, key string) bool
+	depends  func(key string) bool
 	counts   *counts
 	logger   *slog.Logger
 }
@@ -346,52 +409,29 @@ func (s *states) run() {
 	}
 }
 
-// predicates returns the nodes on which a pod may not run, each with the shim's reason.
-func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQuestion) map[string]string {
+// predicates judges on which nodes a pod may run, and gives the shim's reason for the others.
+func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQuestion) kornel.Judgement {
 	a.counts.questions.Add(1)
-	key := question.GetAllocationKey()
-	if !a.depends(question.GetApplicationId(), key) {
-		refused := make(map[string]string)
-		// All nodes are judged: what the core would ask about the others later costs more than judging them now.
-		for _, node := range question.GetNodeIds() {
-			if reason := a.judge(question, node); reason != "" {
-				refused[node] = reason
-			}
-			if ctx.Err() != nil {
-				break
-			}
-		}
-		return refused
+	if question.GetDependent() {
+		a.counts.dependentQuestions.Add(1)
 	}
-	a.counts.dependentQuestions.Add(1)
-	if a.turns.Begin(ctx, key) != nil {
-		return nil // the core has stopped waiting
+	judged := kornel.Judgement{
+		Refusals: make(map[string]string),
+		// A pod may have got its rule after it was submitted.
+		DependsOnPlacements: a.depends(question.GetAllocationKey()),
 	}
-	found := false
-	// Also after a panic, which refuses the question: the turn must go on. A reservation does not place anything: another
-	// question comes before that.
-	defer func() { a.turns.Answer(key, found && question.GetAllocate()) }()
-	refused, yes := a.judgeUntilYes(question)
-	found = yes
-	return refused
-}
-
-// judgeUntilYes refuses all nodes but the first one on which the pod may run: a yes for several would be one for a node
-// that nobody was asked about with the others' placements in place.
-func (a *answers) judgeUntilYes(question *kornelv1.PredicatesQuestion) (refused map[string]string, found bool) {
-	refused = make(map[string]string)
 	for _, node := range question.GetNodeIds() {
-		reason := "another node is tried first"
-		if !found {
-			reason = a.judge(question, node)
+		reason := a.judge(question, node)
+		if reason != "" {
+			judged.Refusals[node] = reason
 		}
-		if reason == "" {
-			found = true
-		} else {
-			refused[node] = reason
+		// A dependent pod is placed on the first node that is not refused. For all others every node is judged, because what
+		// the core would ask later costs more than judging it now.
+		if reason == "" && question.GetDependent() || ctx.Err() != nil {
+			break
 		}
 	}
-	return refused, found
+	return judged
 }
 
 func (a *answers) judge(question *kornelv1.PredicatesQuestion, node string) string {

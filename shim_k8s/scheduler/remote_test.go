@@ -21,6 +21,9 @@ import (
 	"kornel/clients/go/kornelv1"
 )
 
+// deadline is what only something broken takes that long for.
+const deadline = 10 * time.Second
+
 // A standIn is what the shim gives to a scheduler: it writes down what it hears and refuses what it is told to.
 type standIn struct {
 	mu      sync.Mutex
@@ -247,18 +250,20 @@ func TestAllNodesOfAnOrdinaryPodAreJudged(t *testing.T) {
 }
 
 // Anti-affinity: each pod refuses a node that another one was placed on, as far as the shim knows by then.
-func TestDependentPodsAreJudgedWithEarlierPlacementsInPlace(t *testing.T) {
+func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 	const pods = 20
 	core, shim := fakecore.New(), newStandIn()
 	core.HoldAsks = true
+	judged := 0
 	shim.refuse = func(_, node string) error {
+		judged++
 		if len(shim.placed[node]) > 0 {
 			return errors.New("didn't match pod anti-affinity rules")
 		}
 		return nil
 	}
 	remote := start(t, core, shim)
-	remote.DependsOnPlacements(func(string, string) bool { return true })
+	remote.DependsOnPlacements(func(key string) bool { return strings.HasPrefix(key, "pod-") })
 	nodes := make([]string, pods)
 	for n := range nodes {
 		nodes[n] = fmt.Sprintf("n%d", n)
@@ -267,34 +272,27 @@ func TestDependentPodsAreJudgedWithEarlierPlacementsInPlace(t *testing.T) {
 	}
 	must(t, remote.UpdateApplication(application("a")))
 	shim.waitFor(t, "application a")
-	all := &kornelv1.AttachResponse{}
 	for n := range pods {
 		key := fmt.Sprintf("pod-%d", n)
-		must(t, remote.UpdateAllocation(ask(key)))
+		request := ask(key)
+		must(t, remote.UpdateAllocation(request))
+		if request.GetAllocations()[0].GetAllocationTags()[kornel.TagDependsOnPlacements] != "true" {
+			t.Fatal("the core is not told that it depends")
+		}
 		if !core.WaitFor("ask " + key) {
 			t.Fatal("not asked")
 		}
-		all.Predicates = append(all.Predicates, question(key, true, nodes...).GetPredicates()...)
-	}
-	// All questions are open at once; each is placed on the one node that its answer leaves.
-	var placing sync.WaitGroup
-	for n, answer := range core.Ask(all) {
-		placing.Add(1)
-		go func() {
-			defer placing.Done()
-			refused := refusals(t, answer)
-			for _, node := range nodes {
-				if refused[node] == "" {
-					core.Place(fmt.Sprintf("pod-%d", n), node)
-				}
+		asked := question(key, true, nodes...)
+		asked.GetPredicates()[0].Dependent = true
+		refused := refusals(t, core.Ask(asked)[0])
+		for _, node := range nodes {
+			if refused[node] == "" {
+				core.Place(key, node)
+				break
 			}
-		}()
-	}
-	placing.Wait()
-	for n := range pods {
-		limit := time.Now().Add(deadline)
-		for !heardOf(shim, fmt.Sprintf("pod-%d on ", n)) && time.Now().Before(limit) {
-			time.Sleep(time.Millisecond)
+		}
+		if !core.WaitFor("acknowledged " + key) {
+			t.Fatalf("not acknowledged: %v", core.Log())
 		}
 	}
 	shim.mu.Lock()
@@ -304,24 +302,26 @@ func TestDependentPodsAreJudgedWithEarlierPlacementsInPlace(t *testing.T) {
 			t.Errorf("on %s: %v", node, shim.placed[node])
 		}
 	}
+	if wanted := pods * (pods + 1) / 2; judged != wanted {
+		t.Errorf("%d judgements instead of %d: the nodes behind a yes need none", judged, wanted)
+	}
 }
 
-func heardOf(shim *standIn, prefix string) bool {
-	shim.mu.Lock()
-	defer shim.mu.Unlock()
-	return slices.ContainsFunc(shim.heard, func(entry string) bool { return strings.HasPrefix(entry, prefix) })
-}
-
-func TestReservationsOfDependentPodsHoldNobodyUp(t *testing.T) {
+func TestOrdinaryPodsAreNeitherMarkedNorAcknowledged(t *testing.T) {
 	core, shim := fakecore.New(), newStandIn()
 	remote := start(t, core, shim)
-	remote.DependsOnPlacements(func(string, string) bool { return true })
-	for _, key := range []string{"pod-1", "pod-2"} {
-		began := time.Now()
-		refusals(t, core.Ask(question(key, false, "n1"))[0])
-		if took := time.Since(began); took >= placementTimeout {
-			t.Fatalf("%s waited for %v", key, took)
-		}
+	must(t, remote.UpdateNode(node("n1")))
+	shim.waitFor(t, "node n1")
+	must(t, remote.UpdateApplication(application("a")))
+	shim.waitFor(t, "application a")
+	request := ask("plain")
+	must(t, remote.UpdateAllocation(request))
+	shim.waitFor(t, "plain on n1")
+	if tags := request.GetAllocations()[0].GetAllocationTags(); len(tags) > 0 {
+		t.Fatalf("tags: %v", tags)
+	}
+	if slices.Contains(core.Log(), "acknowledged plain") {
+		t.Fatal("acknowledged")
 	}
 }
 

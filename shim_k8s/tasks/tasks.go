@@ -1,4 +1,4 @@
-// Package tasks looks pods up in the shim.
+// Package tasks looks after pods in the shim: whether where others run matters to them, and those that the shim has given up.
 package tasks
 
 import (
@@ -7,14 +7,11 @@ import (
 	"kornel/shim_k8s/scheduler"
 )
 
-// DependOnPlacements returns a function for [scheduler.Remote.DependsOnPlacements] that looks pods up in the shim's context.
-func DependOnPlacements(context func() *cache.Context) func(applicationID, key string) bool {
-	return func(applicationID, key string) bool {
-		application := context().GetApplication(applicationID)
-		if application == nil {
-			return false
-		}
-		task := application.GetTask(key)
-		return task != nil && task.GetTaskPod() != nil && scheduler.DependsOnPlacements(task.GetTaskPod())
+// DependOnPlacements returns a function for [scheduler.Remote.DependsOnPlacements] that looks pods up in the shim's cache. Of the
+// shim's locks it takes only that of the cache, which the shim never holds while it calls its scheduler.
+func DependOnPlacements(context func() *cache.Context) func(key string) bool {
+	return func(key string) bool {
+		pod := context().GetSchedulerCache().GetPod(key)
+		return pod != nil && scheduler.DependsOnPlacements(pod)
 	}
 }

@@ -62,6 +62,8 @@ def describe_status(status: int | None) -> str:
         return "ended in an unknown way"
     if status >= 0:
         return f"exit status {status}"
+    if status == -signal.SIGKILL:
+        return "killed by SIGKILL: by somebody, or by the kernel because the machine ran out of memory"
     try:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:

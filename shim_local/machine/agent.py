@@ -24,7 +24,15 @@ from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
 from kornel.shim_local.machine.cgroups import Cgroups, kill_group, remove_empty_groups, remove_group
 from kornel.shim_local.machine.launcher import Launcher
-from kornel.shim_local.machine.processes import MARK, is_alive, kill_marked, read_boot_id
+from kornel.shim_local.machine.processes import (
+    MARK,
+    allow_open_files,
+    find_marked,
+    find_session,
+    is_alive,
+    kill_found,
+    read_boot_id,
+)
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -76,7 +84,10 @@ class Agent:
         self._done = folder / "done"
         self._report = report
         self._attempts: dict[str, _Attempt] = {}
-        self._launcher = Launcher(folder / "launcher.lock", self._receive_notice, self._launch_again)
+        files_of_jobs, open_files = allow_open_files()
+        # Each has one file, and the rest is for commands, connections and what is read in between.
+        self._most_attempts = open_files // 2
+        self._launcher = Launcher(folder / "launcher.lock", self._receive_notice, self._launch_again, files_of_jobs)
         self._boot = read_boot_id()
         self._identity = ""
         self._lock = -1
@@ -154,6 +165,8 @@ class Agent:
         attempt = _Attempt(folder)
         try:
             self._check_spec(spec)
+            if len(self._attempts) >= self._most_attempts:
+                raise OSError(f"{len(self._attempts)} tasks are there, and the limit of open files allows no more")
             attempt.gpus = self._choose_gpus(int(spec["gpu"]))
             attempt.group = self.cgroups.find_group(key)
             folder.create(self._complete_spec(attempt, spec))
@@ -261,12 +274,20 @@ class Agent:
 
     def _watch(self, attempt: _Attempt, pid: int, ticks: int = 0) -> bool:
         """Begins to watch the supervisor *pid*. Returns whether it still runs; *ticks*: when it was started."""
+        watched = -1
         try:
             watched = os.pidfd_open(pid)
-        except OSError:
+            # Only now the ID cannot become another process's any more.
+            alive = not ticks or is_alive(pid, ticks)
+        except ProcessLookupError:
             return False
-        # Only now the ID cannot become another process's any more.
-        if ticks and not is_alive(pid, ticks):
+        except OSError:
+            # Too many files are open. It may well run, so nothing is concluded from that.
+            if watched >= 0:
+                os.close(watched)
+            asyncio.get_running_loop().call_later(START_AGAIN_S, self._watch_again, attempt)
+            return True
+        if not alive:
             os.close(watched)
             return False
         attempt.pid, attempt.watched = pid, watched
@@ -275,6 +296,19 @@ class Agent:
             self._send_commands(attempt)
         asyncio.get_running_loop().call_later(START_AGAIN_S, self._find_start, attempt)
         return True
+
+    def _watch_again(self, attempt: _Attempt) -> None:
+        """Begins to watch the supervisor of an attempt, for which no file could be opened before."""
+        if attempt.end is not None or attempt.watched >= 0:
+            return
+        try:
+            begin = attempt.folder.read_slot(Slot.BEGIN)
+        except OSError:
+            begin = None
+        if begin is None:
+            asyncio.get_running_loop().call_later(START_AGAIN_S, self._watch_again, attempt)
+        elif not self._watch(attempt, begin["pid"], begin["ticks"]):
+            self._find_end(attempt)
 
     def _find_start(self, attempt: _Attempt) -> None:
         """Reports that a command was started, if the notice of its supervisor found no room on its way here."""
@@ -292,15 +326,28 @@ class Agent:
     def _find_end(self, attempt: _Attempt) -> None:
         """Reports how an attempt ended whose supervisor has gone."""
         self._stop_watching(attempt)
-        attempt.end = attempt.folder.read_slot(Slot.END)
+        try:
+            attempt.end = attempt.folder.read_slot(Slot.END)
+            if attempt.end is None:
+                if attempt.group:
+                    kill_group(attempt.group)
+                self._kill_processes(attempt)
+        except OSError as error:
+            _LOGGER.warning("%s: cannot be looked at: %s", attempt.folder.key, error.strerror)
+            asyncio.get_running_loop().call_later(START_AGAIN_S, self._find_end, attempt)
+            return
         if attempt.end is None:
-            if attempt.group:
-                kill_group(attempt.group)
-            kill_marked(f"{self._identity}/{attempt.folder.key}")
             if attempt.group:
                 remove_group(attempt.group)
             self._write_lost(attempt, "its supervisor was killed")
         self._report_state(attempt)
+
+    def _kill_processes(self, attempt: _Attempt) -> None:
+        """Kills what an attempt without a supervisor has left: what has its mark, or is in its session without."""
+        mark = f"{self._identity}/{attempt.folder.key}"
+        start = attempt.folder.read_slot(Slot.START)
+        leader, ticks = (int(start["pid"]), int(start.get("ticks", 0))) if start is not None else (0, 0)
+        kill_found(lambda: [*find_marked(mark), *(find_session(leader, ticks) if ticks else [])])
 
     def _write_lost(self, attempt: _Attempt, reason: str) -> None:
         attempt.end = {"at": time.time(), "lost": reason}

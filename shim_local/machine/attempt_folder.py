@@ -70,12 +70,15 @@ class AttemptFolder:
             os.close(file)
 
     def read_slot(self, slot: Slot) -> dict[str, Any] | None:
-        """Returns what a slot holds; ``None`` as long as nothing whole was written into it."""
+        """Returns what a slot holds; ``None`` as long as nothing whole was written into it.
+
+        Raises OSError when the record is there and cannot be read: nothing may be concluded from that.
+        """
         first, end = slot.value
         try:
             with self.record.open("rb", buffering=0) as file:
                 text = file.read(SLOT_BYTES)[first:end]
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if not text.endswith(b"\n"):
             return None

@@ -121,7 +121,7 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
     Moves the process *pid*, by default the calling one, into a group of its own beside it where the kernel asks for
     that: a group that has limits for those below it may hold no processes itself.
     """
-    own = _own_group(proc)
+    own = find_own_group(proc)
     if own is None:
         return Cgroups(None, reason="this machine has no cgroup version 2")
     if not os.access(own, os.W_OK) or not os.access(own / "cgroup.procs", os.W_OK):
@@ -156,7 +156,7 @@ def _enable_controllers(own: Path, controllers: list[str], pid: int) -> list[str
     return controllers
 
 
-def _own_group(proc: Path) -> Path | None:
+def find_own_group(proc: Path = Path("/proc/self")) -> Path | None:
     """Returns the folder of the group of version 2 that a process is in; ``None`` without such groups."""
     try:
         groups = (proc / "cgroup").read_text(encoding="utf-8").splitlines()

@@ -17,6 +17,7 @@ from typing import Any, Final
 PACKAGES: Final = Path(__file__).resolve().parents[2]
 """The folder above the package: that of the repository, or the package ``kornel`` of an installation."""
 LOCK_POLL_S: Final = 0.005
+AGAIN_S: Final = 1.0
 MOST_BYTES: Final = 16 * 1024
 
 
@@ -31,9 +32,19 @@ def program_environment() -> dict[str, str]:
 class Launcher:
     """A launching process, started again when it ends."""
 
-    def __init__(self, lock: Path, receive: Callable[[Mapping[str, Any]], None], restarted: Callable[[], None]) -> None:
-        """*receive* is called with each notice, *restarted* when a process has taken the place of one that ended."""
+    def __init__(
+        self,
+        lock: Path,
+        receive: Callable[[Mapping[str, Any]], None],
+        restarted: Callable[[], None],
+        open_files: int,
+    ) -> None:
+        """*receive* is called with each notice, *restarted* when a process has taken the place of one that ended.
+
+        *open_files* is the number of files that a job may have open.
+        """
         self._lock = lock
+        self._open_files = open_files
         self._receive = receive
         self._restarted = restarted
         self._socket: socket.socket | None = None
@@ -61,9 +72,13 @@ class Launcher:
         self._send_requests()
 
     async def _keep_running(self, process: asyncio.subprocess.Process) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            again = loop.time() + AGAIN_S
             await process.wait()
             self._close_socket()
+            # One that ends as soon as it starts, because its files are gone for instance, is not started at once.
+            await asyncio.sleep(again - loop.time())
             process = await self._start_process()
             self._restarted()
 
@@ -80,7 +95,8 @@ class Launcher:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    *("-P", "-m", "kornel.shim_local.machine.launching_process", str(lock), str(theirs.fileno())),
+                    *("-P", "-m", "kornel.shim_local.machine.launching_process"),
+                    *map(str, (lock, theirs.fileno(), self._open_files)),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(lock, theirs.fileno()),
                     env=program_environment(),

@@ -1,7 +1,7 @@
 """The process that forks supervisors: it has imported what they need, has no threads, and takes a millisecond for each.
 
-``python -m kornel.shim_local.machine.launching_process LOCK SOCKET`` is started by the agent, and ends with it because
-the socket does. The lock is held by it, and by each fork of it until that can be found by its record, so that
+``python -m kornel.shim_local.machine.launching_process LOCK SOCKET FILES`` is started by the agent, and ends with it
+because the socket does. The lock is held by it, and by each fork of it until that can be found by its record, so that
 whoever gets the lock next knows of every attempt whether it was begun.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder
+from kornel.shim_local.machine.processes import read_boot_id, start_ticks
 from kornel.shim_local.machine.supervisor import supervise_attempt
 
 MOST_BYTES: Final = 16 * 1024
@@ -42,12 +44,21 @@ def serve(lock: int, requests: socket.socket) -> None:
             requests.send(json.dumps(answer).encode())
 
 
+def rehearse_supervision() -> None:
+    """Have read, imported and computed once what each supervisor would otherwise read, import and compute by itself."""
+    read_boot_id()
+    start_ticks(os.getpid())
+    json.loads(json.dumps({"ticks": 0}))
+
+
 def main() -> None:
-    """Serve with the lock and the socket that the agent has opened."""
+    """Serve with the lock and the socket that the agent has opened; jobs may open so many files."""
     os.setsid()
-    lock, requests = (int(word) for word in sys.argv[1:3])
+    lock, requests, open_files = (int(word) for word in sys.argv[1:4])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     os.set_inheritable(lock, False)
     os.set_inheritable(requests, False)
+    rehearse_supervision()
     gc.collect()
     gc.freeze()
     serve(lock, socket.socket(fileno=requests))

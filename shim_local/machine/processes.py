@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +18,15 @@ MARK: Final = "KORNEL_MARK"
 """The variable in the environment of a job's processes by which they are found wherever they went."""
 
 
+def allow_open_files() -> tuple[int, int]:
+    """Returns how many files this process might open so far, and how many now: as many as the kernel lets it."""
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return before, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+@cache
 def read_boot_id() -> str:
     """Returns the ID that the kernel made up when the machine was started."""
     return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -22,13 +34,22 @@ def read_boot_id() -> str:
 
 def read_stat(pid: int) -> tuple[str, int, int] | None:
     """Returns the state of a process, its parent, and its start in ticks since boot; ``None`` if there is none."""
-    try:
-        text = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
+    if (text := _read_file(pid, "stat")) is None:
         return None
     # The name of the program stands in parentheses, and may hold some itself.
     words = text[text.rfind(b")") + 2 :].split()
     return words[0].decode(), int(words[1]), int(words[19])
+
+
+def _read_file(pid: int, name: str) -> bytes | None:
+    """Returns what the kernel says of a process; ``None`` if there is none, or it is nobody's business."""
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            # Whoever asks would take it that there is no such process.
+            raise
+        return None
 
 
 def start_ticks(pid: int) -> int:
@@ -71,11 +92,8 @@ def find_marked(mark: str) -> list[int]:
     wanted = f"{MARK}={mark}".encode()
     found = []
     for pid in list_processes():
-        try:
-            variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if wanted in variables and pid != os.getpid():
+        variables = _read_file(pid, "environ")
+        if variables is not None and wanted in variables.split(b"\0") and pid != os.getpid():
             found.append(pid)
     return found
 
@@ -99,13 +117,29 @@ def send_signal(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def kill_marked(mark: str) -> int:
-    """Kill the processes that carry *mark*, and those that they start meanwhile. Returns how many were seen."""
+def find_session(leader: int, ticks: int) -> list[int]:
+    """Returns the processes of the session that *leader* began, which was started at *ticks*, and may have ended."""
+    stat = read_stat(leader)
+    if stat is not None and stat[2] != ticks:
+        # The number belongs to another process by now, so that nobody can have been left of the session.
+        return []
+    found = []
+    for pid in list_processes():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader and pid != os.getpid():
+                found.append(pid)
+    return found
+
+
+def kill_found(find: Callable[[], Iterable[int]]) -> int:
+    """Kill the processes that *find* returns, and those that they start meanwhile. Returns how many were seen."""
     seen: set[int] = set()
-    while found := find_marked(mark):
-        running = [pid for pid in found if (stat := read_stat(pid)) is not None and stat[0] not in ("Z", "X")]
-        if not running:
-            break
+    while running := [pid for pid in find() if (stat := read_stat(pid)) is not None and stat[0] not in ("Z", "X")]:
         seen.update(running)
         send_signal(running, signal.SIGKILL)
     return len(seen)
+
+
+def kill_marked(mark: str) -> int:
+    """Kill the processes that carry *mark*, and those that they start meanwhile. Returns how many were seen."""
+    return kill_found(lambda: find_marked(mark))

@@ -16,12 +16,20 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
-from kornel.shim_local.machine.cgroups import Cgroups, count_oom_kills, join_group, kill_group, remove_group
+from kornel.shim_local.machine.cgroups import (
+    Cgroups,
+    count_oom_kills,
+    find_own_group,
+    join_group,
+    kill_group,
+    remove_group,
+)
 from kornel.shim_local.machine.processes import (
     find_descendants,
     handles_signal,
@@ -32,17 +40,20 @@ from kornel.shim_local.machine.processes import (
 
 LEFTOVER_S: Final = 2.0
 """The time that processes in the background have between SIGTERM and SIGKILL once the command itself has ended."""
-OOM_SCORE: Final = "500"
+OOM_SCORE: Final = b"500"
+SCORE: Final = Path("/proc/self/oom_score_adj")
+IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+"""The signals that are ignored here, and must not be in a command."""
 KILL_AGAIN_S: Final = 0.02
 READ_BYTES: Final = 64 * 1024
 LONGEST_POLL_MS: Final = 3_600_000.0
 """``poll`` takes no more than 2**31 ms, which are 24 days; a deadline may be later."""
-PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 CANCEL: Final = "cancel"
 PREEMPT: Final = "preempt"
 TIME: Final = "time"
-_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
+# Found once, in the process that forks: what each fork finds for itself it also copies.
+_control_process: Final = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class BoundedLog:
@@ -116,7 +127,7 @@ class Supervisor:
         if refused:
             self._write_end(refused=refused)
             return
-        self._folder.write_slot(Slot.START, {"pid": self._main, "at": time.time()})
+        self._folder.write_slot(Slot.START, {"pid": self._main, "ticks": start_ticks(self._main), "at": time.time()})
         self._send_notice({"started": self._folder.key})
         if self._spec["time_s"]:
             self._deadlines["limit"] = time.monotonic() + self._spec["time_s"]
@@ -135,56 +146,35 @@ class Supervisor:
         return cgroups.create_group(wanted.name, self._spec["vcore"], self._spec["memory"])
 
     def _start_command(self, written: int) -> str:
-        """Starts the command. Returns why it cannot be started, or an empty text."""
+        """Starts the command. Returns why it cannot be started, or an empty text.
+
+        It is spawned instead of forked, because that copies nothing of this process: what has to be set in the command
+        before it runs is set here, inherited by it, and then put back.
+        """
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        failed, failing = os.pipe2(os.O_CLOEXEC)
-        self._main = os.fork()
-        if self._main == 0:
-            self._become_command(written, failing)
-        os.close(failing)
-        reason = os.read(failed, 4096).decode("utf-8", "replace")
-        os.close(failed)
-        if reason:
-            os.waitpid(self._main, 0)
-        return reason
-
-    def _become_command(self, written: int, failing: int) -> NoReturn:
-        doing = "start"
+        home = find_own_group() if self._group else None
+        score = SCORE.read_bytes()
+        doing = f"change to {self._spec['directory']}"
         try:
-            os.setsid()
-            # The attempt must not go on without somebody who writes down how it ends.
-            _LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if self._group:
-                doing = "limit"
-                join_group(self._group)
-            for number in (
-                signal.SIGCHLD,
-                signal.SIGPIPE,
-                signal.SIGXFSZ,
-                signal.SIGINT,
-                signal.SIGTERM,
-                signal.SIGHUP,
-            ):
-                signal.signal(number, signal.SIG_DFL)
-            # Where the machine has no memory left a job is killed before its supervisor and the server.
-            with suppress(OSError):
-                Path("/proc/self/oom_score_adj").write_text(OOM_SCORE, encoding="ascii")
-            os.umask(self._spec["umask"])
-            doing = f"change to {self._spec['directory']}"
             os.chdir(self._spec["directory"])
-            nothing = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(nothing, 0)
-            os.dup2(written, 1)
-            os.dup2(written, 2)
-            command = self._spec["command"]
-            doing = f"run {command[0]}"
-            os.execvpe(command[0], command, self._spec["environment"])
-        except OSError as error:
-            os.write(failing, f"cannot {doing}: {error.strerror}".encode())
-        except BaseException as error:  # noqa: BLE001 - a fork must not return into what its parent does
-            os.write(failing, f"cannot {doing}: {error}".encode())
-        os._exit(127)
+            os.umask(self._spec["umask"])
+            doing = "limit"
+            if home is not None:
+                join_group(self._group)
+            # Where the machine has no memory left a job is killed before its supervisor and the server.
+            _write_score(OOM_SCORE)
+            doing = f"run {self._spec['command'][0]}"
+            self._main = spawn_program(self._spec["command"], self._spec["environment"], written)
+        except (OSError, ValueError) as error:
+            return f"cannot {doing}: {error.strerror if isinstance(error, OSError) else error}"
+        finally:
+            _write_score(score)
+            if home is not None:
+                join_group(str(home))
+            os.umask(0o077)
+            os.chdir("/")
+        return ""
 
     def _follow_command(self, output: int, control: int, log: BoundedLog) -> None:
         """Keeps the log, obeys commands and deadlines, until every process has gone."""
@@ -299,14 +289,15 @@ class Supervisor:
         self._send_to_all(signal.SIGKILL)
 
     def _write_end(self, *, refused: str = "", lost_bytes: int = 0) -> None:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
         end = {
             "at": time.time(),
             "status": self._status,
             "stopped": self._stopped,
             "refused": refused,
             "oom": bool(self._group) and count_oom_kills(self._group) > 0,
-            "cpu_s": round(used.ru_utime + used.ru_stime, 3),
+            "cpu_s": round(used.ru_utime + used.ru_stime, 4),
+            "own_cpu_s": round(own.ru_utime + own.ru_stime, 4),
             "peak_bytes": used.ru_maxrss * 1024,
             "log_lost_bytes": lost_bytes,
         }
@@ -317,6 +308,38 @@ class Supervisor:
     def _send_notice(self, notice: dict[str, str]) -> None:
         with suppress(OSError):
             self._notices.send(json.dumps(notice).encode(), socket.MSG_DONTWAIT)
+
+
+def spawn_program(command: list[str], environment: Mapping[str, str], output: int) -> int:
+    """Returns the process ID of *command*, in a session of its own, without input. Raises OSError or ValueError."""
+    program = command[0]
+    folders = [""] if "/" in program else os.get_exec_path(environment)
+    failure: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in folders:
+        try:
+            return os.posix_spawn(
+                f"{folder}/{program}" if folder else program,
+                command,
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, output, 2),
+                ],
+                setsid=True,
+                setsigdef=IGNORED,
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            # Another folder may hold a program of this name that can be run.
+            failure = error
+    raise failure
+
+
+def _write_score(score: bytes) -> None:
+    with suppress(OSError):
+        SCORE.write_bytes(score)
 
 
 def _group_of(pid: int) -> int:
@@ -338,7 +361,7 @@ def supervise_attempt(path: AttemptFolder, notices: socket.socket, lock: int) ->
     """Become the supervisor of the attempt at *path*. *lock* is held until the attempt can be found by its record."""
     try:
         os.setsid()
-        _LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _control_process(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         supervisor = Supervisor(path, notices)
         supervisor.write_begin()
         os.close(lock)

@@ -61,6 +61,8 @@ class Commands:
         wanted = {"vcore": spec.vcore, "memory": spec.memory, "gpus": spec.gpu}
         if any(all(amount <= has[name] for name, amount in wanted.items()) for has in capacities):
             return ""
+        if spec.gpu and not any(has["gpus"] for has in capacities):
+            return "no machine has a GPU: it waits until one joins that does"
         return "no machine is large enough for this job: it waits until one joins"
 
     async def _list_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,10 +91,9 @@ class Commands:
         return {"tasks": [task.to_json() | {"text": describe_task(task)} for _, task in tasks]}
 
     async def _read_log(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        job, tasks = self._find_tasks(str(request["name"]))
+        _, tasks = self._find_tasks(str(request["name"]))
         if len(tasks) != 1:
-            first = tasks[0].name
-            raise Refused(f"job {job.id} is an array of {len(tasks)}; name one of its tasks, such as {first}")
+            return {"tasks": [task.to_json() for task in tasks]}
         (task,) = tasks
         attempt = int(request.get("attempt") or (task.attempt if task.node else max(1, task.attempt - 1)))
         key = f"{task.name}-{attempt}"
@@ -154,7 +155,7 @@ def describe_task(task: Task) -> str:
         return "done"
     if task.state is TaskState.RUNNING and task.stopping:
         return "is being stopped"
-    return f"{task.state}: {task.reason}" if task.reason else str(task.state)
+    return f"{task.state}: {task.reason}" if task.reason not in ("", str(task.state)) else str(task.state)
 
 
 def _summarize_job(job: Job, *, tasks: bool) -> dict[str, Any]:

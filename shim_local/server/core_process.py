@@ -7,6 +7,8 @@ import json
 import logging
 import os
 import signal
+import socket
+import struct
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ from kornel.shim_local.machine.processes import is_alive, start_ticks
 READY_S: Final = 60.0
 STOP_S: Final = 15.0
 POLL_S: Final = 0.02
+PEER_S: Final = 1.0
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
 _LOGGER: Final = logging.getLogger(__name__)
@@ -30,7 +33,8 @@ class OwnCore:
     """
 
     def __init__(self, folder: Path, *, page: bool = False) -> None:
-        self.address: Final = f"unix:{folder / 'core.sock'}"
+        self._socket = folder / "core.sock"
+        self.address: Final = f"unix:{self._socket}"
         self.log: Final = folder / "core.log"
         self._folder = folder
         self._page = page
@@ -49,8 +53,8 @@ class OwnCore:
         pause_s = FIRST_PAUSE_S
         while True:
             began = asyncio.get_running_loop().time()
-            pid, ticks = self.read_record()
-            if not is_alive(pid, ticks):
+            pid, ticks = self.find_process()
+            if not pid:
                 pid, ticks = await self._start()
             if await self._wait_until_ready(pid, ticks):
                 self._serving.set()
@@ -65,8 +69,8 @@ class OwnCore:
 
     async def stop(self) -> None:
         """Have the core end, and wait for that."""
-        pid, ticks = self.read_record()
-        if is_alive(pid, ticks):
+        pid, ticks = self.find_process()
+        if pid:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             with suppress(TimeoutError):
@@ -79,6 +83,24 @@ class OwnCore:
         except (OSError, ValueError):
             return 0, 0
         return int(pid), int(ticks)
+
+    def find_process(self) -> tuple[int, int]:
+        """Returns the process ID of the core that runs and its start in ticks; zeros if none does.
+
+        A server that was killed between starting a core and noting its process leaves a core without a record. Who
+        listens at its socket is found all the same: a second core could not listen there.
+        """
+        pid, ticks = self.read_record()
+        if is_alive(pid, ticks):
+            return pid, ticks
+        with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+            connection.settimeout(PEER_S)
+            connection.connect(str(self._socket))
+            pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            ticks = start_ticks(pid)
+            self._record.write_text(f"{pid} {ticks}", encoding="ascii")
+            return pid, ticks
+        return 0, 0
 
     def page_address(self) -> str:
         """Returns the address of the core's web page; empty: it has none."""

@@ -27,7 +27,7 @@ async def test_case(case: Case, target: Target, gaps: dict[str, str]) -> None:
     deadline_s = GAP_DEADLINE_S if case.id in gaps else 5.0
     settings = Settings(deadline_s=deadline_s, settle_s=SETTLE_S)
     result = judge_result(await run_case(case, target.address, target.clock, settings), gaps)
-    status = target.core.server._runner.reader.status(audited=True)
+    status = target.core.server.managers.first.runner.reader.status(audited=True)
     assert result.verdict is not Verdict.FAIL, f"{case.id} {case.title} ({case.rule}): {result.reason}"
     assert result.verdict is Verdict.PASS or case.id in gaps, f"not tried: {result.reason}"
     assert result.verdict is Verdict.GAP or not result.reason, f"not looked at: {result.reason}"

@@ -104,6 +104,7 @@ async def running_core(
         garbage=GarbageKeeper(enabled=False),
         sources=sources,
         tracing=tracing,
+        make_engine=Engine,
     )
     address = await server.start()
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

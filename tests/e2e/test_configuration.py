@@ -180,11 +180,13 @@ async def test_nobody_is_registered(core: Core) -> None:
     assert await refused(calls.RollbackConfiguration(pb.RollbackConfigurationRequest(version=1))) is failed
 
 
-async def test_another_manager_leaves_no_trace(reg: Core) -> None:
+async def test_a_manager_for_which_there_is_no_room_leaves_no_trace() -> None:
     """Its registration is refused before anybody reads what it sends."""
-    assert await refused(reg.register("rm-2", BAD)) is grpc.StatusCode.FAILED_PRECONDITION
-    assert await refused(update(reg, BAD, rm_id="rm-2")) is grpc.StatusCode.FAILED_PRECONDITION
-    assert len(await history(reg)) == 1
+    async with running_core(managers=1) as reg:
+        await reg.register()
+        assert await refused(reg.register("rm-2", BAD)) is grpc.StatusCode.FAILED_PRECONDITION
+        assert await refused(update(reg, BAD, rm_id="rm-2")) is grpc.StatusCode.FAILED_PRECONDITION
+        assert len(await history(reg)) == 1
 
 
 async def test_preview(reg: Core) -> None:

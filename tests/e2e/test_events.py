@@ -97,7 +97,7 @@ async def test_what_happened_arrives_in_order_with_time_and_amounts(reg: Core) -
 
 async def test_tracking_switched_off_and_on_again(reg: Core) -> None:
     """13: `event.trackingEnabled` holds at once, in both directions."""
-    engine = reg.server._runner._engine
+    engine = reg.server.managers.first.runner._engine
     async with listening(reg) as stream:
         await configure(reg, trackingEnabled="false")
         await place(reg)

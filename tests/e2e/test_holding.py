@@ -136,7 +136,7 @@ async def test_an_update_with_a_text_of_before_says_so(back: Core) -> None:
     done = await update(back, TWO, **{"log.level": "WARN"})
     assert not done.changed
     assert [warning.message for warning in done.warnings if "holds" in warning.message]
-    assert back.server._runner.extra_config() == {"log.level": "WARN"}
+    assert back.server.managers.first.runner.extra_config() == {"log.level": "WARN"}
     assert await queues(back) == ["a"]
 
 

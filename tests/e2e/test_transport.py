@@ -296,11 +296,13 @@ class TestBinding:
             await stream.send(si.NodeRequest())
             assert (await stream.end())[0] is Code.FAILED_PRECONDITION
 
-    async def test_a_second_manager_is_refused(self, reg: Core) -> None:
-        """One manager at a time: another one is refused FAILED_PRECONDITION and changes nothing (5.1, case 6)."""
-        request = si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG)
-        assert (await refused(reg.scheduler.RegisterResourceManager(request)))[0] is Code.FAILED_PRECONDITION
-        assert (await status_of(reg)).rm_id == "rm-1"
+    async def test_a_manager_too_many_is_refused(self) -> None:
+        """One more than the core serves is refused FAILED_PRECONDITION and changes nothing (5.1, case 6)."""
+        async with running_core(managers=1) as reg:
+            await reg.register()
+            request = si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG)
+            assert (await refused(reg.scheduler.RegisterResourceManager(request)))[0] is Code.FAILED_PRECONDITION
+            assert (await status_of(reg)).rm_id == "rm-1"
 
     async def test_registration_without_a_name_is_refused(self, core: Core) -> None:
         """An empty rmID is INVALID_ARGUMENT (5.1, case 5)."""
@@ -427,7 +429,7 @@ class TestBadClients:
     async def test_responses_nobody_collects_end_in_resync(self) -> None:
         """Past its limit the queue is dropped; later streams end `resync-required` until the shim registers (1.1)."""
         async with running_core(FakeEngine(placing=False), queue_limit=50) as core:
-            engine = core.server._runner._engine
+            engine = core.server.managers.first.runner._engine
             await core.register()
             async with Conversation.open(core.scheduler.UpdateAllocation()) as asking:
                 await asking.send(allocation_request(*(ask(f"k{n}") for n in range(60))))

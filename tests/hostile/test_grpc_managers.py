@@ -13,6 +13,8 @@ import grpc
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import configuration_pb2 as pb
+from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 from tests.e2e.harness import CONFIG, application_request
 from tests.hostile.attacked import AttackedCore
 from tests.hostile.test_grpc_floods import ALLOCATION, OPTIONS
@@ -76,6 +78,17 @@ def test_nodes_with_very_many_allocations_of_their_own(core: AttackedCore) -> No
     raw = name + si.NodeRequest(nodes=[si.NodeInfo.FromString(node)] * 20).SerializeToString()
     with core.attack(processor_s=6, health_s=0.5):
         assert send(core, NODE, name, raw) is not None
+
+
+def test_updating_very_many_queues(core: AttackedCore) -> None:
+    """All 60,000 change, and then go again: a few at a time, while what the shim brings waits."""
+    few = CONFIG + "          - {name: x}\n"
+    queues = "".join(f"          - {{name: q{number}}}\n" for number in range(60_000))
+    limited = queues.replace("}\n", ", maxapplications: 3}\n")
+    with grpc.insecure_channel(core.address) as channel, core.attack(memory_mib=512, processor_s=90, health_s=2):
+        update = ConfigurationServiceStub(channel).UpdateConfiguration
+        for text in (CONFIG + queues, CONFIG + limited, few):
+            update(pb.UpdateConfigurationRequest(rm_id="rm-1", config=text), timeout=120)
 
 
 def test_registering_very_many_queues(core: AttackedCore) -> None:

@@ -147,6 +147,9 @@ func (s *callbacks) Attach(stream kornelv1.CallbackService_AttachServer) error {
 		for _, answer := range request.GetPreemptionPredicates() {
 			mine.resolve(answer.GetQuestionId(), &kornelv1.AttachRequest{PreemptionPredicates: []*kornelv1.PreemptionPredicatesAnswer{answer}})
 		}
+		for _, placed := range request.GetAcknowledged() {
+			c.note("acknowledged %s", placed.GetAllocationKey())
+		}
 		if answer := request.GetStateDump(); answer != nil {
 			mine.resolve(answer.GetQuestionId(), &kornelv1.AttachRequest{StateDump: answer})
 		}

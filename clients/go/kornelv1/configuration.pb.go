@@ -608,7 +608,9 @@ func (x *ConfigurationProblem) GetExpected() string {
 type PreviewConfigurationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Queue configuration as YAML text. Empty: the built-in default, or the file the core was given.
-	Config        string `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	Config string `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
+	// RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several.
+	RmId          string `protobuf:"bytes,2,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -646,6 +648,13 @@ func (*PreviewConfigurationRequest) Descriptor() ([]byte, []int) {
 func (x *PreviewConfigurationRequest) GetConfig() string {
 	if x != nil {
 		return x.Config
+	}
+	return ""
+}
+
+func (x *PreviewConfigurationRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
 	}
 	return ""
 }
@@ -1353,7 +1362,9 @@ func (x *QuotaEnforcement) GetDelayNs() int64 {
 
 // No choice so far.
 type GetConfigurationHistoryRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several.
+	RmId          string `protobuf:"bytes,1,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1386,6 +1397,13 @@ func (x *GetConfigurationHistoryRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigurationHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigurationHistoryRequest) Descriptor() ([]byte, []int) {
 	return file_kornel_v1_configuration_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetConfigurationHistoryRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
 }
 
 // All versions that are kept.
@@ -1438,7 +1456,9 @@ func (x *GetConfigurationHistoryResponse) GetVersions() []*ConfigurationVersion 
 type GetConfigurationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number. 0: the one in force.
-	Version       int64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several.
+	RmId          string `protobuf:"bytes,2,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1478,6 +1498,13 @@ func (x *GetConfigurationRequest) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *GetConfigurationRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
 }
 
 // A version with its text.
@@ -1695,7 +1722,9 @@ type RollbackConfigurationRequest struct {
 	// Its number. 0, with undo.
 	Version int64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Undo the rollback that holds: what the RM or the file brought last comes into force.
-	Undo          bool `protobuf:"varint,2,opt,name=undo,proto3" json:"undo,omitempty"`
+	Undo bool `protobuf:"varint,2,opt,name=undo,proto3" json:"undo,omitempty"`
+	// RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several.
+	RmId          string `protobuf:"bytes,3,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1742,6 +1771,13 @@ func (x *RollbackConfigurationRequest) GetUndo() bool {
 		return x.Undo
 	}
 	return false
+}
+
+func (x *RollbackConfigurationRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
 }
 
 // What came of it.
@@ -1853,9 +1889,10 @@ const file_kornel_v1_configuration_proto_rawDesc = "" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSEVERITY_ERROR\x10\x01\x12\x14\n" +
-	"\x10SEVERITY_WARNING\x10\x02\"5\n" +
+	"\x10SEVERITY_WARNING\x10\x02\"J\n" +
 	"\x1bPreviewConfigurationRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\tR\x06config\"\xad\x04\n" +
+	"\x06config\x18\x01 \x01(\tR\x06config\x12\x13\n" +
+	"\x05rm_id\x18\x02 \x01(\tR\x04rmId\"\xad\x04\n" +
 	"\x1cPreviewConfigurationResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1a\n" +
 	"\bchecksum\x18\x02 \x01(\tR\bchecksum\x12\x1a\n" +
@@ -1924,12 +1961,14 @@ const file_kornel_v1_configuration_proto_rawDesc = "" +
 	"\bdelay_ns\x18\x04 \x01(\x03R\adelayNs\x1a:\n" +
 	"\fAmountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\" \n" +
-	"\x1eGetConfigurationHistoryRequest\"^\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"5\n" +
+	"\x1eGetConfigurationHistoryRequest\x12\x13\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"^\n" +
 	"\x1fGetConfigurationHistoryResponse\x12;\n" +
-	"\bversions\x18\x01 \x03(\v2\x1f.kornel.v1.ConfigurationVersionR\bversions\"3\n" +
+	"\bversions\x18\x01 \x03(\v2\x1f.kornel.v1.ConfigurationVersionR\bversions\"H\n" +
 	"\x17GetConfigurationRequest\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"\x8c\x01\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x13\n" +
+	"\x05rm_id\x18\x02 \x01(\tR\x04rmId\"\x8c\x01\n" +
 	"\x18GetConfigurationResponse\x129\n" +
 	"\aversion\x18\x01 \x01(\v2\x1f.kornel.v1.ConfigurationVersionR\aversion\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12\x1d\n" +
@@ -1954,10 +1993,11 @@ const file_kornel_v1_configuration_proto_rawDesc = "" +
 	"\x13ORIGIN_REGISTRATION\x10\x01\x12\x11\n" +
 	"\rORIGIN_UPDATE\x10\x02\x12\x0f\n" +
 	"\vORIGIN_FILE\x10\x03\x12\x13\n" +
-	"\x0fORIGIN_ROLLBACK\x10\x04\"L\n" +
+	"\x0fORIGIN_ROLLBACK\x10\x04\"a\n" +
 	"\x1cRollbackConfigurationRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x12\n" +
-	"\x04undo\x18\x02 \x01(\bR\x04undo\"\x85\x01\n" +
+	"\x04undo\x18\x02 \x01(\bR\x04undo\x12\x13\n" +
+	"\x05rm_id\x18\x03 \x01(\tR\x04rmId\"\x85\x01\n" +
 	"\x1dRollbackConfigurationResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1a\n" +
 	"\bchecksum\x18\x02 \x01(\tR\bchecksum\x12\x18\n" +

@@ -32,7 +32,9 @@ type GetStatusRequest struct {
 	OmitQueues bool `protobuf:"varint,2,opt,name=omit_queues,json=omitQueues,proto3" json:"omit_queues,omitempty"`
 	// Reckon all books again from the records they are the sum of, and tell in invariant_violations how many differ.
 	// Costs time in proportion to everything the core holds, during which nothing is scheduled: for tests and doubts.
-	Audit         bool `protobuf:"varint,3,opt,name=audit,proto3" json:"audit,omitempty"`
+	Audit bool `protobuf:"varint,3,opt,name=audit,proto3" json:"audit,omitempty"`
+	// RM to tell about, and no other one. Empty: all of them. NOT_FOUND for one that is not registered while others are.
+	RmId          string `protobuf:"bytes,4,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -88,7 +90,15 @@ func (x *GetStatusRequest) GetAudit() bool {
 	return false
 }
 
-// The core at one moment.
+func (x *GetStatusRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+// The core at one moment. Where several RMs are registered, what is told of one alone is told of the one that the
+// request names, or else of the one that came first; managers has it of all.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The registered RM. Empty: none.
@@ -97,7 +107,7 @@ type GetStatusResponse struct {
 	CoreVersion string `protobuf:"bytes,2,opt,name=core_version,json=coreVersion,proto3" json:"core_version,omitempty"`
 	// Checksum of the queue configuration in force: SHA-256 in upper-case hexadecimal digits. Empty: none.
 	ConfigurationChecksum string `protobuf:"bytes,3,opt,name=configuration_checksum,json=configurationChecksum,proto3" json:"configuration_checksum,omitempty"`
-	// Sorted by name.
+	// RM by RM, sorted by name.
 	Partitions []*PartitionStatus `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	// Request entries that are never answered and named no partition there is, since the RM registered.
 	UnroutedEntries int64 `protobuf:"varint,5,opt,name=unrouted_entries,json=unroutedEntries,proto3" json:"unrouted_entries,omitempty"`
@@ -109,7 +119,9 @@ type GetStatusResponse struct {
 	// The rollback that holds. Not set: what is in force is what the RM or the file brought last.
 	Rollback *RollbackStatus `protobuf:"bytes,8,opt,name=rollback,proto3" json:"rollback,omitempty"`
 	// Whether the registered RM is there. Not set: none is registered.
-	Presence      *ManagerPresence `protobuf:"bytes,9,opt,name=presence,proto3" json:"presence,omitempty"`
+	Presence *ManagerPresence `protobuf:"bytes,9,opt,name=presence,proto3" json:"presence,omitempty"`
+	// Each registered RM that the request does not leave out, the one first that came first.
+	Managers      []*ManagerStatus `protobuf:"bytes,10,rep,name=managers,proto3" json:"managers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -207,6 +219,122 @@ func (x *GetStatusResponse) GetPresence() *ManagerPresence {
 	return nil
 }
 
+func (x *GetStatusResponse) GetManagers() []*ManagerStatus {
+	if x != nil {
+		return x.Managers
+	}
+	return nil
+}
+
+// One registered RM. Its fields mean what those of GetStatusResponse mean.
+type ManagerStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	RmId string `protobuf:"bytes,1,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	// Checksum of its queue configuration.
+	ConfigurationChecksum string `protobuf:"bytes,2,opt,name=configuration_checksum,json=configurationChecksum,proto3" json:"configuration_checksum,omitempty"`
+	// Number of that, among the versions of this RM.
+	ConfigurationVersion int64 `protobuf:"varint,3,opt,name=configuration_version,json=configurationVersion,proto3" json:"configuration_version,omitempty"`
+	// What is wrong with the configuration file, for this RM.
+	ConfigurationProblem string `protobuf:"bytes,4,opt,name=configuration_problem,json=configurationProblem,proto3" json:"configuration_problem,omitempty"`
+	// Its request entries that named no partition there is.
+	UnroutedEntries int64 `protobuf:"varint,5,opt,name=unrouted_entries,json=unroutedEntries,proto3" json:"unrouted_entries,omitempty"`
+	// Whether it is there.
+	Presence *ManagerPresence `protobuf:"bytes,6,opt,name=presence,proto3" json:"presence,omitempty"`
+	// The rollback that holds for it. Not set: none.
+	Rollback *RollbackStatus `protobuf:"bytes,7,opt,name=rollback,proto3" json:"rollback,omitempty"`
+	// A bug of the core has left what it holds of this RM in doubt: the RM should register again.
+	Damaged       bool `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ManagerStatus) Reset() {
+	*x = ManagerStatus{}
+	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ManagerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ManagerStatus) ProtoMessage() {}
+
+func (x *ManagerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ManagerStatus.ProtoReflect.Descriptor instead.
+func (*ManagerStatus) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ManagerStatus) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *ManagerStatus) GetConfigurationChecksum() string {
+	if x != nil {
+		return x.ConfigurationChecksum
+	}
+	return ""
+}
+
+func (x *ManagerStatus) GetConfigurationVersion() int64 {
+	if x != nil {
+		return x.ConfigurationVersion
+	}
+	return 0
+}
+
+func (x *ManagerStatus) GetConfigurationProblem() string {
+	if x != nil {
+		return x.ConfigurationProblem
+	}
+	return ""
+}
+
+func (x *ManagerStatus) GetUnroutedEntries() int64 {
+	if x != nil {
+		return x.UnroutedEntries
+	}
+	return 0
+}
+
+func (x *ManagerStatus) GetPresence() *ManagerPresence {
+	if x != nil {
+		return x.Presence
+	}
+	return nil
+}
+
+func (x *ManagerStatus) GetRollback() *RollbackStatus {
+	if x != nil {
+		return x.Rollback
+	}
+	return nil
+}
+
+func (x *ManagerStatus) GetDamaged() bool {
+	if x != nil {
+		return x.Damaged
+	}
+	return false
+}
+
 // A rollback that keeps out the texts that the RM and the file brought before it.
 type RollbackStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -224,7 +352,7 @@ type RollbackStatus struct {
 
 func (x *RollbackStatus) Reset() {
 	*x = RollbackStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	mi := &file_kornel_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -236,7 +364,7 @@ func (x *RollbackStatus) String() string {
 func (*RollbackStatus) ProtoMessage() {}
 
 func (x *RollbackStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	mi := &file_kornel_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -249,7 +377,7 @@ func (x *RollbackStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackStatus.ProtoReflect.Descriptor instead.
 func (*RollbackStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RollbackStatus) GetVersion() int64 {
@@ -295,7 +423,7 @@ type ManagerPresence struct {
 
 func (x *ManagerPresence) Reset() {
 	*x = ManagerPresence{}
-	mi := &file_kornel_v1_status_proto_msgTypes[3]
+	mi := &file_kornel_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +435,7 @@ func (x *ManagerPresence) String() string {
 func (*ManagerPresence) ProtoMessage() {}
 
 func (x *ManagerPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[3]
+	mi := &file_kornel_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +448,7 @@ func (x *ManagerPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManagerPresence.ProtoReflect.Descriptor instead.
 func (*ManagerPresence) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ManagerPresence) GetOpenStreams() int64 {
@@ -390,7 +518,7 @@ type PartitionStatus struct {
 
 func (x *PartitionStatus) Reset() {
 	*x = PartitionStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[4]
+	mi := &file_kornel_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +530,7 @@ func (x *PartitionStatus) String() string {
 func (*PartitionStatus) ProtoMessage() {}
 
 func (x *PartitionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[4]
+	mi := &file_kornel_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +543,7 @@ func (x *PartitionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionStatus.ProtoReflect.Descriptor instead.
 func (*PartitionStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PartitionStatus) GetName() string {
@@ -561,7 +689,7 @@ type DrainedNode struct {
 
 func (x *DrainedNode) Reset() {
 	*x = DrainedNode{}
-	mi := &file_kornel_v1_status_proto_msgTypes[5]
+	mi := &file_kornel_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +701,7 @@ func (x *DrainedNode) String() string {
 func (*DrainedNode) ProtoMessage() {}
 
 func (x *DrainedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[5]
+	mi := &file_kornel_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +714,7 @@ func (x *DrainedNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainedNode.ProtoReflect.Descriptor instead.
 func (*DrainedNode) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DrainedNode) GetNodeId() string {
@@ -634,7 +762,7 @@ type GovernorStatus struct {
 
 func (x *GovernorStatus) Reset() {
 	*x = GovernorStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[6]
+	mi := &file_kornel_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +774,7 @@ func (x *GovernorStatus) String() string {
 func (*GovernorStatus) ProtoMessage() {}
 
 func (x *GovernorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[6]
+	mi := &file_kornel_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +787,7 @@ func (x *GovernorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernorStatus.ProtoReflect.Descriptor instead.
 func (*GovernorStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GovernorStatus) GetWindowNs() int64 {
@@ -713,7 +841,7 @@ type GovernorScope struct {
 
 func (x *GovernorScope) Reset() {
 	*x = GovernorScope{}
-	mi := &file_kornel_v1_status_proto_msgTypes[7]
+	mi := &file_kornel_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +853,7 @@ func (x *GovernorScope) String() string {
 func (*GovernorScope) ProtoMessage() {}
 
 func (x *GovernorScope) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[7]
+	mi := &file_kornel_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +866,7 @@ func (x *GovernorScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernorScope.ProtoReflect.Descriptor instead.
 func (*GovernorScope) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GovernorScope) GetKind() string {
@@ -811,7 +939,7 @@ type StuckVictim struct {
 
 func (x *StuckVictim) Reset() {
 	*x = StuckVictim{}
-	mi := &file_kornel_v1_status_proto_msgTypes[8]
+	mi := &file_kornel_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +951,7 @@ func (x *StuckVictim) String() string {
 func (*StuckVictim) ProtoMessage() {}
 
 func (x *StuckVictim) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[8]
+	mi := &file_kornel_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +964,7 @@ func (x *StuckVictim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StuckVictim.ProtoReflect.Descriptor instead.
 func (*StuckVictim) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StuckVictim) GetKey() string {
@@ -898,7 +1026,7 @@ type MonitorStatus struct {
 
 func (x *MonitorStatus) Reset() {
 	*x = MonitorStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[9]
+	mi := &file_kornel_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1038,7 @@ func (x *MonitorStatus) String() string {
 func (*MonitorStatus) ProtoMessage() {}
 
 func (x *MonitorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[9]
+	mi := &file_kornel_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1051,7 @@ func (x *MonitorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonitorStatus.ProtoReflect.Descriptor instead.
 func (*MonitorStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MonitorStatus) GetObserveOnly() bool {
@@ -969,7 +1097,7 @@ type UserStatus struct {
 
 func (x *UserStatus) Reset() {
 	*x = UserStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[10]
+	mi := &file_kornel_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1109,7 @@ func (x *UserStatus) String() string {
 func (*UserStatus) ProtoMessage() {}
 
 func (x *UserStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[10]
+	mi := &file_kornel_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1122,7 @@ func (x *UserStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserStatus.ProtoReflect.Descriptor instead.
 func (*UserStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UserStatus) GetUser() string {
@@ -1056,7 +1184,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[11]
+	mi := &file_kornel_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1196,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[11]
+	mi := &file_kornel_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1209,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -1195,7 +1323,7 @@ type ExplainAskRequest struct {
 
 func (x *ExplainAskRequest) Reset() {
 	*x = ExplainAskRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[12]
+	mi := &file_kornel_v1_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1335,7 @@ func (x *ExplainAskRequest) String() string {
 func (*ExplainAskRequest) ProtoMessage() {}
 
 func (x *ExplainAskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[12]
+	mi := &file_kornel_v1_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1348,7 @@ func (x *ExplainAskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAskRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainAskRequest) GetPartition() string {
@@ -1256,7 +1384,7 @@ type ExplainAskResponse struct {
 
 func (x *ExplainAskResponse) Reset() {
 	*x = ExplainAskResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[13]
+	mi := &file_kornel_v1_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1396,7 @@ func (x *ExplainAskResponse) String() string {
 func (*ExplainAskResponse) ProtoMessage() {}
 
 func (x *ExplainAskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[13]
+	mi := &file_kornel_v1_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1409,7 @@ func (x *ExplainAskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAskResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainAskResponse) GetApplicationId() string {
@@ -1334,7 +1462,7 @@ type AskFailure struct {
 
 func (x *AskFailure) Reset() {
 	*x = AskFailure{}
-	mi := &file_kornel_v1_status_proto_msgTypes[14]
+	mi := &file_kornel_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1474,7 @@ func (x *AskFailure) String() string {
 func (*AskFailure) ProtoMessage() {}
 
 func (x *AskFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[14]
+	mi := &file_kornel_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1487,7 @@ func (x *AskFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskFailure.ProtoReflect.Descriptor instead.
 func (*AskFailure) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AskFailure) GetMessage() string {
@@ -1396,7 +1524,7 @@ type ExplainQueueRequest struct {
 
 func (x *ExplainQueueRequest) Reset() {
 	*x = ExplainQueueRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[15]
+	mi := &file_kornel_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1536,7 @@ func (x *ExplainQueueRequest) String() string {
 func (*ExplainQueueRequest) ProtoMessage() {}
 
 func (x *ExplainQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[15]
+	mi := &file_kornel_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1549,7 @@ func (x *ExplainQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainQueueRequest.ProtoReflect.Descriptor instead.
 func (*ExplainQueueRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExplainQueueRequest) GetPartition() string {
@@ -1464,7 +1592,7 @@ type ExplainQueueResponse struct {
 
 func (x *ExplainQueueResponse) Reset() {
 	*x = ExplainQueueResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[16]
+	mi := &file_kornel_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1604,7 @@ func (x *ExplainQueueResponse) String() string {
 func (*ExplainQueueResponse) ProtoMessage() {}
 
 func (x *ExplainQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[16]
+	mi := &file_kornel_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1617,7 @@ func (x *ExplainQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainQueueResponse.ProtoReflect.Descriptor instead.
 func (*ExplainQueueResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainQueueResponse) GetPath() string {
@@ -1572,7 +1700,7 @@ type QueueAboveMax struct {
 
 func (x *QueueAboveMax) Reset() {
 	*x = QueueAboveMax{}
-	mi := &file_kornel_v1_status_proto_msgTypes[17]
+	mi := &file_kornel_v1_status_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1712,7 @@ func (x *QueueAboveMax) String() string {
 func (*QueueAboveMax) ProtoMessage() {}
 
 func (x *QueueAboveMax) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[17]
+	mi := &file_kornel_v1_status_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1725,7 @@ func (x *QueueAboveMax) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAboveMax.ProtoReflect.Descriptor instead.
 func (*QueueAboveMax) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{17}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *QueueAboveMax) GetPath() string {
@@ -1672,7 +1800,7 @@ type QueueLevel struct {
 
 func (x *QueueLevel) Reset() {
 	*x = QueueLevel{}
-	mi := &file_kornel_v1_status_proto_msgTypes[18]
+	mi := &file_kornel_v1_status_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1812,7 @@ func (x *QueueLevel) String() string {
 func (*QueueLevel) ProtoMessage() {}
 
 func (x *QueueLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[18]
+	mi := &file_kornel_v1_status_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1825,7 @@ func (x *QueueLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLevel.ProtoReflect.Descriptor instead.
 func (*QueueLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueLevel) GetPath() string {
@@ -1766,7 +1894,7 @@ type QueueBound struct {
 
 func (x *QueueBound) Reset() {
 	*x = QueueBound{}
-	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	mi := &file_kornel_v1_status_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1906,7 @@ func (x *QueueBound) String() string {
 func (*QueueBound) ProtoMessage() {}
 
 func (x *QueueBound) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	mi := &file_kornel_v1_status_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1919,7 @@ func (x *QueueBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueBound.ProtoReflect.Descriptor instead.
 func (*QueueBound) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueBound) GetType() string {
@@ -1835,7 +1963,7 @@ type ExplainUserRequest struct {
 
 func (x *ExplainUserRequest) Reset() {
 	*x = ExplainUserRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[20]
+	mi := &file_kornel_v1_status_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1975,7 @@ func (x *ExplainUserRequest) String() string {
 func (*ExplainUserRequest) ProtoMessage() {}
 
 func (x *ExplainUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[20]
+	mi := &file_kornel_v1_status_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1988,7 @@ func (x *ExplainUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainUserRequest.ProtoReflect.Descriptor instead.
 func (*ExplainUserRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainUserRequest) GetPartition() string {
@@ -1897,7 +2025,7 @@ type ExplainUserResponse struct {
 
 func (x *ExplainUserResponse) Reset() {
 	*x = ExplainUserResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[21]
+	mi := &file_kornel_v1_status_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2037,7 @@ func (x *ExplainUserResponse) String() string {
 func (*ExplainUserResponse) ProtoMessage() {}
 
 func (x *ExplainUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[21]
+	mi := &file_kornel_v1_status_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2050,7 @@ func (x *ExplainUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainUserResponse.ProtoReflect.Descriptor instead.
 func (*ExplainUserResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainUserResponse) GetUser() string {
@@ -1985,7 +2113,7 @@ type LimitLevel struct {
 
 func (x *LimitLevel) Reset() {
 	*x = LimitLevel{}
-	mi := &file_kornel_v1_status_proto_msgTypes[22]
+	mi := &file_kornel_v1_status_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2125,7 @@ func (x *LimitLevel) String() string {
 func (*LimitLevel) ProtoMessage() {}
 
 func (x *LimitLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[22]
+	mi := &file_kornel_v1_status_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2138,7 @@ func (x *LimitLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitLevel.ProtoReflect.Descriptor instead.
 func (*LimitLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LimitLevel) GetPath() string {
@@ -2071,14 +2199,16 @@ func (x *LimitLevel) GetMaxApplications() uint64 {
 
 // No choice so far.
 type GetStateDumpRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RM whose own state to include. Empty: the registered one; INVALID_ARGUMENT if there are several.
+	RmId          string `protobuf:"bytes,1,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStateDumpRequest) Reset() {
 	*x = GetStateDumpRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[23]
+	mi := &file_kornel_v1_status_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2220,7 @@ func (x *GetStateDumpRequest) String() string {
 func (*GetStateDumpRequest) ProtoMessage() {}
 
 func (x *GetStateDumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[23]
+	mi := &file_kornel_v1_status_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2233,14 @@ func (x *GetStateDumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateDumpRequest.ProtoReflect.Descriptor instead.
 func (*GetStateDumpRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GetStateDumpRequest) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
 }
 
 // The dump.
@@ -2117,7 +2254,7 @@ type GetStateDumpResponse struct {
 
 func (x *GetStateDumpResponse) Reset() {
 	*x = GetStateDumpResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[24]
+	mi := &file_kornel_v1_status_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2266,7 @@ func (x *GetStateDumpResponse) String() string {
 func (*GetStateDumpResponse) ProtoMessage() {}
 
 func (x *GetStateDumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[24]
+	mi := &file_kornel_v1_status_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2279,7 @@ func (x *GetStateDumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateDumpResponse.ProtoReflect.Descriptor instead.
 func (*GetStateDumpResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetStateDumpResponse) GetJson() string {
@@ -2156,12 +2293,13 @@ var File_kornel_v1_status_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x16kornel/v1/status.proto\x12\tkornel.v1\"g\n" +
+	"\x16kornel/v1/status.proto\x12\tkornel.v1\"|\n" +
 	"\x10GetStatusRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x1f\n" +
 	"\vomit_queues\x18\x02 \x01(\bR\n" +
 	"omitQueues\x12\x14\n" +
-	"\x05audit\x18\x03 \x01(\bR\x05audit\"\xc2\x03\n" +
+	"\x05audit\x18\x03 \x01(\bR\x05audit\x12\x13\n" +
+	"\x05rm_id\x18\x04 \x01(\tR\x04rmId\"\xf8\x03\n" +
 	"\x11GetStatusResponse\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12!\n" +
 	"\fcore_version\x18\x02 \x01(\tR\vcoreVersion\x125\n" +
@@ -2173,7 +2311,18 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\x15configuration_version\x18\x06 \x01(\x03R\x14configurationVersion\x123\n" +
 	"\x15configuration_problem\x18\a \x01(\tR\x14configurationProblem\x125\n" +
 	"\brollback\x18\b \x01(\v2\x19.kornel.v1.RollbackStatusR\brollback\x126\n" +
-	"\bpresence\x18\t \x01(\v2\x1a.kornel.v1.ManagerPresenceR\bpresence\"~\n" +
+	"\bpresence\x18\t \x01(\v2\x1a.kornel.v1.ManagerPresenceR\bpresence\x124\n" +
+	"\bmanagers\x18\n" +
+	" \x03(\v2\x18.kornel.v1.ManagerStatusR\bmanagers\"\xf9\x02\n" +
+	"\rManagerStatus\x12\x13\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x125\n" +
+	"\x16configuration_checksum\x18\x02 \x01(\tR\x15configurationChecksum\x123\n" +
+	"\x15configuration_version\x18\x03 \x01(\x03R\x14configurationVersion\x123\n" +
+	"\x15configuration_problem\x18\x04 \x01(\tR\x14configurationProblem\x12)\n" +
+	"\x10unrouted_entries\x18\x05 \x01(\x03R\x0funroutedEntries\x126\n" +
+	"\bpresence\x18\x06 \x01(\v2\x1a.kornel.v1.ManagerPresenceR\bpresence\x125\n" +
+	"\brollback\x18\a \x01(\v2\x19.kornel.v1.RollbackStatusR\brollback\x12\x18\n" +
+	"\adamaged\x18\b \x01(\bR\adamaged\"~\n" +
 	"\x0eRollbackStatus\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x19\n" +
 	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x1c\n" +
@@ -2415,8 +2564,9 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a;\n" +
 	"\rHeadroomEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x15\n" +
-	"\x13GetStateDumpRequest\"*\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"*\n" +
+	"\x13GetStateDumpRequest\x12\x13\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"*\n" +
 	"\x14GetStateDumpResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json2\x92\x03\n" +
 	"\rStatusService\x12F\n" +
@@ -2439,117 +2589,121 @@ func file_kornel_v1_status_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_status_proto_rawDescData
 }
 
-var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_kornel_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),     // 0: kornel.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),    // 1: kornel.v1.GetStatusResponse
-	(*RollbackStatus)(nil),       // 2: kornel.v1.RollbackStatus
-	(*ManagerPresence)(nil),      // 3: kornel.v1.ManagerPresence
-	(*PartitionStatus)(nil),      // 4: kornel.v1.PartitionStatus
-	(*DrainedNode)(nil),          // 5: kornel.v1.DrainedNode
-	(*GovernorStatus)(nil),       // 6: kornel.v1.GovernorStatus
-	(*GovernorScope)(nil),        // 7: kornel.v1.GovernorScope
-	(*StuckVictim)(nil),          // 8: kornel.v1.StuckVictim
-	(*MonitorStatus)(nil),        // 9: kornel.v1.MonitorStatus
-	(*UserStatus)(nil),           // 10: kornel.v1.UserStatus
-	(*QueueStatus)(nil),          // 11: kornel.v1.QueueStatus
-	(*ExplainAskRequest)(nil),    // 12: kornel.v1.ExplainAskRequest
-	(*ExplainAskResponse)(nil),   // 13: kornel.v1.ExplainAskResponse
-	(*AskFailure)(nil),           // 14: kornel.v1.AskFailure
-	(*ExplainQueueRequest)(nil),  // 15: kornel.v1.ExplainQueueRequest
-	(*ExplainQueueResponse)(nil), // 16: kornel.v1.ExplainQueueResponse
-	(*QueueAboveMax)(nil),        // 17: kornel.v1.QueueAboveMax
-	(*QueueLevel)(nil),           // 18: kornel.v1.QueueLevel
-	(*QueueBound)(nil),           // 19: kornel.v1.QueueBound
-	(*ExplainUserRequest)(nil),   // 20: kornel.v1.ExplainUserRequest
-	(*ExplainUserResponse)(nil),  // 21: kornel.v1.ExplainUserResponse
-	(*LimitLevel)(nil),           // 22: kornel.v1.LimitLevel
-	(*GetStateDumpRequest)(nil),  // 23: kornel.v1.GetStateDumpRequest
-	(*GetStateDumpResponse)(nil), // 24: kornel.v1.GetStateDumpResponse
-	nil,                          // 25: kornel.v1.PartitionStatus.TotalEntry
-	nil,                          // 26: kornel.v1.PartitionStatus.IgnoredEntry
-	nil,                          // 27: kornel.v1.GovernorScope.LostEntry
-	nil,                          // 28: kornel.v1.GovernorScope.MaxLostEntry
-	nil,                          // 29: kornel.v1.StuckVictim.ResourcesEntry
-	nil,                          // 30: kornel.v1.UserStatus.UsedEntry
-	nil,                          // 31: kornel.v1.QueueStatus.GuaranteedEntry
-	nil,                          // 32: kornel.v1.QueueStatus.MaxEntry
-	nil,                          // 33: kornel.v1.QueueStatus.UsedEntry
-	nil,                          // 34: kornel.v1.QueueStatus.PendingEntry
-	nil,                          // 35: kornel.v1.QueueStatus.PreemptingEntry
-	nil,                          // 36: kornel.v1.QueueStatus.PreemptedEntry
-	nil,                          // 37: kornel.v1.ExplainQueueResponse.HeadroomEntry
-	nil,                          // 38: kornel.v1.QueueAboveMax.AboveEntry
-	nil,                          // 39: kornel.v1.QueueAboveMax.LeavingEntry
-	nil,                          // 40: kornel.v1.QueueLevel.GuaranteedEntry
-	nil,                          // 41: kornel.v1.QueueLevel.MaxEntry
-	nil,                          // 42: kornel.v1.QueueLevel.UsedEntry
-	nil,                          // 43: kornel.v1.QueueLevel.PendingEntry
-	nil,                          // 44: kornel.v1.QueueLevel.PreemptingEntry
-	nil,                          // 45: kornel.v1.QueueLevel.HeadroomEntry
-	nil,                          // 46: kornel.v1.ExplainUserResponse.UsedEntry
-	nil,                          // 47: kornel.v1.LimitLevel.MaxEntry
-	nil,                          // 48: kornel.v1.LimitLevel.UsedEntry
-	nil,                          // 49: kornel.v1.LimitLevel.HeadroomEntry
+	(*ManagerStatus)(nil),        // 2: kornel.v1.ManagerStatus
+	(*RollbackStatus)(nil),       // 3: kornel.v1.RollbackStatus
+	(*ManagerPresence)(nil),      // 4: kornel.v1.ManagerPresence
+	(*PartitionStatus)(nil),      // 5: kornel.v1.PartitionStatus
+	(*DrainedNode)(nil),          // 6: kornel.v1.DrainedNode
+	(*GovernorStatus)(nil),       // 7: kornel.v1.GovernorStatus
+	(*GovernorScope)(nil),        // 8: kornel.v1.GovernorScope
+	(*StuckVictim)(nil),          // 9: kornel.v1.StuckVictim
+	(*MonitorStatus)(nil),        // 10: kornel.v1.MonitorStatus
+	(*UserStatus)(nil),           // 11: kornel.v1.UserStatus
+	(*QueueStatus)(nil),          // 12: kornel.v1.QueueStatus
+	(*ExplainAskRequest)(nil),    // 13: kornel.v1.ExplainAskRequest
+	(*ExplainAskResponse)(nil),   // 14: kornel.v1.ExplainAskResponse
+	(*AskFailure)(nil),           // 15: kornel.v1.AskFailure
+	(*ExplainQueueRequest)(nil),  // 16: kornel.v1.ExplainQueueRequest
+	(*ExplainQueueResponse)(nil), // 17: kornel.v1.ExplainQueueResponse
+	(*QueueAboveMax)(nil),        // 18: kornel.v1.QueueAboveMax
+	(*QueueLevel)(nil),           // 19: kornel.v1.QueueLevel
+	(*QueueBound)(nil),           // 20: kornel.v1.QueueBound
+	(*ExplainUserRequest)(nil),   // 21: kornel.v1.ExplainUserRequest
+	(*ExplainUserResponse)(nil),  // 22: kornel.v1.ExplainUserResponse
+	(*LimitLevel)(nil),           // 23: kornel.v1.LimitLevel
+	(*GetStateDumpRequest)(nil),  // 24: kornel.v1.GetStateDumpRequest
+	(*GetStateDumpResponse)(nil), // 25: kornel.v1.GetStateDumpResponse
+	nil,                          // 26: kornel.v1.PartitionStatus.TotalEntry
+	nil,                          // 27: kornel.v1.PartitionStatus.IgnoredEntry
+	nil,                          // 28: kornel.v1.GovernorScope.LostEntry
+	nil,                          // 29: kornel.v1.GovernorScope.MaxLostEntry
+	nil,                          // 30: kornel.v1.StuckVictim.ResourcesEntry
+	nil,                          // 31: kornel.v1.UserStatus.UsedEntry
+	nil,                          // 32: kornel.v1.QueueStatus.GuaranteedEntry
+	nil,                          // 33: kornel.v1.QueueStatus.MaxEntry
+	nil,                          // 34: kornel.v1.QueueStatus.UsedEntry
+	nil,                          // 35: kornel.v1.QueueStatus.PendingEntry
+	nil,                          // 36: kornel.v1.QueueStatus.PreemptingEntry
+	nil,                          // 37: kornel.v1.QueueStatus.PreemptedEntry
+	nil,                          // 38: kornel.v1.ExplainQueueResponse.HeadroomEntry
+	nil,                          // 39: kornel.v1.QueueAboveMax.AboveEntry
+	nil,                          // 40: kornel.v1.QueueAboveMax.LeavingEntry
+	nil,                          // 41: kornel.v1.QueueLevel.GuaranteedEntry
+	nil,                          // 42: kornel.v1.QueueLevel.MaxEntry
+	nil,                          // 43: kornel.v1.QueueLevel.UsedEntry
+	nil,                          // 44: kornel.v1.QueueLevel.PendingEntry
+	nil,                          // 45: kornel.v1.QueueLevel.PreemptingEntry
+	nil,                          // 46: kornel.v1.QueueLevel.HeadroomEntry
+	nil,                          // 47: kornel.v1.ExplainUserResponse.UsedEntry
+	nil,                          // 48: kornel.v1.LimitLevel.MaxEntry
+	nil,                          // 49: kornel.v1.LimitLevel.UsedEntry
+	nil,                          // 50: kornel.v1.LimitLevel.HeadroomEntry
 }
 var file_kornel_v1_status_proto_depIdxs = []int32{
-	4,  // 0: kornel.v1.GetStatusResponse.partitions:type_name -> kornel.v1.PartitionStatus
-	2,  // 1: kornel.v1.GetStatusResponse.rollback:type_name -> kornel.v1.RollbackStatus
-	3,  // 2: kornel.v1.GetStatusResponse.presence:type_name -> kornel.v1.ManagerPresence
-	25, // 3: kornel.v1.PartitionStatus.total:type_name -> kornel.v1.PartitionStatus.TotalEntry
-	11, // 4: kornel.v1.PartitionStatus.queues:type_name -> kornel.v1.QueueStatus
-	10, // 5: kornel.v1.PartitionStatus.users:type_name -> kornel.v1.UserStatus
-	26, // 6: kornel.v1.PartitionStatus.ignored:type_name -> kornel.v1.PartitionStatus.IgnoredEntry
-	6,  // 7: kornel.v1.PartitionStatus.governor:type_name -> kornel.v1.GovernorStatus
-	8,  // 8: kornel.v1.PartitionStatus.stuck_victims:type_name -> kornel.v1.StuckVictim
-	9,  // 9: kornel.v1.PartitionStatus.monitor:type_name -> kornel.v1.MonitorStatus
-	5,  // 10: kornel.v1.PartitionStatus.drained_nodes:type_name -> kornel.v1.DrainedNode
-	7,  // 11: kornel.v1.GovernorStatus.scopes:type_name -> kornel.v1.GovernorScope
-	27, // 12: kornel.v1.GovernorScope.lost:type_name -> kornel.v1.GovernorScope.LostEntry
-	28, // 13: kornel.v1.GovernorScope.max_lost:type_name -> kornel.v1.GovernorScope.MaxLostEntry
-	29, // 14: kornel.v1.StuckVictim.resources:type_name -> kornel.v1.StuckVictim.ResourcesEntry
-	30, // 15: kornel.v1.UserStatus.used:type_name -> kornel.v1.UserStatus.UsedEntry
-	31, // 16: kornel.v1.QueueStatus.guaranteed:type_name -> kornel.v1.QueueStatus.GuaranteedEntry
-	32, // 17: kornel.v1.QueueStatus.max:type_name -> kornel.v1.QueueStatus.MaxEntry
-	33, // 18: kornel.v1.QueueStatus.used:type_name -> kornel.v1.QueueStatus.UsedEntry
-	34, // 19: kornel.v1.QueueStatus.pending:type_name -> kornel.v1.QueueStatus.PendingEntry
-	35, // 20: kornel.v1.QueueStatus.preempting:type_name -> kornel.v1.QueueStatus.PreemptingEntry
-	36, // 21: kornel.v1.QueueStatus.preempted:type_name -> kornel.v1.QueueStatus.PreemptedEntry
-	14, // 22: kornel.v1.ExplainAskResponse.failures:type_name -> kornel.v1.AskFailure
-	18, // 23: kornel.v1.ExplainQueueResponse.levels:type_name -> kornel.v1.QueueLevel
-	37, // 24: kornel.v1.ExplainQueueResponse.headroom:type_name -> kornel.v1.ExplainQueueResponse.HeadroomEntry
-	19, // 25: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
-	19, // 26: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
-	17, // 27: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
-	38, // 28: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
-	39, // 29: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
-	40, // 30: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
-	41, // 31: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
-	42, // 32: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
-	43, // 33: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
-	44, // 34: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
-	45, // 35: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
-	46, // 36: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
-	22, // 37: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
-	19, // 38: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
-	47, // 39: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
-	48, // 40: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
-	49, // 41: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
-	0,  // 42: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
-	12, // 43: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
-	15, // 44: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
-	20, // 45: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
-	23, // 46: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
-	1,  // 47: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
-	13, // 48: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
-	16, // 49: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
-	21, // 50: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
-	24, // 51: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
-	47, // [47:52] is the sub-list for method output_type
-	42, // [42:47] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	5,  // 0: kornel.v1.GetStatusResponse.partitions:type_name -> kornel.v1.PartitionStatus
+	3,  // 1: kornel.v1.GetStatusResponse.rollback:type_name -> kornel.v1.RollbackStatus
+	4,  // 2: kornel.v1.GetStatusResponse.presence:type_name -> kornel.v1.ManagerPresence
+	2,  // 3: kornel.v1.GetStatusResponse.managers:type_name -> kornel.v1.ManagerStatus
+	4,  // 4: kornel.v1.ManagerStatus.presence:type_name -> kornel.v1.ManagerPresence
+	3,  // 5: kornel.v1.ManagerStatus.rollback:type_name -> kornel.v1.RollbackStatus
+	26, // 6: kornel.v1.PartitionStatus.total:type_name -> kornel.v1.PartitionStatus.TotalEntry
+	12, // 7: kornel.v1.PartitionStatus.queues:type_name -> kornel.v1.QueueStatus
+	11, // 8: kornel.v1.PartitionStatus.users:type_name -> kornel.v1.UserStatus
+	27, // 9: kornel.v1.PartitionStatus.ignored:type_name -> kornel.v1.PartitionStatus.IgnoredEntry
+	7,  // 10: kornel.v1.PartitionStatus.governor:type_name -> kornel.v1.GovernorStatus
+	9,  // 11: kornel.v1.PartitionStatus.stuck_victims:type_name -> kornel.v1.StuckVictim
+	10, // 12: kornel.v1.PartitionStatus.monitor:type_name -> kornel.v1.MonitorStatus
+	6,  // 13: kornel.v1.PartitionStatus.drained_nodes:type_name -> kornel.v1.DrainedNode
+	8,  // 14: kornel.v1.GovernorStatus.scopes:type_name -> kornel.v1.GovernorScope
+	28, // 15: kornel.v1.GovernorScope.lost:type_name -> kornel.v1.GovernorScope.LostEntry
+	29, // 16: kornel.v1.GovernorScope.max_lost:type_name -> kornel.v1.GovernorScope.MaxLostEntry
+	30, // 17: kornel.v1.StuckVictim.resources:type_name -> kornel.v1.StuckVictim.ResourcesEntry
+	31, // 18: kornel.v1.UserStatus.used:type_name -> kornel.v1.UserStatus.UsedEntry
+	32, // 19: kornel.v1.QueueStatus.guaranteed:type_name -> kornel.v1.QueueStatus.GuaranteedEntry
+	33, // 20: kornel.v1.QueueStatus.max:type_name -> kornel.v1.QueueStatus.MaxEntry
+	34, // 21: kornel.v1.QueueStatus.used:type_name -> kornel.v1.QueueStatus.UsedEntry
+	35, // 22: kornel.v1.QueueStatus.pending:type_name -> kornel.v1.QueueStatus.PendingEntry
+	36, // 23: kornel.v1.QueueStatus.preempting:type_name -> kornel.v1.QueueStatus.PreemptingEntry
+	37, // 24: kornel.v1.QueueStatus.preempted:type_name -> kornel.v1.QueueStatus.PreemptedEntry
+	15, // 25: kornel.v1.ExplainAskResponse.failures:type_name -> kornel.v1.AskFailure
+	19, // 26: kornel.v1.ExplainQueueResponse.levels:type_name -> kornel.v1.QueueLevel
+	38, // 27: kornel.v1.ExplainQueueResponse.headroom:type_name -> kornel.v1.ExplainQueueResponse.HeadroomEntry
+	20, // 28: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
+	20, // 29: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
+	18, // 30: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
+	39, // 31: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
+	40, // 32: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
+	41, // 33: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
+	42, // 34: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
+	43, // 35: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
+	44, // 36: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
+	45, // 37: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
+	46, // 38: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
+	47, // 39: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
+	23, // 40: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
+	20, // 41: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
+	48, // 42: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
+	49, // 43: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
+	50, // 44: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
+	0,  // 45: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
+	13, // 46: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
+	16, // 47: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
+	21, // 48: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
+	24, // 49: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
+	1,  // 50: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
+	14, // 51: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
+	17, // 52: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
+	22, // 53: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
+	25, // 54: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
+	50, // [50:55] is the sub-list for method output_type
+	45, // [45:50] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_status_proto_init() }
@@ -2557,17 +2711,17 @@ func file_kornel_v1_status_proto_init() {
 	if File_kornel_v1_status_proto != nil {
 		return
 	}
-	file_kornel_v1_status_proto_msgTypes[3].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[7].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[11].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[17].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[4].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[12].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_status_proto_rawDesc), len(file_kornel_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

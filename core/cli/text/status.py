@@ -11,7 +11,7 @@ from kornel.core.cli.text.tables import format_table, wrap_text
 from kornel.core.cli.text.times import format_moment
 from kornel.core.cli.text.users import user_rows
 from kornel.core.domain.readable_amounts import format_count
-from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, ManagerStatus, PartitionStatus, QueueStatus
 
 QUEUES_LISTED: Final = 20
 """The most queues that are shown one by one: of more, those at the top, and how many there are."""
@@ -23,10 +23,23 @@ _USERS_SHOWN: Final = 10
 
 def render_status(status: GetStatusResponse, now_ns: int) -> str:
     """Returns several lines: the core, then each partition with its queues."""
-    lines = [
-        *wrap_text(f"core {status.core_version}, {_describe_manager(status)}"),
-        *wrap_text(f"configuration {_describe_configuration(status)}"),
-    ]
+    if len(status.managers) > 1:
+        lines = wrap_text(
+            f"core {status.core_version}, {format_count(len(status.managers), 'resource manager')} registered"
+        )
+        for manager in status.managers:
+            lines += ["", *wrap_text(_describe_manager(manager)), *_manager_lines(manager, now_ns)]
+    else:
+        described = _describe_manager(status)
+        lines = [*wrap_text(f"core {status.core_version}, {described}"), *_manager_lines(status, now_ns)]
+    for partition in status.partitions:
+        lines += ["", *_partition_lines(partition, now_ns)]
+    return join_lines(lines)
+
+
+def _manager_lines(status: GetStatusResponse | ManagerStatus, now_ns: int) -> list[str]:
+    """Returns the configuration of a manager, and what is out of the ordinary with either."""
+    lines = wrap_text(f"configuration {_describe_configuration(status)}")
     lines += _presence_lines(status, now_ns)
     if status.HasField("rollback"):
         held = status.rollback
@@ -37,9 +50,9 @@ def render_status(status: GetStatusResponse, now_ns: int) -> str:
         )
     if status.configuration_problem:
         lines += indent_further(f"configuration file not applied: {status.configuration_problem}")
-    for partition in status.partitions:
-        lines += ["", *_partition_lines(partition, now_ns)]
-    return join_lines(lines)
+    if isinstance(status, ManagerStatus) and status.damaged:
+        lines += wrap_text("a bug of the core has left its state in doubt, see the log: its shim should register again")
+    return lines
 
 
 def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
@@ -55,7 +68,7 @@ def render_explanation(key: str, ask: ExplainAskResponse, now_ns: int) -> str:
     return join_lines(lines)
 
 
-def _describe_manager(status: GetStatusResponse) -> str:
+def _describe_manager(status: GetStatusResponse | ManagerStatus) -> str:
     """Returns who is registered, and whether the core hears of it."""
     if not status.rm_id:
         return "no resource manager is registered"
@@ -64,13 +77,13 @@ def _describe_manager(status: GetStatusResponse) -> str:
     return f"resource manager {status.rm_id}{connected}"
 
 
-def _presence_lines(status: GetStatusResponse, now_ns: int) -> Iterator[str]:
+def _presence_lines(status: GetStatusResponse | ManagerStatus, now_ns: int) -> Iterator[str]:
     if status.HasField("presence") and status.presence.HasField("no_stream_since_ns"):
         gone = ": it counts as gone, and nothing that is decided reaches it" if status.presence.gone else ""
         yield from wrap_text(f"no stream open since {format_moment(status.presence.no_stream_since_ns, now_ns)}{gone}")
 
 
-def _describe_configuration(status: GetStatusResponse) -> str:
+def _describe_configuration(status: GetStatusResponse | ManagerStatus) -> str:
     if not status.configuration_checksum:
         return "none"
     return f"version {status.configuration_version}, checksum {status.configuration_checksum}"

@@ -8,6 +8,7 @@ on those amounts in step. It wakes nobody: what others may wait for is noted in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -559,6 +560,26 @@ def refresh_fair_terms(state: PartitionState) -> None:
     """Reckon every queue's fair-share denominators again: the size of the cluster changed."""
     state.fair_terms_stale = False
     refresh_fair_terms_below(state.root)
+
+
+def advance_fair_terms(state: PartitionState, most: int) -> bool:
+    """Reckon up to *most* queues' denominators again, since the size of the cluster changed. Whether any are left.
+
+    A large tree takes several slices for that, and some of its queues are ordered by their former shares meanwhile.
+    """
+    if state.fair_terms_steps is None:
+        state.fair_terms_stale = False
+        state.fair_terms_steps = take_fair_terms_steps(state.root)
+    if sum(1 for _ in islice(state.fair_terms_steps, most)) < most:
+        state.fair_terms_steps = None
+    return state.fair_terms_stale or state.fair_terms_steps is not None
+
+
+def reckon_fair_terms_anew(state: PartitionState) -> None:
+    """Has a reckoning that is under way begin again: maxima that it has inherited downwards have changed."""
+    if state.fair_terms_steps is not None:
+        state.fair_terms_steps = None
+        state.fair_terms_stale = True
 
 
 def refresh_fair_terms_below(top: Queue) -> None:

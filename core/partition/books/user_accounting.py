@@ -6,7 +6,7 @@ applications, and is taken when somebody asks (config.md 10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kornel.core.config.model import LimitConfig
 from kornel.core.domain.application_states import AppState
@@ -64,10 +64,10 @@ def exchange_amounts(state: PartitionState, application: Application, before: Pa
             state.gained.append(account)
 
 
-def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> None:
-    """Gives the queues of *changed* other limits; usage stays with the applications.
+def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> Iterator[None]:
+    """Gives the queues of *changed* other limits; usage stays with the applications. Yields after each application.
 
-    Whoever calls has :func:`kornel.core.partition.waiting.rooms.reconsider_limited` look at everybody again.
+    Whoever calls has :func:`kornel.core.partition.waiting.waking.take_review_steps` look at everybody again.
 
     An application chooses its group again if it had none, has asked for nothing yet, or lost a limit of that group on
     its path; otherwise it stays with it (10.4, B23).
@@ -76,6 +76,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
     before = {queue: queue.limits for queue in state.queues.values() if queue.limits is not NO_LIMITS}
     for queue, limits in changed.items():
         queue.limits = _build_limits(state, limits) if limits else NO_LIMITS
+        yield
     for queue in state.queues.values():
         queue.accounts.clear()
     for application in state.applications.values():
@@ -86,6 +87,7 @@ def change_limits(state: PartitionState, changed: Mapping[Queue, tuple[LimitConf
                 state.events.group_chosen(application, group_before)
         application.accounts = ()
         _join_accounts(state, application)
+        yield
 
 
 def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
@@ -21,11 +22,11 @@ from kornel.core.model.users import NO_LIMITS
 from kornel.core.partition.books import ledger, user_accounting
 from kornel.core.partition.configuration import dynamic_queues, offered_types, topology_change
 from kornel.core.partition.gangs.pools import regroup_members
-from kornel.core.partition.history.queue_events import settings_of
+from kornel.core.partition.history.queue_events import QueueSettings, settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
-from kornel.core.partition.waiting.waking import reconsider_limited, wake_for_queue
+from kornel.core.partition.waiting.waking import take_review_steps, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import compile_rules
 from kornel.core.preemption import attempts
@@ -33,6 +34,8 @@ from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.timer_rules import Terms, terms_of
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
+CLEANED_AT_ONCE: Final = 1_000
+"""Queues of a large tree that the cleaner looks at in one slice."""
 
 
 def build_partition(
@@ -75,8 +78,10 @@ class Building:
         state.recording = state.callbacks.recording
         if state.recording:
             state.events.queues.queue_created(state.root)
-            state.events.queues.queues_reconfigured({state.root.path: self._root_before}, state.queues)
-        quota_timers.follow_terms(state, self._enforced_before, self._change.quotas, now_ns)
+            for _ in state.events.queues.take_record_steps({state.root.path: self._root_before}, state.queues):
+                pass
+        for _ in quota_timers.take_follow_steps(state, self._enforced_before, self._change.quotas, now_ns):
+            pass
         _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
         return state
 
@@ -84,23 +89,32 @@ class Building:
 def find_obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
     """Returns what stands against applying *config* to this running partition, in sentences; nothing if it can be
     applied."""
-    found: list[str] = []
+    return list(filter(None, look_for_obstacles(state, config)))
+
+
+def look_for_obstacles(state: PartitionState, config: PartitionConfig) -> Iterator[str]:
+    """Yields the same, and an empty text after each queue against which nothing stands."""
     for path, queue_config in walk_queues(config.root, "root"):
         queue = state.queues.get(path)
         if queue is None or queue.parent is None:
+            yield ""
             continue
         if queue.leaf and queue_config.parent and queue.applications:
             count = len(queue.applications)
-            found.append(f"queue {path} has {format_count(count, 'application')} and cannot become a parent")
+            yield f"queue {path} has {format_count(count, 'application')} and cannot become a parent"
         if not queue.leaf and not queue_config.parent and queue.children:
             kept = {f"{path}.{name}" for name in queue.children if not _is_empty(queue.children[name])}
             if kept:
-                found.append(f"queue {path} still has {', '.join(sorted(kept))} and cannot become a leaf")
+                yield f"queue {path} still has {', '.join(sorted(kept))} and cannot become a leaf"
+        yield ""
+    named: dict[str, None] = {}
+    for names in offered_types.names_by_queue(config, state.config):
+        named.update(dict.fromkeys(names))
+        yield ""
     try:
-        state.types.check(offered_types.named_by(config, state.config))
+        state.types.check(named)
     except TooManyTypes as error:
-        found.append(f"partition {config.name}: {error}{_advise_two_steps(state, config)}")
-    return found
+        yield f"partition {config.name}: {error}{_advise_two_steps(state, config)}"
 
 
 def _advise_two_steps(state: PartitionState, config: PartitionConfig) -> str:
@@ -124,29 +138,43 @@ def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
     Only what differs from the configuration followed so far is touched: the cost is that of the change, and where
     both share their parts (:mod:`kornel.core.config.sharing`) not even that of looking for it.
     """
+    for _ in take_update_steps(state, config, now_ns):
+        pass
+
+
+def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: int) -> Iterator[None]:
+    """Does the same, and yields after each queue. Until the last step nothing may be applied or decided here."""
     before, state.config = state.config, config
     if before is config:
         return
-    queues_before = {path: settings_of(queue) for path, queue in state.queues.items()} if state.recording else {}
+    queues_before: dict[str, QueueSettings] = {}
+    for path, queue in state.queues.items() if state.recording else ():
+        queues_before[path] = settings_of(queue)
+        yield
     enforced_before = state.preemption.quota_enabled
+    ledger.reckon_fair_terms_anew(state)
     change = _Change()
-    for _ in _make_changes(state, config, before, change):
-        pass
+    yield from _make_changes(state, config, before, change)
     if before is not None and before.preemption != config.preemption:
-        _watch_again(state)
+        yield from _take_watch_steps(state)
     if before is not None and before.gang_scheduling is not config.gang_scheduling:
         for application in state.applications.values():
             regroup_members(state, application)
+            yield
     if state.recording:
-        state.events.queues.queues_reconfigured(queues_before, state.queues)
-    quota_timers.follow_terms(state, enforced_before, change.quotas, now_ns)
+        yield from state.events.queues.take_record_steps(queues_before, state.queues)
+    yield from quota_timers.take_follow_steps(state, enforced_before, change.quotas, now_ns)
 
 
 def _make_changes(
     state: PartitionState, config: PartitionConfig, before: PartitionConfig | None, change: _Change
 ) -> Iterator[None]:
     """Make what follows *before* follow *config*, and put into *change* what that touches. Yields after each queue."""
-    offered_types.offer_types(state, offered_types.named_by(config, before))
+    named: dict[str, None] = {}
+    for names in offered_types.names_by_queue(config, before):
+        named.update(dict.fromkeys(names))
+        yield
+    offered_types.offer_types(state, named)
     state.resolver = config.resolver
     state.gangs.as_units = config.gang_scheduling is GangScheduling.UNITS
     if before is None or config.placement_rules != before.placement_rules:
@@ -156,19 +184,19 @@ def _make_changes(
         weights = {state.types.index_of(name): weight for name, weight in config.node_sort.weights.items()}
         state.node_order.rebuild_order(NodeScore(config.node_sort.policy, weights), list(state.node_order))
     if before is None or config.topology != before.topology:
-        topology_change.set_levels(state, config.topology)
+        yield from topology_change.take_level_steps(state, config.topology)
     state.rules_changed()
     yield from _follow_config(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:
-        dynamic_queues.follow_templates(state)
+        yield from dynamic_queues.take_template_steps(state)
         for queue in state.queues.values():
             if not queue.managed:
                 change.queues[queue] = None
                 if queue.leaf:
                     change.delayed[queue] = None
     if change.limits:
-        user_accounting.change_limits(state, change.limits)
-        reconsider_limited(state)
+        yield from user_accounting.take_limit_steps(state, change.limits)
+        yield from take_review_steps(state)
     yield from _settle_queues(state, change)
 
 
@@ -201,11 +229,15 @@ def _follow_config(
         if new.limits != known:
             change.limits[queue] = new.limits
         yield
-    gone = {child.name: child for child in old.children} if old is not None else {}
+    gone: dict[str, QueueConfig] = {}
+    for child in old.children if old is not None else ():
+        gone[child.name] = child
+        yield
     for child in new.children:
         yield from _follow_config(state, f"{path}.{child.name}", child, gone.pop(child.name, None), change)
     for name in gone:
         _drain(state.queues.get(f"{path}.{name}"), change)
+        yield
 
 
 def _drain(queue: Queue | None, change: _Change) -> None:
@@ -224,9 +256,13 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
 
     Yields after each queue.
     """
-    touched = [queue for queue in change.queues if state.queues.get(queue.path) is queue]
+    touched: list[Queue] = []
     refreshed: set[Queue] = set()
-    for queue in touched:
+    for queue in change.queues:
+        yield
+        if state.queues.get(queue.path) is not queue:
+            continue
+        touched.append(queue)
         if refreshed.isdisjoint(queue.lineage()):
             refreshed.add(queue)
             yield from ledger.take_fair_terms_steps(queue)
@@ -240,6 +276,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         for application in queue.applications.values():
             for ask in application.asks.values():
                 attempts.watch(state, ask)
+        yield
 
 
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> Queue:
@@ -281,9 +318,9 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
     )
 
 
-def _watch_again(state: PartitionState) -> None:
+def _take_watch_steps(state: PartitionState) -> Iterator[None]:
     """Starts afresh, since the switches changed, with whoever was due while nobody could preempt or is not due any
-    more.
+    more. Yields after each application.
 
     Asks that hold room are tried again, since they may do more than before on the node that they must run on.
     """
@@ -297,6 +334,7 @@ def _watch_again(state: PartitionState) -> None:
         for group in application.groups.values():
             if group.parked_at is not None:
                 activate_group(group)
+        yield
     for reservation in list(state.reservations.values()):
         look_again(state, reservation)
 
@@ -314,15 +352,27 @@ def _is_empty(queue: Queue) -> bool:
 
 def _clean_periodically(state: PartitionState, at_ns: int) -> None:
     def clean(now_ns: int) -> None:
-        _clean_queues(state)
+        if state.cleaning is None:
+            state.cleaning = _clean_queues(state)
+        advance_cleaning(state)
         _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
 
     state.run_at(at_ns, clean)
 
 
-def _clean_queues(state: PartitionState) -> None:
-    """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held."""
-    _clean_below(state, state.root)
+def advance_cleaning(state: PartitionState) -> bool:
+    """Look at some queues, whether they are to be removed. Returns whether any are left to be looked at."""
+    if state.cleaning is not None and sum(1 for _ in islice(state.cleaning, CLEANED_AT_ONCE)) < CLEANED_AT_ONCE:
+        state.cleaning = None
+    return state.cleaning is not None
+
+
+def _clean_queues(state: PartitionState) -> Iterator[None]:
+    """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held.
+
+    Yields after each queue; others may come, go and be filled meanwhile.
+    """
+    yield from _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
     state.victim_index.keep_only(leaves)
     state.guarantee.prospects.keep_only(leaves)
@@ -330,10 +380,15 @@ def _clean_queues(state: PartitionState) -> None:
     offered_types.forget_demands(state)
 
 
-def _clean_below(state: PartitionState, queue: Queue) -> None:
-    for child in list(queue.children.values()):
+def _clean_below(state: PartitionState, queue: Queue) -> Iterator[None]:
+    left = list(reversed(queue.children.values()))
+    while left:  # A list that kept them to the end would have all that go freed at once.
+        child = left.pop()
         if child.children:
-            _clean_below(state, child)
+            yield from _clean_below(state, child)
+        yield
+        if state.queues.get(child.path) is not child:
+            continue
         if (child.draining or not child.managed) and not child.applications and not child.children:
             _drop_queue(state, child)
             if state.recording:

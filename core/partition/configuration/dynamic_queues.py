@@ -5,7 +5,7 @@ Cost of one queue: that of its path, whatever else the partition holds. Rules: c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kornel.core.domain.names import RECOVERY_PATH, RECOVERY_QUEUE
@@ -76,8 +76,9 @@ def enter_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue
     return leaf
 
 
-def follow_templates(state: PartitionState) -> None:
-    """Gives dynamic queues, after a reload, what their parents now pass on, unless a tag has set it otherwise.
+def take_template_steps(state: PartitionState) -> Iterator[None]:
+    """Gives dynamic queues, after a reload, what their parents now pass on, unless a tag has set it otherwise. Yields
+    after each.
 
     Parents are looked at before their children, so a change reaches every level.
     """
@@ -88,6 +89,7 @@ def follow_templates(state: PartitionState) -> None:
         terms = queue.dynamic_terms = _terms_below(parent)
         if not queue.leaf:
             queue.properties = terms.parent_properties
+            yield
             continue
         queue.properties = terms.leaf_properties
         guaranteed = terms.guaranteed if queue.guaranteed == before.guaranteed else queue.guaranteed
@@ -95,6 +97,7 @@ def follow_templates(state: PartitionState) -> None:
         queue.set_limits(dict(guaranteed), dict(maximum))
         if queue.max_applications == before.max_applications:
             queue.max_applications = terms.max_applications
+        yield
 
 
 def _terms_below(parent: Queue) -> DynamicTerms:

@@ -6,6 +6,7 @@ Nodes, configurations, limits and what runs offer a type. Asks that waited for i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from kornel.core.config.model import PartitionConfig, QueueConfig
@@ -108,20 +109,29 @@ def named_by(config: PartitionConfig, before: PartitionConfig | None = None) -> 
 
     Queues that it shares with *before*, with all below them, are left out: what they name is known.
     """
-    yield from config.node_sort.weights
+    return chain.from_iterable(names_by_queue(config, before))
+
+
+def names_by_queue(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[list[str]]:
+    """Yields the same some at a time, and often an empty list: there may be tens of thousands of queues."""
     governor = config.preemption.governor
-    for budget in (governor.cluster, governor.queue, governor.application):
-        yield from budget.lost
+    yield [
+        *config.node_sort.weights,
+        *(name for budget in (governor.cluster, governor.queue, governor.application) for name in budget.lost),
+    ]
     queues: list[tuple[QueueConfig, QueueConfig | None]] = [(config.root, before.root if before is not None else None)]
     for queue, old in queues:
         if queue is old:
             continue
-        known = {child.name: child for child in old.children} if old is not None else {}
-        queues += [(child, known.get(child.name)) for child in queue.children]
+        known: dict[str, QueueConfig] = {}
+        for child in old.children if old is not None else ():
+            known[child.name] = child
+            yield []
+        for child in queue.children:
+            queues.append((child, known.get(child.name)))
+            yield []
         template = queue.child_template
         amounts = [queue.guaranteed, queue.max, *(limit.max_resources for limit in queue.limits)]
         if template is not None:
             amounts += [template.guaranteed, template.max]
-        for named in amounts:
-            if named:
-                yield from named
+        yield [name for named in amounts if named for name in named]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.domain.events import EventChange, EventDetail, EventType
@@ -53,12 +53,15 @@ class QueueRecorder:
         """Records that *queue* is gone."""
         self._say(EventType.QUEUE, queue.path, EventChange.REMOVE, _kind_of(queue))
 
-    def queues_reconfigured(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> None:
-        """Records every difference between the queues, by path, before and after a configuration came into force."""
+    def take_record_steps(self, before: Mapping[str, QueueSettings], now: Mapping[str, Queue]) -> Iterator[None]:
+        """Records every difference between the queues, by path, before and after a configuration came into force.
+        Yields after each queue."""
         for path, settings in before.items():
             if path not in now:
                 self.queue_removed(settings.queue)
+            yield
         for path, queue in now.items():
+            yield
             known = before.get(path)
             if known is None:
                 self.queue_created(queue)

@@ -33,6 +33,9 @@ from kornel.core.partition.waiting.rooms import (
 )
 from kornel.core.preemption import slices
 
+QUEUES_PER_SLICE: Final = 1_000
+"""Queues of which one slice works out again what all of a large tree want worked out."""
+
 _ACCEPTED: Final = AppState.ACCEPTED
 """Names a member once: reading it from its class costs as much as a call, and every turn asks."""
 
@@ -52,11 +55,12 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
     slices.offer_due(state, now_ns)
     if state.waiting_for_turn:
         dependence.wake_those_behind(state)
+    unfinished = False
     # Before the first choice, because queues are ordered by these shares; once for all nodes that came and went.
-    if state.fair_terms_stale:
-        ledger.refresh_fair_terms(state)
+    if state.fair_terms_stale or state.fair_terms_steps is not None:
+        unfinished = ledger.advance_fair_terms(state, QUEUES_PER_SLICE)
     if not slices.any_busy(state):
-        return _run_decisions(state, now_ns, budget)
+        return _run_decisions(state, now_ns, budget) or unfinished
     # Asks come first even now, so that whoever must run on a node preempts before the kinds that are busy. These follow
     # in the order of the registry (preemption.md H), and one that stays busy leaves the next half of its share.
     half = share = max(1, budget // 2)
@@ -67,7 +71,7 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
             more = _run_decisions(state, now_ns, half)
         if driver.is_busy(state):
             share = max(1, share // 2)
-    return more or slices.any_busy(state)
+    return more or slices.any_busy(state) or unfinished
 
 
 def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:

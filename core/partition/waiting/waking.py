@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kornel.core.domain.ask_places import AskMove
 from kornel.core.model.allocations import AskGroup, Reservation, Room
 from kornel.core.model.nodes import Node
@@ -32,13 +34,15 @@ def wake_waiting(state: PartitionState) -> None:
     gained.clear()
 
 
-def reconsider_limited(state: PartitionState) -> None:
-    """Looks again at whoever a limit of a user or group may have kept back, since other limits apply now."""
+def take_review_steps(state: PartitionState) -> Iterator[None]:
+    """Looks again at whoever a limit of a user or group may have kept back, since other limits apply now. Yields after
+    each application."""
     for application in state.applications.values():
         offer_application(application)
         for group in application.groups.values():
             if group.kept_back:
                 activate_group(group)
+        yield
     for reservation in list(state.reservations.values()):
         look_again(state, reservation)
 

@@ -5,7 +5,7 @@ They are kept in memory only: after a restart the full delay begins again with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
@@ -28,14 +28,18 @@ MOST_POSTPONED: Final = 3
 NO_TERMS: Final = Terms({}, 0)
 
 
-def follow_terms(state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int) -> None:
-    """Arm, move or clear the timers of the configured queues that a new configuration concerns.
+def take_follow_steps(
+    state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int
+) -> Iterator[None]:
+    """Arm, move or clear the timers of the configured queues that a new configuration concerns. Yields after each.
 
     *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
     this change, enforcement concerns every queue.
     """
     enforcement = state.enforcement
-    quota_standing.note_changes(state, (*before, *enforcement.above), now_ns)
+    for queue in (*before, *enforcement.above):
+        quota_standing.note_changes(state, (queue,), now_ns)
+        yield
     if enforcement.above:
         _tick_soon(state, now_ns)
     running = enforcement.run.queue if enforcement.run is not None else None
@@ -50,6 +54,7 @@ def follow_terms(state: PartitionState, enabled_before: bool, before: Mapping[Qu
     if not state.preemption.quota_enabled:
         return
     for queue in before if enabled_before else state.queues.values():
+        yield
         if not is_enforceable(state, queue):
             continue
         old = before[queue] if enabled_before else Terms(queue.max, 0)

@@ -19,13 +19,14 @@ from kornel.core.rest.queries import checked_queue, read_unsigned
 from kornel.core.rest.sorting import APPLICATIONS, Order, Value
 from kornel.core.rest.turns import gather_items
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.applications import (
     encode_head,
     encode_parts,
     write_application,
     write_application_summary,
 )
-from kornel.core.telling.reader import PartitionReader, Reader
+from kornel.core.telling.reader import PartitionReader
 
 ACTIVE: Final = {
     state.lower(): state
@@ -46,7 +47,7 @@ Test = Callable[[ApplicationSummary], bool]
 class ApplicationHandlers:
     """Routes R13 to R17. Ours: pages, ``sort``, ``summary``, ``user``, ``queuePrefix``, ``contains`` and ``since``."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
     async def of_queue(self, request: Request) -> ASGIApp:

@@ -29,10 +29,12 @@ from kornel.core.rest.handlers.configuration import limited_body
 from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
+from kornel.core.rest.queries import read_query
 from kornel.core.security.methods import METHODS
 from kornel.core.service.callers import CALLER, PEER, Permission, principal
-from kornel.core.service.configuring import Configurator, Outcome
+from kornel.core.service.configuring import Outcome
 from kornel.core.service.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
+from kornel.core.service.managers import Managers
 from kornel.core.service.rpc import Handler
 from kornel.core.service.status_codes import ServiceError, TooMany, status_of
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
@@ -139,13 +141,13 @@ class CallHandlers:
     def __init__(
         self,
         handlers: Callable[[], Mapping[str, Handler]],
-        configurator: Configurator,
+        managers: Managers,
         long_answers: LongAnswers,
         *,
         local: bool,
     ) -> None:
         self._handlers = handlers
-        self._configurator = configurator
+        self._managers = managers
         self._long_answers = long_answers
         self._local = local
         self._one_is_parsed = asyncio.Lock()
@@ -184,7 +186,7 @@ class CallHandlers:
         """Puts the text of the body into force for the registered manager; its other settings stay as they are."""
         self._check_change(request)
         try:
-            with self._configurator.changes.take_room() as room:
+            with self._managers.leader.configurator.changes.take_room() as room:
                 body = await limited_body(request, MOST_BODY, room.add)
                 outcome = await self._apply(request, body)
         except TooMany as error:
@@ -204,7 +206,8 @@ class CallHandlers:
             raise RestError(400, "the text is empty")
         with _Calling(request):
             try:
-                return await self._configurator.update_text(text)
+                rm_id = read_query(request.scope["query_string"]).get("manager", "")
+                return await self._managers.choose(rm_id).configurator.update_text(text)
             except (ServiceError, ConfigError, CommandRefused) as error:
                 status = status_of(error)
                 raise _refusal_of(status.code, status.details) from error
@@ -218,7 +221,8 @@ class CallHandlers:
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
         try:
-            with self._configurator.bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
+            bodies = self._managers.leader.configurator.bodies
+            with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
                 body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
                 check_structure(body)
                 if len(body) < PARSED_ALONE:

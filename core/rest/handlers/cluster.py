@@ -13,15 +13,15 @@ from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.listing import page_answer
 from kornel.core.rest.reports import PARTITION_RULES, PartitionPart
 from kornel.core.rest.turns import Turns
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry
 from kornel.core.telling.encoding.yunikorn.nodes import Utilization
-from kornel.core.telling.reader import Reader
 
 
 class ClusterHandlers:
     """Serves routes R1, R7, R8 and R25; its pages are ours. ``started_ns``: when the core began to serve."""
 
-    def __init__(self, reader: Reader, started_ns: int) -> None:
+    def __init__(self, reader: CoreReader, started_ns: int) -> None:
         self._reader = reader
         self._started_ns = started_ns
 
@@ -53,13 +53,16 @@ class ClusterHandlers:
 
     def cluster_documents(self) -> list[dict[str, Any]]:
         """Returns one document for each partition, as ``ws/v1/clusters`` lists them."""
-        manager = self._reader.manager
-        if manager is None:
-            return []
-        manager = manager._replace(build_info=tuple(without_secrets(dict(manager.build_info)).items()))
         return [
-            CLUSTER.write(ClusterEntry(views.partition(), manager, self._started_ns))
-            for views in self._reader.partitions()
+            CLUSTER.write(
+                ClusterEntry(
+                    views.partition(),
+                    manager._replace(build_info=tuple(without_secrets(dict(manager.build_info)).items())),
+                    self._started_ns,
+                )
+            )
+            for manager in self._reader.managers
+            for views in self._reader.partitions(manager.rm_id)
         ]
 
     def partition_documents(self) -> list[dict[str, Any]]:

@@ -14,11 +14,12 @@ from kornel.core.config.problems import ConfigError
 from kornel.core.config.yaml_reader import MOST_BYTES
 from kornel.core.rest.answers import YAML, json_answer, text_answer
 from kornel.core.rest.configuration_document import Document, as_yaml, complete_document, configuration_document
-from kornel.core.rest.errors import RestError
+from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.holds import HOLDS, Holds, OutOfScheduling
+from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import VALIDATION, Verdict
 from kornel.core.service.configuring import Configurator
-from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.managers import Managers, Place
 from kornel.core.service.status_codes import TooMany
 
 _CHECKSUM_KEY: Final = "checksum: "
@@ -27,27 +28,30 @@ _CHECKSUM_KEY: Final = "checksum: "
 class ConfigurationHandlers:
     """R3 and R4. What the text in force says is worked out once and kept."""
 
-    def __init__(self, configurator: Configurator, runner: PartitionRunner) -> None:
-        self._configurator = configurator
-        self._runner = runner
-        self._known: tuple[int, Document] = 0, {"Partitions": []}
+    def __init__(self, managers: Managers) -> None:
+        self._managers = managers
+        self._known: tuple[Configurator | None, int, Document] = None, 0, {"Partitions": []}
         self._as_yaml: tuple[Document, str] = {}, ""
         self._one_at_a_time = asyncio.Lock()
 
-    async def make_document(self) -> Document:
-        """Returns the configuration with the settings in force; without partitions while nobody is registered."""
-        number = self._configurator.in_force
+    async def make_document(self, place: Place | None = None) -> Document:
+        """Returns the configuration of *place*, absent the first manager's, with the settings in force; without
+        partitions while nobody is registered."""
+        place = place or self._managers.leader
+        configurator = place.configurator
+        number = configurator.in_force
         if not number:
             return complete_document({"Partitions": []}, {})
         async with self._one_at_a_time:
-            if number != self._known[0]:
-                version = self._configurator.version(number)
-                self._known = number, await asyncio.to_thread(configuration_document, version.text, version.checksum)
-        return complete_document(self._known[1], self._runner.extra_config())
+            if (configurator, number) != self._known[:2]:
+                version = configurator.version(number)
+                document = await asyncio.to_thread(configuration_document, version.text, version.checksum)
+                self._known = configurator, number, document
+        return complete_document(self._known[2], place.runner.extra_config())
 
     async def show(self, request: Request) -> ASGIApp:
-        """Serves route R3. JSON for whoever accepts nothing else, YAML for the rest."""
-        document = await self.make_document()
+        """Serves route R3. JSON for whoever accepts nothing else, YAML for the rest. Ours: ``manager``, whose it is."""
+        document = await self.make_document(chosen_place(self._managers, request))
         if request.headers.get("accept") == "application/json":
             return json_answer(document)
         async with self._one_at_a_time:
@@ -56,27 +60,32 @@ class ConfigurationHandlers:
             return text_answer(self._as_yaml[1], content_type=YAML)
 
     async def holds(self, _request: Request) -> ASGIApp:
-        """Serves a route of ours: what operators did that holds, and whether the manager is there."""
-        runner = self._runner
+        """Serves a route of ours: what operators did that holds, and whether the manager is there.
+
+        Of several managers the first one is shown that is gone, and the first rollback.
+        """
+        managers = self._managers
         drained = [
-            OutOfScheduling(views.partition().name, node_id, drain, views.node(node_id) is not None)
-            for views in runner.reader.partitions()
+            OutOfScheduling(views.shown_name, node_id, drain, views.node(node_id) is not None)
+            for views in managers.reader.partitions()
             for node_id, drain in sorted(views.operator_drains().items())
         ]
-        held = self._configurator.rollback_held if runner.rm_id else None
-        return json_answer(HOLDS.write(Holds(drained, runner.presence, held)))
+        held = [place.configurator.rollback_held for place in managers.registered if place.configurator.rollback_held]
+        present = [place.runner.presence for place in managers.registered]
+        found = next((each for each in present if each is not None and each.gone), next(iter(present), None))
+        return json_answer(HOLDS.write(Holds(drained, found, next(iter(held), None))))
 
     async def validate(self, request: Request) -> ASGIApp:
         """Serves route R4. Never changes anything; 200 whatever the text."""
         try:
             # From its first byte on: bodies that are still coming in take memory as well.
-            with self._configurator.judge.take_room() as room:
+            with self._managers.leader.configurator.judge.take_room() as room:
                 body = await limited_body(request, MOST_BYTES, room.add)
                 try:
                     text = body.decode()
                 except UnicodeDecodeError as error:
                     return _answer_verdict(Verdict(allowed=False, reason=f"the text is not UTF-8: {error}"))
-                judgement = await self._configurator.judge_text(text)
+                judgement = await self._managers.leader.configurator.judge_text(text)
         except ConfigError as error:
             return _answer_verdict(Verdict(allowed=False, reason=str(error)))
         except TooMany as error:
@@ -86,6 +95,15 @@ class ConfigurationHandlers:
         warnings = [str(warning) for warning in judgement.warnings]
         matches = carried.upper() == summed
         return _answer_verdict(Verdict(allowed=True, checksum=summed, checksum_match=matches, warnings=warnings))
+
+
+def chosen_place(managers: Managers, request: Request) -> Place:
+    """Returns the place of the manager that the query names, or of the first one. Raises 404 for an unknown one."""
+    rm_id = read_query(request.scope["query_string"]).get("manager", "")
+    found = managers.find(rm_id) if rm_id else managers.leader
+    if found is None:
+        raise not_found("Resource manager")
+    return found
 
 
 async def limited_body(request: Request, most: int, add: Callable[[int], None]) -> bytes:

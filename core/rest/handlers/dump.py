@@ -26,9 +26,9 @@ from kornel.core.rest.turns import Turns
 from kornel.core.service.callback_board import CallbackBoard, NoStateDump
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.event_streams import StreamPlaces
+from kornel.core.service.managers import Managers
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node
-from kornel.core.telling.reader import Reader
 
 DIAGNOSTICS: Final = "rmDiagnostics"
 """The name of the part that the shim is asked for."""
@@ -46,8 +46,7 @@ class DumpHandlers:
 
     def __init__(
         self,
-        reader: Reader,
-        callbacks: CallbackBoard,
+        managers: Managers,
         places: StreamPlaces,
         cluster: ClusterHandlers,
         configuration: ConfigurationHandlers,
@@ -57,8 +56,8 @@ class DumpHandlers:
         log_level: Callable[[], str],
         long_answers: LongAnswers,
     ) -> None:
-        self._reader = reader
-        self._callbacks = callbacks
+        self._managers = managers
+        self._reader = managers.reader
         self._places = places
         self._cluster = cluster
         self._configuration = configuration
@@ -152,26 +151,33 @@ class DumpHandlers:
         return dict(await self._configuration.make_document())
 
     async def _read_diagnostics(self) -> dict[str, Any]:
-        """Returns what the shim says of itself, or why there is nothing."""
-        try:
-            text = await self._callbacks.state_dump()
-        except NoStateDump as reason:
-            return {"empty": str(reason)}
-        try:
-            value = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            return {"Error": f"the resource manager's answer is no JSON: {error}"}
-        return (
-            document_without_secrets(value)
-            if isinstance(value, dict)
-            else {"Error": "the resource manager's answer is no JSON object"}
-        )
+        """Returns what the shim says of itself, or why there is nothing; of several managers, by their names."""
+        places = self._managers.registered
+        if len(places) > 1:
+            return {place.rm_id: await _diagnostics_of(place.callbacks) for place in places}
+        return await _diagnostics_of(self._managers.leader.callbacks)
 
     def _stream_documents(self) -> list[dict[str, str]]:
         return [
             OPEN_STREAM.write(OpenStream(stream.host, _write_time(stream.opened_ns)))
             for stream in self._places.open_streams()
         ]
+
+
+async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
+    try:
+        text = await callbacks.state_dump()
+    except NoStateDump as reason:
+        return {"empty": str(reason)}
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return {"Error": f"the resource manager's answer is no JSON: {error}"}
+    return (
+        document_without_secrets(value)
+        if isinstance(value, dict)
+        else {"Error": "the resource manager's answer is no JSON object"}
+    )
 
 
 def _part_at_once(make: Callable[[], Any]) -> Part:

@@ -10,14 +10,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.partition_names import bare_partition_name
 from kornel.core.rest.answers import JSON, Answer, json_answer, json_headers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of, partition_or_none
 from kornel.core.rest.queries import read_positive, read_query, read_unsigned
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.event_journal import EventJournal
-from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.managers import Managers
 from kornel.core.service.status_codes import TooMany
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.yunikorn.explanations import (
@@ -38,19 +37,19 @@ MOST_DECISIONS: Final = 1_000
 class ExplanationHandlers:
     """Handlers of ``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
 
-    def __init__(self, runner: PartitionRunner, journal: EventJournal) -> None:
-        self._runner = runner
+    def __init__(self, managers: Managers, journal: EventJournal) -> None:
+        self._managers = managers
         self._journal = journal
 
     async def explain(self, request: Request) -> ASGIApp:
         """Returns the same answer as ``kornel.v1.ExplainService.Explain``."""
-        partition_of(self._runner.reader, request)  # Raises before anything else about the request is looked at.
+        partition_of(self._managers.reader, request)  # Raises before anything else about the request is looked at.
         query = read_query(request.scope["query_string"])
         key, node = query.get("key", ""), query.get("node", "")
         if not key and not node:
             raise RestError(400, "key names an ask, an allocation or an application, node a node: one of them or both")
         try:
-            found = await self._runner.questions.ask(lambda: self._explain_subject(request, key, node))
+            found = await self._managers.questions.ask(lambda: self._explain_subject(request, key, node))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
@@ -60,7 +59,7 @@ class ExplanationHandlers:
         return json_answer(write_explanation(found))
 
     def _explain_subject(self, request: Request, key: str, node: str) -> Report | AskOnNode | NodeReport | None:
-        reader = partition_or_none(self._runner.reader, request)
+        reader = partition_or_none(self._managers.reader, request)
         if reader is None:
             return None
         if not node:
@@ -73,7 +72,7 @@ class ExplanationHandlers:
 
     async def preemptions(self, request: Request) -> ASGIApp:
         """Returns attempts to preempt that came to something. Their numbers leave out those of other decisions."""
-        partition_of(self._runner.reader, request)
+        name = partition_of(self._managers.reader, request).name
         query = read_query(request.scope["query_string"])
         count = min(read_positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
         ring = self._journal.decisions
@@ -83,11 +82,10 @@ class ExplanationHandlers:
         found = ring.get(start, count) or ()
         next_id = start + len(found) if found else ring.next_id
         head = DECISION_BATCH.write(DecisionBatch(self._journal.instance, ring.lowest_id, next_id))
-        name = request.path_params["partition"]
         documents: Iterator[dict[str, Any]] = (
             DECISION.write(NumberedDecision(start + place, entry.next_event, entry.what))
             for place, entry in enumerate(found)
-            if isinstance(entry.what, PreemptionDecided) and bare_partition_name(entry.what.partition) == name
+            if isinstance(entry.what, PreemptionDecided) and entry.what.partition == name
         )
         body = b"".join((await encode_list(documents)).chunks).rstrip(b"\n")
         return Answer([orjson.dumps(head)[:-1], b',"preemptions":', body, b"}\n"], JSON, headers=json_headers())

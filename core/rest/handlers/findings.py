@@ -14,8 +14,8 @@ from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.page_documents import PLACEMENT, SEARCH, SearchAnswer
 from kornel.core.rest.queries import checked_user, read_positive, read_query
 from kornel.core.rest.turns import gather_items
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.name_search import FoundName
-from kornel.core.telling.reader import Reader
 
 MOST_FOUND: Final = 1_000
 """The most names of one kind in an answer."""
@@ -27,7 +27,7 @@ MOST_TAGS: Final = 64
 class FindingHandlers:
     """Handlers of ``/search`` and ``/placement`` of a partition."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
     async def find_names(self, request: Request) -> ASGIApp:

@@ -16,15 +16,16 @@ from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, pieces_answer, wishes_of
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
-from kornel.core.telling.reader import PartitionReader, Reader
+from kornel.core.telling.reader import PartitionReader
 
 
 class NodeHandlers:
     """R11 and R12. Ours: pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false``."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
     async def nodes(self, request: Request) -> ASGIApp:

@@ -7,10 +7,11 @@ from starlette.requests import Request
 from kornel.core.rest.errors import not_found
 from kornel.core.rest.paths import decode_again
 from kornel.core.rest.queries import checked_queue
-from kornel.core.telling.reader import PartitionReader, Reader
+from kornel.core.telling.core_reader import CoreReader
+from kornel.core.telling.reader import PartitionReader
 
 
-def partition_of(reader: Reader, request: Request) -> PartitionReader:
+def partition_of(reader: CoreReader, request: Request) -> PartitionReader:
     """Returns the partition that the path names. Raises 404."""
     found = partition_or_none(reader, request)
     if found is None:
@@ -18,11 +19,16 @@ def partition_of(reader: Reader, request: Request) -> PartitionReader:
     return found
 
 
-def partition_or_none(reader: Reader, request: Request) -> PartitionReader | None:
-    """Returns the partition that the path names; ``None``: an unknown one is no error. Only the short form of a name is
-    one (rest.md 1)."""
+def partition_or_none(reader: CoreReader, request: Request) -> PartitionReader | None:
+    """Returns the partition that the path names; ``None``: an unknown one is no error.
+
+    The short form of a name is one, and the long form only where several managers have a partition of that short form
+    (rest.md 1). A short one of several means that of the manager that came first, so that whoever asks by it is not
+    disturbed by those who come later.
+    """
     name = request.path_params["partition"]
-    return None if name.startswith("[") else reader.get(name)
+    found = reader.get_first(name)
+    return found if found is not None and (not name.startswith("[") or name == found.shown_name) else None
 
 
 def queue_path(request: Request) -> str:

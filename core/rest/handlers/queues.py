@@ -15,14 +15,15 @@ from kornel.core.rest.listing import page_answer
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.sorting import QUEUES
 from kornel.core.rest.turns import Turns, gather_items
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.queues import QueueTree, write_queue
-from kornel.core.telling.reader import PartitionReader, Reader
+from kornel.core.telling.reader import PartitionReader
 
 
 class QueueHandlers:
     """Serves routes R9 and R10, and one of ours: all queues as a list, which has pages and orders."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
     async def tree(self, request: Request) -> ASGIApp:

@@ -7,21 +7,20 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.queries import read_positive, read_query
 from kornel.core.rest.refusal_documents import REFUSALS, Refusals
 from kornel.core.service.refusals import RefusalKeeper, RefusalKind
-from kornel.core.telling.reader import Reader
+from kornel.core.telling.core_reader import CoreReader
 
 USUAL_LIMIT: Final = 500
 
 
 class RefusalHandlers:
-    """One route. *reader*: knows which manager the partitions belong to."""
+    """One route. *reader*: knows which managers the partitions belong to."""
 
-    def __init__(self, refusals: RefusalKeeper, reader: Reader) -> None:
+    def __init__(self, refusals: RefusalKeeper, reader: CoreReader) -> None:
         self._refusals = refusals
         self._reader = reader
 
@@ -34,8 +33,12 @@ class RefusalHandlers:
         partition = query.get("partition", "")
         found = self._refusals.newest(
             (RefusalKind(wanted),) if wanted else (),
-            full_partition_name(self._reader.rm_id, partition) if partition else "",
+            self._full_name(partition) if partition else "",
         )
         limit = read_positive(query, "limit", USUAL_LIMIT)
         counts = {str(kind): self._refusals.counts[kind] for kind in RefusalKind}
         return json_answer(REFUSALS.write(Refusals(counts, found[:limit])))
+
+    def _full_name(self, partition: str) -> str:
+        found = self._reader.get_first(partition)
+        return found.name if found is not None else self._reader.full_name(partition)

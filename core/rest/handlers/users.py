@@ -13,14 +13,14 @@ from kornel.core.rest.paths import decode_again
 from kornel.core.rest.queries import checked_group, checked_user
 from kornel.core.rest.sorting import GROUPS, USERS
 from kornel.core.rest.turns import gather_items
+from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.usage import GROUP, USER
-from kornel.core.telling.reader import Reader
 
 
 class UserHandlers:
     """R18 to R21. Ours: pages and orders."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
     async def users(self, request: Request) -> ASGIApp:

@@ -200,7 +200,7 @@ encode_status: Final = ENCODERS.add(
     EngineStatus,
     status_pb2.GetStatusResponse,
     {"configuration_checksum": "checksum", "unrouted_entries": "unrouted"},
-    given=("core_version", "configuration_version", "configuration_problem", "rollback", "presence"),
+    given=("core_version", "configuration_version", "configuration_problem", "rollback", "presence", "managers"),
 )
 
 ENCODERS.add(AskFailure, status_pb2.AskFailure, {"count": "times"})

@@ -263,16 +263,20 @@ class PreviewConfigurationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONFIG_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
     config: _builtins.str
     """Queue configuration as YAML text. Empty: the built-in default, or the file the core was given."""
+    rm_id: _builtins.str
+    """RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several."""
     def __init__(
         self,
         *,
         config: _builtins.str = ...,
+        rm_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "rm_id", b"rm_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -693,12 +697,17 @@ class GetConfigurationHistoryRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    RM_ID_FIELD_NUMBER: _builtins.int
+    rm_id: _builtins.str
+    """RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several."""
     def __init__(
         self,
+        *,
+        rm_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rm_id", b"rm_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -735,16 +744,20 @@ class GetConfigurationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Its number. 0: the one in force."""
+    rm_id: _builtins.str
+    """RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several."""
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
+        rm_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rm_id", b"rm_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -889,19 +902,23 @@ class RollbackConfigurationRequest(_message.Message):
 
     VERSION_FIELD_NUMBER: _builtins.int
     UNDO_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Its number. 0, with undo."""
     undo: _builtins.bool
     """Undo the rollback that holds: what the RM or the file brought last comes into force."""
+    rm_id: _builtins.str
+    """RM whose configuration is meant. Empty: the registered one; INVALID_ARGUMENT if there are several."""
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         undo: _builtins.bool = ...,
+        rm_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["undo", b"undo", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rm_id", b"rm_id", "undo", b"undo", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

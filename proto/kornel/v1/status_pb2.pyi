@@ -27,6 +27,7 @@ class GetStatusRequest(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     OMIT_QUEUES_FIELD_NUMBER: _builtins.int
     AUDIT_FIELD_NUMBER: _builtins.int
+    RM_ID_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Partition to tell about, as "[rm_id]name" or as bare name. Empty: all of them."""
     omit_queues: _builtins.bool
@@ -35,16 +36,19 @@ class GetStatusRequest(_message.Message):
     """Reckon all books again from the records they are the sum of, and tell in invariant_violations how many differ.
     Costs time in proportion to everything the core holds, during which nothing is scheduled: for tests and doubts.
     """
+    rm_id: _builtins.str
+    """RM to tell about, and no other one. Empty: all of them. NOT_FOUND for one that is not registered while others are."""
     def __init__(
         self,
         *,
         partition: _builtins.str = ...,
         omit_queues: _builtins.bool = ...,
         audit: _builtins.bool = ...,
+        rm_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "omit_queues", b"omit_queues", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "omit_queues", b"omit_queues", "partition", b"partition", "rm_id", b"rm_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -52,7 +56,9 @@ Global___GetStatusRequest: _TypeAlias = GetStatusRequest  # noqa: Y015
 
 @_typing.final
 class GetStatusResponse(_message.Message):
-    """The core at one moment."""
+    """The core at one moment. Where several RMs are registered, what is told of one alone is told of the one that the
+    request names, or else of the one that came first; managers has it of all.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -65,6 +71,7 @@ class GetStatusResponse(_message.Message):
     CONFIGURATION_PROBLEM_FIELD_NUMBER: _builtins.int
     ROLLBACK_FIELD_NUMBER: _builtins.int
     PRESENCE_FIELD_NUMBER: _builtins.int
+    MANAGERS_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The registered RM. Empty: none."""
     core_version: _builtins.str
@@ -81,7 +88,7 @@ class GetStatusResponse(_message.Message):
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStatus]:
-        """Sorted by name."""
+        """RM by RM, sorted by name."""
 
     @_builtins.property
     def rollback(self) -> Global___RollbackStatus:
@@ -90,6 +97,10 @@ class GetStatusResponse(_message.Message):
     @_builtins.property
     def presence(self) -> Global___ManagerPresence:
         """Whether the registered RM is there. Not set: none is registered."""
+
+    @_builtins.property
+    def managers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ManagerStatus]:
+        """Each registered RM that the request does not leave out, the one first that came first."""
 
     def __init__(
         self,
@@ -103,14 +114,69 @@ class GetStatusResponse(_message.Message):
         configuration_problem: _builtins.str = ...,
         rollback: Global___RollbackStatus | None = ...,
         presence: Global___ManagerPresence | None = ...,
+        managers: _abc.Iterable[Global___ManagerStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["presence", b"presence", "rollback", b"rollback"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "partitions", b"partitions", "presence", b"presence", "rm_id", b"rm_id", "rollback", b"rollback", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "managers", b"managers", "partitions", b"partitions", "presence", b"presence", "rm_id", b"rm_id", "rollback", b"rollback", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class ManagerStatus(_message.Message):
+    """One registered RM. Its fields mean what those of GetStatusResponse mean."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RM_ID_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_CHECKSUM_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_VERSION_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_PROBLEM_FIELD_NUMBER: _builtins.int
+    UNROUTED_ENTRIES_FIELD_NUMBER: _builtins.int
+    PRESENCE_FIELD_NUMBER: _builtins.int
+    ROLLBACK_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    rm_id: _builtins.str
+    """Its name."""
+    configuration_checksum: _builtins.str
+    """Checksum of its queue configuration."""
+    configuration_version: _builtins.int
+    """Number of that, among the versions of this RM."""
+    configuration_problem: _builtins.str
+    """What is wrong with the configuration file, for this RM."""
+    unrouted_entries: _builtins.int
+    """Its request entries that named no partition there is."""
+    damaged: _builtins.bool
+    """A bug of the core has left what it holds of this RM in doubt: the RM should register again."""
+    @_builtins.property
+    def presence(self) -> Global___ManagerPresence:
+        """Whether it is there."""
+
+    @_builtins.property
+    def rollback(self) -> Global___RollbackStatus:
+        """The rollback that holds for it. Not set: none."""
+
+    def __init__(
+        self,
+        *,
+        rm_id: _builtins.str = ...,
+        configuration_checksum: _builtins.str = ...,
+        configuration_version: _builtins.int = ...,
+        configuration_problem: _builtins.str = ...,
+        unrouted_entries: _builtins.int = ...,
+        presence: Global___ManagerPresence | None = ...,
+        rollback: Global___RollbackStatus | None = ...,
+        damaged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["presence", b"presence", "rollback", b"rollback"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "damaged", b"damaged", "presence", b"presence", "rm_id", b"rm_id", "rollback", b"rollback", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManagerStatus: _TypeAlias = ManagerStatus  # noqa: Y015
 
 @_typing.final
 class RollbackStatus(_message.Message):
@@ -1576,12 +1642,17 @@ class GetStateDumpRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    RM_ID_FIELD_NUMBER: _builtins.int
+    rm_id: _builtins.str
+    """RM whose own state to include. Empty: the registered one; INVALID_ARGUMENT if there are several."""
     def __init__(
         self,
+        *,
+        rm_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rm_id", b"rm_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

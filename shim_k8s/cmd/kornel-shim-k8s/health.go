@@ -19,6 +19,7 @@ import (
 type health struct {
 	remote  *scheduler.Remote
 	leading atomic.Bool
+	paused  atomic.Bool // the Lease could not be renewed
 }
 
 // ready returns why the shim does not schedule although it should. One that waits for the Lease is ready to take over.
@@ -28,6 +29,8 @@ func (h *health) ready() error {
 	}
 	status, registered := h.remote.Status()
 	switch {
+	case h.paused.Load():
+		return errors.New("the Lease could not be renewed: nothing is scheduled until it can")
 	case !registered:
 		return errors.New("not registered at the core yet")
 	case !status.Live && status.LastError != nil:
@@ -56,7 +59,7 @@ func serveHTTP(address string, remote *scheduler.Remote, health *health) (*http.
 	leading := prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "kornel_shim_leading", Help: "1 while this shim is the one that schedules."},
 		func() float64 {
-			if health.leading.Load() {
+			if health.leading.Load() && !health.paused.Load() {
 				return 1
 			}
 			return 0

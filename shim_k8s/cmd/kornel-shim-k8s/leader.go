@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/apache/yunikorn-k8shim/pkg/client"
 	"github.com/apache/yunikorn-k8shim/pkg/conf"
@@ -15,21 +16,88 @@ import (
 
 var errLeaseLost = errors.New("another shim holds the Lease")
 
-// lead runs work while this shim holds the Lease, and returns when work has ended or the Lease was lost. A program that has
-// lost it must end: what it still does would be done twice.
-func lead(ctx context.Context, settings settings, logger *slog.Logger, work func(context.Context) error) error {
+// work is what the shim does while it holds the Lease. It is begun once: the shim cannot be started a second time in one
+// process, so one that cannot renew the Lease is paused instead.
+type work interface {
+	// run works until ctx is done, or there is nothing to do any more.
+	run(context.Context) error
+	// pause has nothing scheduled until resume; another shim may take over meanwhile.
+	pause()
+	resume()
+}
+
+// lead runs the work while this shim holds the Lease, and returns when it has ended, or another shim holds the Lease. While
+// nobody is known to hold it, because the API server does not answer, the work is paused.
+func lead(ctx context.Context, settings settings, logger *slog.Logger, work work) error {
 	if settings.lease == "" {
-		return work(ctx)
+		return work.run(ctx)
 	}
 	return leadWith(ctx, client.NewBootstrapKubeClient(conf.GetDefaultKubeConfigPath()).GetClientSet(), settings, logger, work)
 }
 
-func leadWith(ctx context.Context, clients kubernetes.Interface, settings settings, logger *slog.Logger, work func(context.Context) error) error {
+func leadWith(ctx context.Context, clients kubernetes.Interface, settings settings, logger *slog.Logger, work work) error {
 	// The Lease is given up after the work has ended, not when the signal comes.
 	holding, release := context.WithCancel(context.Background())
 	defer release()
 	result := make(chan error, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+	var begun, other atomic.Bool // whether the work was, and whether another shim holds the Lease
+	callbacks := leaderelection.LeaderCallbacks{
+		OnStartedLeading: func(context.Context) {
+			logger.Info("holds the Lease", "lease", settings.lease, "identity", settings.identity)
+			if begun.Swap(true) {
+				work.resume()
+				return
+			}
+			result <- work.run(ctx)
+			release()
+		},
+		OnStoppedLeading: func() {},
+		OnNewLeader: func(identity string) {
+			logger.Info("the Lease is held", "by", identity)
+			if begun.Load() && identity != settings.identity {
+				other.Store(true)
+				release()
+			}
+		},
+	}
+	for {
+		elector, err := newElector(clients, settings, callbacks)
+		if err != nil {
+			return err
+		}
+		elected := make(chan struct{})
+		go func() {
+			defer close(elected)
+			elector.Run(holding)
+		}()
+		select {
+		case <-elected:
+		case <-ctx.Done():
+			if !elector.IsLeader() && !begun.Load() {
+				release()
+			}
+			<-elected
+		}
+		select {
+		case err := <-result:
+			return err
+		default:
+		}
+		switch {
+		case other.Load():
+			return errLeaseLost
+		case ctx.Err() != nil && begun.Load():
+			return <-result
+		case ctx.Err() != nil:
+			return nil // stopped while it stood by
+		}
+		logger.Warn("the Lease could not be renewed: nothing is scheduled until it can", "lease", settings.lease)
+		work.pause()
+	}
+}
+
+func newElector(clients kubernetes.Interface, settings settings, callbacks leaderelection.LeaderCallbacks) (*leaderelection.LeaderElector, error) {
+	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Name: settings.lease, Namespace: conf.GetSchedulerNamespace()},
 			Client:     clients.CoordinationV1(),
@@ -39,41 +107,6 @@ func leadWith(ctx context.Context, clients kubernetes.Interface, settings settin
 		RenewDeadline:   settings.leaseDuration * 2 / 3,
 		RetryPeriod:     settings.leaseDuration * 2 / 15,
 		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) {
-				logger.Info("holds the Lease", "lease", settings.lease, "identity", settings.identity)
-				result <- work(ctx)
-				release()
-			},
-			OnStoppedLeading: func() {},
-			OnNewLeader: func(identity string) {
-				logger.Info("the Lease is held", "by", identity)
-			},
-		},
+		Callbacks:       callbacks,
 	})
-	if err != nil {
-		return err
-	}
-	elected := make(chan struct{})
-	go func() {
-		defer close(elected)
-		elector.Run(holding)
-	}()
-	select {
-	case <-elected:
-	case <-ctx.Done():
-		if !elector.IsLeader() {
-			release()
-		}
-		<-elected
-	}
-	select {
-	case err := <-result:
-		return err
-	default:
-	}
-	if ctx.Err() != nil {
-		return nil // stopped while it stood by
-	}
-	return errLeaseLost
 }

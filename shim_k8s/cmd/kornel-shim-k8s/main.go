@@ -77,14 +77,30 @@ func run(ctx context.Context, settings settings) error {
 		}
 		defer server.Close()
 	}
-	return lead(ctx, settings, logger, func(ctx context.Context) error {
-		health.leading.Store(true)
-		return schedule(ctx, remote, logger)
-	})
+	return lead(ctx, settings, logger, &scheduling{remote: remote, health: health, logger: logger})
 }
 
-// schedule runs the shim until ctx is done, or until nothing can be scheduled any more.
-func schedule(ctx context.Context, remote *scheduler.Remote, logger *slog.Logger) error {
+// scheduling is the work of the shim that holds the Lease.
+type scheduling struct {
+	remote *scheduler.Remote
+	health *health
+	logger *slog.Logger
+}
+
+func (s *scheduling) pause() {
+	s.health.paused.Store(true)
+	s.remote.Pause()
+}
+
+func (s *scheduling) resume() {
+	s.remote.Resume()
+	s.health.paused.Store(false)
+}
+
+// run runs the shim until ctx is done, or until nothing can be scheduled any more.
+func (s *scheduling) run(ctx context.Context) error {
+	s.health.leading.Store(true)
+	remote := s.remote
 	// Read only now: another shim may have scheduled with newer ones while this one waited for the Lease.
 	configMaps, err := client.LoadBootstrapConfigMaps()
 	if err != nil {
@@ -107,7 +123,18 @@ func schedule(ctx context.Context, remote *scheduler.Remote, logger *slog.Logger
 		remote.Stop()
 		return nil
 	}
-	logger.Info("scheduling", "scheduler", conf.GetSchedulerConf().SchedulerName)
+	s.logger.Info("scheduling", "scheduler", conf.GetSchedulerConf().SchedulerName)
+	repairer := &tasks.Repairer{
+		Context:     k8shim.GetContext,
+		Clients:     client.NewKubeClient(conf.GetSchedulerConf().KubeConfig).GetClientSet(),
+		Unconfirmed: remote.Unconfirmed,
+		Repeat:      remote.Repeat,
+		Repaired:    remote.NoteRepair,
+		Logger:      s.logger,
+	}
+	repairing, stopRepairing := context.WithCancel(ctx)
+	defer stopRepairing()
+	go repairer.Run(repairing)
 	select {
 	case <-ctx.Done():
 		k8shim.Stop()

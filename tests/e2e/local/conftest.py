@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.local.harness import Local, running_local
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     """A server whose machine offers four cores, an amount of memory, and two made-up GPUs."""
     folder = tmp_path_factory.mktemp("local")

@@ -15,7 +15,7 @@ from kornel.shim_local.machine.agent import Agent, AgentBusy
 from kornel.shim_local.machine.attempt_folder import AttemptFolder, Slot
 from kornel.shim_local.machine.capacity import Capacity
 from kornel.shim_local.machine.cgroups import Cgroups, find_cgroups
-from kornel.shim_local.machine.processes import find_marked, is_alive, start_ticks
+from kornel.shim_local.machine.processes import find_marked, find_session, is_alive, start_ticks
 from tests.e2e.local.harness import wait_until
 
 PATIENCE_S = 30.0
@@ -137,6 +137,22 @@ async def test_nothing_outlives_a_supervisor_that_is_killed(machine: Machine) ->
     assert not is_alive(pid, ticks)
     identity = (machine.folder / "agent" / "identity").read_text()
     assert not find_marked(f"{identity}/1-1")
+
+
+async def test_who_hides_the_mark_does_not_outlive_a_supervisor_either(machine: Machine) -> None:
+    """A process that clears its environment is found by the session of the command."""
+    machine.start("1-1", "exec env -i sh -c 'echo $$ > one; (echo x > two; exec sleep 300); true'")
+    await machine.wait_for_file("two")
+    main = int(await machine.wait_for_file("one"))
+    begin = machine.attempt("1-1").read_slot(Slot.BEGIN)
+    start = machine.attempt("1-1").read_slot(Slot.START)
+    assert begin is not None
+    assert start is not None
+    assert len(find_session(main, start["ticks"])) == 2
+    os.kill(begin["pid"], signal.SIGKILL)
+    message = await machine.reports.wait_for("ended", "1-1")
+    assert message["end"]["lost"] == "its supervisor was killed"
+    assert not [pid for pid in find_session(main, start["ticks"]) if is_alive(pid, start_ticks(pid))]
 
 
 async def test_a_restart_of_the_machine_loses_what_ran(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from kornel.shim_local.cli import app
 from kornel.shim_local.submission import STATE_VARIABLE
-from tests.e2e.local.harness import Local
+from tests.e2e.local.harness import Local, wait_until
 
 SCRIPT = """\
 #!/bin/sh
@@ -97,6 +97,10 @@ def test_wrong_options_in_scripts_are_named(local: Local, tmp_path: Path, line: 
         (("submit", "--after", "me", "true"), 2, "--after 'me' is no job"),
         (("submit", "--after", "99999", "true"), 1, "there is no job 99999"),
         (("submit", "-C", "/no/such/place", "true"), 2, "/no/such/place is no directory"),
+        (("submit", "x" * 300), 2, "cannot be the name of a file"),
+        (("submit", f"./{'x' * 300}"), 2, "cannot be the name of a file"),
+        (("submit", "-C", "x" * 300, "true"), 2, "is no directory"),
+        (("submit", "python train.py --fast"), 2, "'python train.py --fast' is no program; write its words without"),
         (("wait", "x"), 1, "'x' is no job; write its number"),
         (("logs", "99999"), 1, "there is no job 99999"),
         (("forget", "--yes", "nobody"), 1, "there is no machine nobody"),
@@ -129,6 +133,28 @@ def test_top_shows_machines_and_jobs(local: Local) -> None:
     assert shown["nodes"][0]["used"] == {"tasks": 2, "vcore": 2000, "memory": 0, "gpus": 0}
     assert run(local, "cancel", f"{job}.1", job).stdout == "2 tasks are cancelled\n"
     assert run(local, "wait", job).exit_code == 1
+
+
+def test_the_logs_of_an_array_name_its_tasks(local: Local, tmp_path: Path) -> None:
+    """Followed until all have ended; a line that does not end is shown all the same."""
+    script = f"echo begin; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; printf end"
+    job = submit(local, "--array", "1-2", "--vcore", "1", "--", "sh", "-c", script)
+    for index in (1, 2):
+        wait_until(lambda name=f"{job}.{index}": local.read_log(name), "the begin of both")
+    begun = [f"{job}.1: begin", f"{job}.2: begin"]
+    assert run(local, "logs", job).stdout.splitlines() == begun
+    (tmp_path / "go").touch()
+    said = run(local, "logs", "-f", job)
+    assert (said.exit_code, sorted(said.stdout.splitlines())) == (0, sorted([*begun, f"{job}.1: end", f"{job}.2: end"]))
+
+
+def test_what_no_machine_has_is_said(local: Local) -> None:
+    """Of a GPU it is said in its own words where none is at all, and a cancelled job is called so once."""
+    said = run(local, "submit", "--gpu", "9", "--", "true")
+    assert "no machine is large enough" in said.stderr
+    job = said.stdout.strip()
+    run(local, "cancel", job)
+    assert run(local, "wait", job).stderr == f"{job}: cancelled\n"
 
 
 def test_no_server_is_said(tmp_path: Path) -> None:

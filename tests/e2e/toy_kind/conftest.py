@@ -16,6 +16,7 @@ from typing import Final
 
 import grpc.aio
 import pytest
+import pytest_asyncio
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
@@ -28,9 +29,9 @@ from tests.e2e.harness import (
     create,
     node_request,
 )
-from tests.e2e.web.conftest import playwright
+from tests.e2e.web.conftest import browser
 
-__all__ = ["playwright"]
+__all__ = ["browser"]
 
 ROOT: Final = Path(__file__).parents[3]
 LEASE: Final = Path(__file__).parent / "lease"
@@ -133,7 +134,7 @@ def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
         assert process.wait(timeout=30) == 0
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def evicted(core: ToyCore) -> AsyncIterator[str]:
     """The key of an allocation that was told to leave because its lease is over; it does not leave.
 

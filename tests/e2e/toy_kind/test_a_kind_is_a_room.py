@@ -6,13 +6,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from tests.e2e.toy_kind.conftest import LINES, ToyCore, kornel, with_lease
 from tests.e2e.web.browser import visit
 
 # The core starts from a copy whose modules are compiled first.
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]
 
 LAW = "it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)"
 
@@ -64,9 +64,9 @@ def test_the_configuration_knows_its_section_and_its_name(folder: Path, tmp_path
         assert said in kornel(folder, "config", "check", str(file)), written
 
 
-async def test_the_page_shows_it(core: ToyCore, evicted: str, playwright: Playwright) -> None:
+async def test_the_page_shows_it(core: ToyCore, evicted: str, browser: Browser) -> None:
     """A lane, a row, a colour and a choice of its own; the decision has its law."""
-    async with visit(playwright, core.rest + "/") as shown:
+    async with visit(browser, core.rest + "/") as shown:
         await shown.view("preemption")
         row = shown.page.get_by_role("grid", name="Decisions to preempt").get_by_role("row").first
         for text in ("Lease", evicted, "its lease", "Preempted"):

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.async_api import Page, Playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
 PICTURES: Final = Path(__file__).parents[3] / "build" / "web"
 VIEWS: Final = (
     "overview", "queues", "applications", "nodes", "users",
@@ -74,12 +75,10 @@ class Visit:
 
 
 @asynccontextmanager
-async def visit(playwright: Playwright, url: str, *, theme: Any = "light", **context: Any) -> AsyncIterator[Visit]:
-    """A browser of its own with nothing but *url* open."""
-    arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
-    browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+async def visit(browser: Browser, url: str, *, theme: Any = "light", **context: Any) -> AsyncIterator[Visit]:
+    """Opens *url* in a page that knows nothing of what the browser has shown before."""
+    page = await browser.new_page(viewport={"width": 1440, "height": 860}, color_scheme=theme, **context)
     try:
-        page = await browser.new_page(viewport={"width": 1440, "height": 860}, color_scheme=theme, **context)
         page.set_default_timeout(30_000)
         await page.add_init_script(_WATCH_SHIFTS)
         found = Visit(page, url)
@@ -91,4 +90,4 @@ async def visit(playwright: Playwright, url: str, *, theme: Any = "light", **con
         await page.goto(url)
         yield found
     finally:
-        await browser.close()
+        await page.close()

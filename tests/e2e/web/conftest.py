@@ -10,21 +10,27 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Playwright, async_playwright
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright
 
-from tests.e2e.web.browser import CHROMIUM
+from tests.e2e.web.browser import ARGUMENTS, CHROMIUM
 from tests.prepared import python
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-async def playwright() -> AsyncIterator[Playwright]:
-    """Skips the test, and says so, where there is no browser."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """Starts the browser in which every test opens pages of its own, or skips the test and says that there is none.
+
+    To start one takes a second and a half of processor time; what pages keep, they keep apart.
+    """
     if not CHROMIUM.exists():
         pytest.skip(f"no browser at {CHROMIUM}: install the Debian package chromium, or set CHROMIUM")
-    async with async_playwright() as started:
-        yield started
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        await browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="session")]
 
 SEEN = (
     *VIEWS,
@@ -36,9 +36,9 @@ def axe_script() -> str:
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 1024)])
-async def test_axe_finds_nothing(playwright: Playwright, demo: str, theme: str, width: int) -> None:
+async def test_axe_finds_nothing(browser: Browser, demo: str, theme: str, width: int) -> None:
     script = axe_script()
-    async with visit(playwright, demo, theme=theme) as shown:
+    async with visit(browser, demo, theme=theme) as shown:
         await shown.page.set_viewport_size({"width": width, "height": 860})
         for address in SEEN:
             await shown.page.goto(f"{demo}#/{address}")
@@ -62,8 +62,8 @@ async def fits(shown: Visit) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1600])
-async def test_everything_fits_the_window(playwright: Playwright, demo: str, width: int) -> None:
-    async with visit(playwright, demo) as shown:
+async def test_everything_fits_the_window(browser: Browser, demo: str, width: int) -> None:
+    async with visit(browser, demo) as shown:
         await shown.page.set_viewport_size({"width": width, "height": 844})
         for address in SEEN:
             await shown.page.goto(f"{demo}#/{address}")
@@ -72,10 +72,10 @@ async def test_everything_fits_the_window(playwright: Playwright, demo: str, wid
             await shown.picture(f"{address.partition('?')[0]}-{width}")
 
 
-async def test_names_of_250_characters_and_forty_types_can_be_read(playwright: Playwright) -> None:
+async def test_names_of_250_characters_and_forty_types_can_be_read(browser: Browser) -> None:
     long = "n" * 200 + "-" + "m" * 49
     types = {f"example.com/device-{at}": at + 1 for at in range(38)}
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()
         await cluster.node(long, vcore=4_000, memory=2**33, **types)
         await cluster.submit(long, queue="root.a")
@@ -104,8 +104,8 @@ async def test_names_of_250_characters_and_forty_types_can_be_read(playwright: P
         shown.check()
 
 
-async def test_the_skip_link_leads_to_the_content(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, f"{demo}#/nodes") as shown:
+async def test_the_skip_link_leads_to_the_content(browser: Browser, demo: str) -> None:
+    async with visit(browser, f"{demo}#/nodes") as shown:
         await shown.page.locator("#main > .view").wait_for()
         await shown.page.keyboard.press("Tab")
         await expect(shown.page.locator("#skip")).to_be_focused()

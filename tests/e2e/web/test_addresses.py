@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_back_goes_back_through_details_and_links(playwright: Playwright, demo: str) -> None:
+async def test_back_goes_back_through_details_and_links(browser: Browser, demo: str) -> None:
     """From a queue to its applications, to an allocation, to its node; and back the same way."""
-    async with visit(playwright, demo) as shown:
+    async with visit(browser, demo) as shown:
         page, panel = shown.page, shown.page.locator("#panel")
         await shown.view("queues")
         await page.get_by_role("treeitem", name="prod").click()
@@ -44,9 +44,9 @@ async def test_back_goes_back_through_details_and_links(playwright: Playwright, 
         shown.check()
 
 
-async def test_an_address_shows_the_same_to_somebody_else(playwright: Playwright, demo: str) -> None:
+async def test_an_address_shows_the_same_to_somebody_else(browser: Browser, demo: str) -> None:
     """Filter, order, opened queues, types and details are there when the address is opened anew."""
-    async with visit(playwright, demo) as shown:
+    async with visit(browser, demo) as shown:
         page = shown.page
         await shown.view("queues")
         await page.get_by_role("button", name="Collapse all").click()
@@ -56,12 +56,12 @@ async def test_an_address_shows_the_same_to_somebody_else(playwright: Playwright
         await page.get_by_role("treeitem", name="root").click()
         await expect(page).to_have_url(re.compile("details="))
         address = page.url
-    async with visit(playwright, address) as shown:
+    async with visit(browser, address) as shown:
         await expect(shown.page.get_by_role("treeitem")).to_have_count(3)
         await expect(shown.page.locator("#panel")).to_contain_text("Amounts")
         await expect(shown.page.get_by_label("Order of queues")).to_have_value("pending")
         await expect(shown.page.locator(".queue-grid.rows-head")).not_to_contain_text("CPU")
-    async with visit(playwright, f"{demo}#/events?about=3&q=node-1&sort=number") as shown:
+    async with visit(browser, f"{demo}#/events?about=3&q=node-1&sort=number") as shown:
         rows = shown.page.get_by_role("grid", name="Events").get_by_role("row")
         await expect(rows.first).to_contain_text("node-1")
         numbers = await shown.ask(
@@ -75,8 +75,8 @@ async def test_an_address_shows_the_same_to_somebody_else(playwright: Playwright
         shown.check()
 
 
-async def test_the_key_of_an_explanation_still_is_an_address(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, f"{demo}#/overview?explain=shop-server-1") as shown:
+async def test_the_key_of_an_explanation_still_is_an_address(browser: Browser, demo: str) -> None:
+    async with visit(browser, f"{demo}#/overview?explain=shop-server-1") as shown:
         await expect(shown.page.locator("#panel")).to_contain_text("root.prod")
         await shown.page.keyboard.press("Escape")
         await expect(shown.page.locator("#panel")).to_be_hidden()
@@ -84,8 +84,8 @@ async def test_the_key_of_an_explanation_still_is_an_address(playwright: Playwri
         shown.check()
 
 
-async def test_a_list_is_saved_as_it_is_shown(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, f"{demo}#/nodes?as=list&sort=-name&q=node-") as shown:
+async def test_a_list_is_saved_as_it_is_shown(browser: Browser, demo: str) -> None:
+    async with visit(browser, f"{demo}#/nodes?as=list&sort=-name&q=node-") as shown:
         await expect(shown.page.get_by_role("grid", name="Nodes").get_by_role("row")).to_have_count(4)
         async with shown.page.expect_download() as saved:
             await shown.page.get_by_role("button", name="Save these nodes as CSV").click()
@@ -97,12 +97,12 @@ async def test_a_list_is_saved_as_it_is_shown(playwright: Playwright, demo: str)
         shown.check()
 
 
-async def test_the_header_leads_to_the_documentation_and_to_grafana(playwright: Playwright) -> None:
+async def test_the_header_leads_to_the_documentation_and_to_grafana(browser: Browser) -> None:
     """To what is said of the view that is shown; a word of the core leads to what it means, and from there on."""
     grafana = "https://grafana.example.org/d/kornel"
     async with (
         rest_cluster(docs_url="https://docs.example.org/", grafana_url=grafana) as cluster,
-        visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown,
+        visit(browser, f"http://{cluster.core.server.rest_address}/") as shown,
     ):
         page = shown.page
         await shown.view("configuration")
@@ -121,8 +121,8 @@ async def test_the_header_leads_to_the_documentation_and_to_grafana(playwright: 
         shown.check()
 
 
-async def test_without_addresses_nothing_leads_away(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, f"{demo}#/laws") as shown:
+async def test_without_addresses_nothing_leads_away(browser: Browser, demo: str) -> None:
+    async with visit(browser, f"{demo}#/laws") as shown:
         await expect(shown.page.get_by_role("heading", level=1)).to_have_text("Laws and words")
         await expect(shown.page.get_by_role("link", name="Docs")).to_be_hidden()
         await expect(shown.page.get_by_role("link", name="Grafana")).to_be_hidden()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from kornel.core.security.static_tokens import new_token
 from tests.e2e.harness import CONFIG
@@ -13,11 +13,11 @@ from tests.e2e.rest.shim import PREFIX, P, rest_cluster
 from tests.e2e.web.browser import visit
 from tests.e2e.web.test_token import guarded_page
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(playwright: Playwright) -> None:
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(browser: Browser) -> None:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()
         await cluster.node("n1", vcore=10)
         await cluster.submit("app", queue="root.a")
@@ -60,8 +60,8 @@ async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(playw
         shown.check()
 
 
-async def test_hidden_secrets_are_told_of_and_not_applied(playwright: Playwright) -> None:
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+async def test_hidden_secrets_are_told_of_and_not_applied(browser: Browser) -> None:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register(CONFIG.replace("name: a\n", "name: a\n            properties: {my.password: hunter2}\n"))
         page = shown.page
         await shown.view("configuration")
@@ -74,8 +74,8 @@ async def test_hidden_secrets_are_told_of_and_not_applied(playwright: Playwright
         await expect(page.get_by_text("whether they differ cannot be seen")).to_be_visible()
 
 
-async def test_a_node_is_drained_and_undrained(playwright: Playwright) -> None:
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+async def test_a_node_is_drained_and_undrained(browser: Browser) -> None:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()
         await cluster.node("n1", vcore=1)
         page = shown.page
@@ -95,9 +95,9 @@ async def test_a_node_is_drained_and_undrained(playwright: Playwright) -> None:
         shown.check()
 
 
-async def test_who_may_only_read_is_told_so_before(playwright: Playwright, tmp_path: Path) -> None:
+async def test_who_may_only_read_is_told_so_before(browser: Browser, tmp_path: Path) -> None:
     token = new_token()
-    async with guarded_page(tmp_path, reader=token) as url, visit(playwright, url, ignore_https_errors=True) as shown:
+    async with guarded_page(tmp_path, reader=token) as url, visit(browser, url, ignore_https_errors=True) as shown:
         page = shown.page
         await page.get_by_label("Bearer token").fill(token)
         await page.get_by_role("button", name="Use token").click()
@@ -109,9 +109,9 @@ async def test_who_may_only_read_is_told_so_before(playwright: Playwright, tmp_p
         assert (caller["name"], caller["permissions"]) == ("token:reader", ["read"])
 
 
-async def test_what_if_answers_on_the_page(playwright: Playwright) -> None:
+async def test_what_if_answers_on_the_page(browser: Browser) -> None:
     """A form, an address, an answer: who would be placed, who would wait, in the reader's units."""
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()
         await cluster.node("n1", vcore=4_000, memory=2**33)
         page = shown.page
@@ -132,8 +132,8 @@ async def test_what_if_answers_on_the_page(playwright: Playwright) -> None:
         shown.check()
 
 
-async def test_where_an_application_would_go(playwright: Playwright) -> None:
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+async def test_where_an_application_would_go(browser: Browser) -> None:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()
         page = shown.page
         await shown.view("users")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
@@ -15,7 +15,7 @@ from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.rest.test_usage_history import committed
 from tests.e2e.web.browser import Visit, visit
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 
 async def find_by_name(shown: Visit, text: str, name: str) -> None:
@@ -27,7 +27,7 @@ async def find_by_name(shown: Visit, text: str, name: str) -> None:
     await expect(shown.page.get_by_role("heading", level=1)).to_have_text(name)
 
 
-async def test_an_ended_application_with_what_it_held(playwright: Playwright, tmp_path: Path) -> None:
+async def test_an_ended_application_with_what_it_held(browser: Browser, tmp_path: Path) -> None:
     """In memory, after a reload of its address, and when only the stored history knows of it."""
     choice = HistoryChoice(history_settings(str(tmp_path / "history.db"), []), required=True)
     async with rest_cluster(history=choice) as cluster:
@@ -41,7 +41,7 @@ async def test_an_ended_application_with_what_it_held(playwright: Playwright, tm
             await cluster.release(key, "nightly-report-7")
         await cluster.wait(31)
         await committed(cluster)
-        async with visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+        async with visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
             page = shown.page
             await find_by_name(shown, "REPORT", "nightly-report-7")
 
@@ -68,7 +68,7 @@ async def test_an_ended_application_with_what_it_held(playwright: Playwright, tm
             shown.check()
             cluster.core.clock.advance(4 * 86_400 * SECOND_NS)
             await cluster.core.settle()
-            reader = cluster.core.server._runner.reader
+            reader = cluster.core.server.managers.first.runner.reader
             await until(lambda: not list(reader["default"].finished_applications()), "it to be forgotten")
             await page.reload()
             await check_page()
@@ -77,11 +77,11 @@ async def test_an_ended_application_with_what_it_held(playwright: Playwright, tm
             )
 
 
-async def test_a_rejected_application_says_why(playwright: Playwright) -> None:
+async def test_a_rejected_application_says_why(browser: Browser) -> None:
     async with rest_cluster() as cluster:
         await cluster.register()
         await cluster.submit("stray-job-3", queue="root.nowhere", user="bob")
-        async with visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+        async with visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
             page = shown.page
             await find_by_name(shown, "stray", "stray-job-3")
             for _ in range(2):

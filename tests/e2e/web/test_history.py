@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
@@ -15,7 +15,7 @@ from tests.e2e.rest.test_explanations import MAY
 from tests.e2e.rest.test_usage_history import committed, look
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 CONFIG = """
 partitions:
@@ -31,7 +31,7 @@ partitions:
 """
 
 
-async def test_how_full_a_queue_was_and_who_took_from_whom(playwright: Playwright, tmp_path: Path) -> None:
+async def test_how_full_a_queue_was_and_who_took_from_whom(browser: Browser, tmp_path: Path) -> None:
     choice = HistoryChoice(history_settings(str(tmp_path / "history.db"), []), required=True)
     async with rest_cluster(history=choice) as cluster:
         url = f"http://{cluster.core.server.rest_address}/"
@@ -49,7 +49,7 @@ async def test_how_full_a_queue_was_and_who_took_from_whom(playwright: Playwrigh
         await committed(cluster)
         ended_ms = cluster.core.clock.now_ns() // 10**6
         whole = f"from={began_ms}&to={ended_ms + 1_000}"
-        async with visit(playwright, f"{url}#/history?queue=root.b&{whole}") as shown:
+        async with visit(browser, f"{url}#/history?queue=root.b&{whole}") as shown:
             page = shown.page
             used = page.get_by_role("img", name="Use of root.b: CPU")
             await expect(used).to_be_visible()

@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from tests.e2e.web.browser import Visit, visit
 from tests.e2e.web.large_core import LargeCore, large_core
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long, pytest.mark.asyncio(loop_scope="session")]
 
 WINDOW_S: Final = 60
 MOST_PERCENT: Final = 1.0
@@ -31,9 +31,9 @@ FIRST: Final = {
 }
 
 
-async def open_view(stack: AsyncExitStack, playwright: Playwright, core: LargeCore, view: str) -> tuple[Visit, float]:
+async def open_view(stack: AsyncExitStack, browser: Browser, core: LargeCore, view: str) -> tuple[Visit, float]:
     """Opens *view* in a browser of its own, and returns it with the seconds until it shows what it is for."""
-    shown = await stack.enter_async_context(visit(playwright, "about:blank"))
+    shown = await stack.enter_async_context(visit(browser, "about:blank"))
     began = time.perf_counter()
     await shown.page.goto(f"{core.url}#/{view}")
     await shown.page.locator(FIRST[view]).first.wait_for()
@@ -47,14 +47,14 @@ async def used_percent(core: LargeCore, seconds: float) -> float:
     return 100 * (core.processor_s() - before) / (time.perf_counter() - began)
 
 
-async def test_five_open_pages_cost_little(playwright: Playwright) -> None:
+async def test_five_open_pages_cost_little(browser: Browser) -> None:
     """At most 1 % of the core's processor time each, above what it uses with none; first views and heaps."""
     async with large_core() as core, AsyncExitStack() as stack:
         await asyncio.sleep(5)
         idle = await used_percent(core, WINDOW_S)
         visits = {}
         for view in FIRST:
-            shown, took = await open_view(stack, playwright, core, view)
+            shown, took = await open_view(stack, browser, core, view)
             visits[view] = shown
             print(f"{view}: first view after {took:.2f} s")
             assert took <= MOST_FIRST_S, view

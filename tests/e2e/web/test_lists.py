@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Locator, Playwright, expect
+from playwright.async_api import Browser, Locator, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]
 
 LISTS = {
     "queues": "Sort queues within their parents",
@@ -44,8 +44,8 @@ async def sort_by_all(head: Locator) -> None:
         assert seen == {"up", "down"}, await buttons.nth(at).inner_text()
 
 
-async def test_every_column_sorts(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, demo) as shown:
+async def test_every_column_sorts(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo) as shown:
         for address, label in LISTS.items():
             await shown.page.goto(f"{demo}#/{address}")
             head = shown.page.get_by_role("group", name=label, exact=True).last
@@ -58,7 +58,7 @@ async def test_every_column_sorts(playwright: Playwright, demo: str) -> None:
         shown.check()
 
 
-async def test_the_core_sorts_applications_by_any_column(playwright: Playwright) -> None:
+async def test_the_core_sorts_applications_by_any_column(browser: Browser) -> None:
     """Amounts of any type too, whatever characters are in its name; ended and rejected ones as well."""
     async with rest_cluster() as cluster:
         await cluster.register()
@@ -67,7 +67,7 @@ async def test_the_core_sorts_applications_by_any_column(playwright: Playwright)
             await cluster.submit(name, queue="root.a", user=f"user-{number}")
             await cluster.ask(f"k-{name}", name, vcore=1_000 * (number + 1), **{"example.com/gpu": gpus})
         await cluster.submit("stray", queue="root.nowhere")
-        async with visit(playwright, f"http://{cluster.core.server.rest_address}/#/applications") as shown:
+        async with visit(browser, f"http://{cluster.core.server.rest_address}/#/applications") as shown:
             page = shown.page
             grid = page.get_by_role("grid", name="Applications")
 
@@ -95,8 +95,8 @@ async def test_the_core_sorts_applications_by_any_column(playwright: Playwright)
             shown.check()
 
 
-async def test_queues_are_sorted_among_their_siblings(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, f"{demo}#/queues?sort=name") as shown:
+async def test_queues_are_sorted_among_their_siblings(browser: Browser, demo: str) -> None:
+    async with visit(browser, f"{demo}#/queues?sort=name") as shown:
         items = shown.page.get_by_role("treeitem")
         await expect(items).to_have_count(3)
 

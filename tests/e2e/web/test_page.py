@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Playwright, Route, expect
+from playwright.async_api import Browser, Route, expect
 
 from kornel.core.service.clock import SECOND_NS
 from kornel.shim_mock.demo import page_address, running_core
@@ -21,7 +21,7 @@ from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
 
 # A browser, a core and a cluster share the machine with other tests.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 SCENARIOS = Path(__file__).parents[3] / "shim_mock" / "scenarios"
 DARKNESS = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).every((part) => part < 64)"
@@ -36,7 +36,7 @@ async def select_first_node(shown: Visit) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_every_view_shows_what_there_is(playwright: Playwright, demo: str, theme: str) -> None:
+async def test_every_view_shows_what_there_is(browser: Browser, demo: str, theme: str) -> None:
     """In the theme of the system; nothing is complained of, nobody else is asked, and nothing jumps."""
     seen = {
         "overview": ".capacity-row >> text=32 of 32 cores",
@@ -51,7 +51,7 @@ async def test_every_view_shows_what_there_is(playwright: Playwright, demo: str,
         "what-if": "text=Fill in what is to be supposed.",
     }
     assert set(seen) == set(VIEWS)
-    async with visit(playwright, demo, theme=theme) as shown:
+    async with visit(browser, demo, theme=theme) as shown:
         assert await shown.ask(DARKNESS) is (theme == "dark")
         for name in VIEWS:
             await shown.view(name)
@@ -62,8 +62,8 @@ async def test_every_view_shows_what_there_is(playwright: Playwright, demo: str,
         assert await shown.ask("window.shifts") < 0.1
 
 
-async def test_the_switch_of_the_theme_is_remembered(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, demo) as shown:
+async def test_the_switch_of_the_theme_is_remembered(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo) as shown:
         await shown.page.get_by_role("button", name="Switch to dark theme").click()
         assert await shown.ask(DARKNESS)
         await shown.page.reload()
@@ -73,10 +73,10 @@ async def test_the_switch_of_the_theme_is_remembered(playwright: Playwright, dem
         shown.check()
 
 
-async def test_the_page_follows_a_cluster_from_nothing_to_preemption(playwright: Playwright, tmp_path: Path) -> None:
+async def test_the_page_follows_a_cluster_from_nothing_to_preemption(browser: Browser, tmp_path: Path) -> None:
     """Without a reload: no manager yet, then nodes and work, then latency work that takes its guarantee back."""
     log = tmp_path / "core.log"
-    async with running_core(log) as address, visit(playwright, page_address(log)) as shown:
+    async with running_core(log) as address, visit(browser, page_address(log)) as shown:
         await expect(shown.page.get_by_text("No resource manager has registered yet")).to_be_visible()
         await shown.picture("empty-light")
         playing = asyncio.create_task(run_scenario(load_scenario(SCENARIOS / "guarantee.yaml"), address))
@@ -92,9 +92,9 @@ async def test_the_page_follows_a_cluster_from_nothing_to_preemption(playwright:
         shown.check()
 
 
-async def test_a_preemption_says_who_for_whom_and_by_which_law(playwright: Playwright, demo: str) -> None:
+async def test_a_preemption_says_who_for_whom_and_by_which_law(browser: Browser, demo: str) -> None:
     """From the timeline to the decision, and from one of its victims to the explanation."""
-    async with visit(playwright, demo) as shown:
+    async with visit(browser, demo) as shown:
         await shown.view("preemption")
         row = shown.page.get_by_role("grid", name="Decisions to preempt").get_by_role("row").first
         for text in ("Guarantee", "2 allocations", "nightly in root.batch", "shop-server", "law 4", "Preempted"):
@@ -112,8 +112,8 @@ async def test_a_preemption_says_who_for_whom_and_by_which_law(playwright: Playw
         shown.check()
 
 
-async def test_a_pending_ask_is_explained(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, demo, theme="dark") as shown:
+async def test_a_pending_ask_is_explained(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo, theme="dark") as shown:
         await shown.view("applications")
         await shown.page.get_by_role("link", name="nightly").click()
         why = shown.page.get_by_role("region", name="Why it waits")
@@ -132,8 +132,8 @@ async def test_a_pending_ask_is_explained(playwright: Playwright, demo: str) -> 
         shown.check()
 
 
-async def test_applications_are_filtered(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, demo) as shown:
+async def test_applications_are_filtered(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo) as shown:
         await shown.view("applications")
         rows = shown.page.get_by_role("grid", name="Applications").get_by_role("row")
         await expect(rows).to_have_count(2)
@@ -148,9 +148,9 @@ async def test_applications_are_filtered(playwright: Playwright, demo: str) -> N
         shown.check()
 
 
-async def test_the_queue_tree_by_keyboard(playwright: Playwright, demo: str) -> None:
+async def test_the_queue_tree_by_keyboard(browser: Browser, demo: str) -> None:
     """Arrows move, open and close; Enter shows details; Escape closes them and gives the focus back."""
-    async with visit(playwright, demo) as shown:
+    async with visit(browser, demo) as shown:
         await shown.view("queues")
         tree, keys = shown.page.get_by_role("tree", name="Queues"), shown.page.keyboard
         await expect(shown.page.get_by_role("treeitem")).to_have_count(3)
@@ -180,8 +180,8 @@ async def test_the_queue_tree_by_keyboard(playwright: Playwright, demo: str) -> 
         shown.check()
 
 
-async def test_the_node_map_and_the_rest_by_keyboard(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, demo) as shown:
+async def test_the_node_map_and_the_rest_by_keyboard(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo) as shown:
         await shown.view("nodes")
         cells = shown.page.get_by_role("listbox", name="Nodes by utilisation")
         await select_first_node(shown)
@@ -205,19 +205,19 @@ async def test_the_node_map_and_the_rest_by_keyboard(playwright: Playwright, dem
         shown.check()
 
 
-async def test_everything_that_can_be_used_has_a_name(playwright: Playwright, demo: str) -> None:
+async def test_everything_that_can_be_used_has_a_name(browser: Browser, demo: str) -> None:
     nameless = """[...document.querySelectorAll("button, input, select, a, [tabindex='0'], canvas:not([aria-hidden])")]
         .filter((one) => one.checkVisibility())
         .filter((one) => !(one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim()))
         .map((one) => one.outerHTML)"""
-    async with visit(playwright, demo) as shown:
+    async with visit(browser, demo) as shown:
         for name in VIEWS:
             await shown.view(name)
             assert await shown.ask(nameless) == [], name
 
 
-async def test_a_lost_core_is_said_and_found_again(playwright: Playwright, demo: str) -> None:
-    async with visit(playwright, demo) as shown:
+async def test_a_lost_core_is_said_and_found_again(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo) as shown:
         await expect(shown.page.locator("#connection")).to_have_text("Live")
         await shown.page.context.set_offline(True)
         await expect(shown.page.locator("#connection")).to_have_text("Reconnecting")
@@ -228,10 +228,10 @@ async def test_a_lost_core_is_said_and_found_again(playwright: Playwright, demo:
         await expect(shown.page.locator("#notice")).to_be_hidden()
 
 
-async def test_names_of_others_stay_text(playwright: Playwright) -> None:
+async def test_names_of_others_stay_text(browser: Browser) -> None:
     """A queue, an application or a node may be called as if it were markup."""
     markup = "<img src=x onerror=alert(1)>"
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register()
         await cluster.node(markup, vcore=1)
         await cluster.submit(markup, queue="root.a")
@@ -248,9 +248,9 @@ async def test_names_of_others_stay_text(playwright: Playwright) -> None:
         shown.check()
 
 
-async def test_what_holds_is_said_on_every_view(playwright: Playwright) -> None:
+async def test_what_holds_is_said_on_every_view(browser: Browser) -> None:
     """A rollback, a node that an operator drained, and a manager that is gone; and nothing else."""
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         holds = shown.page.locator("#holds")
         core = cluster.core
         await cluster.register()
@@ -287,8 +287,8 @@ async def test_what_holds_is_said_on_every_view(playwright: Playwright) -> None:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-async def test_an_empty_core_shows_that_it_is_empty(playwright: Playwright, name: str) -> None:
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+async def test_an_empty_core_shows_that_it_is_empty(browser: Browser, name: str) -> None:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await shown.view(name)
         empty = {"configuration": "no resource manager is registered", "history": "History"}
         if name in empty:
@@ -298,7 +298,7 @@ async def test_an_empty_core_shows_that_it_is_empty(playwright: Playwright, name
         shown.check()
 
 
-async def test_a_large_cluster_stays_light(playwright: Playwright, demo: str) -> None:
+async def test_a_large_cluster_stays_light(browser: Browser, demo: str) -> None:
     """5,000 nodes, 1,000 queues and 20,000 allocations: few elements, a small heap, no moment without reaction."""
     queues = [
         queue(f"root.dept-{at:02}", [queue(f"root.dept-{at:02}.team-{team:02}") for team in range(49)])
@@ -339,7 +339,7 @@ async def test_a_large_cluster_stays_light(playwright: Playwright, demo: str) ->
         "**/partition/default/nodes?*": nodes,
     }
     slow = "new PerformanceObserver((list) => { for (const one of list.getEntries()) window.slow.push(one.duration); })"
-    async with visit(playwright, demo) as shown:
+    async with visit(browser, demo) as shown:
         for path, answer in answers.items():
             await shown.page.route(path, partial(answer_with, answer))
         await shown.ask(f"window.slow = []; {slow}.observe({{ type: 'longtask' }})")

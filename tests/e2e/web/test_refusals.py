@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.rest.test_refusals import refuse_some
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_a_count_leads_to_what_was_refused_and_why(playwright: Playwright) -> None:
+async def test_a_count_leads_to_what_was_refused_and_why(browser: Browser) -> None:
     """From the tile to the list, from there to one kind, to what the reason means, and to the text that was refused."""
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await refuse_some(cluster)
         page = shown.page
         tile = page.locator(".tile").filter(has_text="Refused")
@@ -52,8 +52,8 @@ async def test_a_count_leads_to_what_was_refused_and_why(playwright: Playwright)
         shown.check()
 
 
-async def test_a_failed_check_leads_to_what_was_refused(playwright: Playwright) -> None:
-    async with rest_cluster() as cluster, visit(playwright, f"http://{cluster.core.server.rest_address}/") as shown:
+async def test_a_failed_check_leads_to_what_was_refused(browser: Browser) -> None:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await refuse_some(cluster)
         await cluster.core.server.health.check()
         check = shown.page.locator(".checks li").filter(has_text="Scheduling errors")

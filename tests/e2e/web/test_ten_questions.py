@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, Playwright, expect
+from playwright.async_api import Browser, Page, expect
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
@@ -17,7 +17,7 @@ from tests.e2e.rest.test_explanations import MAY
 from tests.e2e.rest.test_usage_history import committed, look
 from tests.e2e.web.browser import Visit, visit
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]
 
 CONFIG = """
 partitions:
@@ -82,13 +82,13 @@ async def live_through(cluster: Cluster) -> None:
     await committed(cluster)
 
 
-async def test_ten_questions(playwright: Playwright, tmp_path: Path) -> None:
+async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
     choice = HistoryChoice(history_settings(str(tmp_path / "history.db"), []), required=True)
     async with rest_cluster(history=choice) as cluster:
         await live_through(cluster)
         day = datetime.fromtimestamp(cluster.core.clock.now_ns() / 1e9, UTC).strftime("%Y-%m-%d")
         url = f"http://{cluster.core.server.rest_address}/"
-        async with visit(playwright, url, timezone_id="UTC") as shown:
+        async with visit(browser, url, timezone_id="UTC") as shown:
             # The history of a core whose clock stands still is looked at from the time that this clock shows.
             await shown.page.clock.set_system_time(cluster.core.clock.now_ns() / 1e9 + 1)
             await shown.page.reload()

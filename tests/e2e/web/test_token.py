@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Playwright, expect
+from playwright.async_api import Browser, expect
 
 from kornel.core.security.static_tokens import digest_of, new_token
 from tests.e2e.security.site import Authority, secured
 from tests.e2e.web.browser import visit
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
 
 RULES = '[{who: ["token:reader"], permissions: [read]}, {who: ["token:shim"], permissions: [configure]}]'
@@ -32,12 +32,12 @@ async def guarded_page(folder: Path, **tokens: str) -> AsyncIterator[str]:
         yield f"https://{site.server.rest_address}/"
 
 
-async def test_a_token_opens_the_page_and_stays_in_its_tab(playwright: Playwright, tmp_path: Path) -> None:
+async def test_a_token_opens_the_page_and_stays_in_its_tab(browser: Browser, tmp_path: Path) -> None:
     """Over HTTPS: asked for, refused if wrong, sent from then on, kept no longer than the tab, forgotten on demand."""
     token, other = new_token(), new_token()
     async with (
         guarded_page(tmp_path, reader=token, shim=other) as url,
-        visit(playwright, url, ignore_https_errors=True) as shown,
+        visit(browser, url, ignore_https_errors=True) as shown,
     ):
         field = shown.page.get_by_label("Bearer token")
         await expect(field).to_be_focused()
@@ -64,10 +64,10 @@ async def test_a_token_opens_the_page_and_stays_in_its_tab(playwright: Playwrigh
         assert await shown.ask("sessionStorage.length") == 0
 
 
-async def test_a_token_is_given_with_the_keyboard_alone(playwright: Playwright, tmp_path: Path) -> None:
+async def test_a_token_is_given_with_the_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
     """Asked for at once; Escape puts it off and it stays away; the key in the header has it back; Enter gives it."""
     token = new_token()
-    async with guarded_page(tmp_path, reader=token) as url, visit(playwright, url, ignore_https_errors=True) as shown:
+    async with guarded_page(tmp_path, reader=token) as url, visit(browser, url, ignore_https_errors=True) as shown:
         page, keys = shown.page, shown.page.keyboard
         field = page.get_by_label("Bearer token")
         await expect(field).to_be_focused()

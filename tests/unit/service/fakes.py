@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 
 from kornel.core.config.loader import checksum_of
@@ -95,6 +95,10 @@ class FakeEngine:
 
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
         self.configuration = configuration
+
+    def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+        yield
+        return self.apply(command, now_ns)
 
     def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
         return iter(())

@@ -62,7 +62,7 @@ def keeper_of(sockets: Sockets, **limits: int) -> ConnectionKeeper:
 
 
 def test_who_is_idle_for_longest_gives_way(times: Times) -> None:
-    """Those that never had a call first; whoever has one, or is a resource manager, stays."""
+    """Those that never had a call first, then strangers that have one; a resource manager stays."""
     sockets = Sockets()
     keeper = keeper_of(sockets, connections=5)
     for name in ("10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1", "10.0.0.5:1"):
@@ -87,7 +87,7 @@ def test_who_is_idle_for_longest_gives_way(times: Times) -> None:
     sockets.connect("10.0.0.9:1")
     keeper.begin_call("10.0.0.9:1")
     keeper._check_connections()
-    assert sockets.cut == [*left, "10.0.0.9:1"], "all others are in use"
+    assert sockets.cut == [*left, "10.0.0.2:1"], "all others are in use, and this one for longest"
     assert keeper.cuts == {Cause.MANY: 4}
 
 

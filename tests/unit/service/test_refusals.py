@@ -18,12 +18,12 @@ HERE = "[rm-1]default"
 class Site:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.keeper = RefusalKeeper(lambda: "rm-1", clock=self.clock, logger=get_logger())
+        self.keeper = RefusalKeeper(clock=self.clock, logger=get_logger())
 
     def see(self, *effects: Effect) -> list[Any]:
         """What is logged about *effects*."""
         with capture_logs() as lines:
-            self.keeper.observe(effects)
+            self.keeper.of_manager(lambda: "rm-1").observe(effects)
         return lines
 
 

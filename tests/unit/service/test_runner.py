@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -27,6 +27,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import ApplicationUpdated, Effect, NodeAccepted, PreemptionDecided
 from kornel.core.domain.reasons import Ignored, Outcome
+from kornel.core.service import runner as runner_module
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
@@ -298,6 +299,35 @@ async def test_a_configuration_update_may_have_something_to_say() -> None:
         stream = r.board.open(Kind.APPLICATION)
         r.board.bind(stream, "rm-1")
         assert r.drain(stream) == [failing]
+
+
+async def test_an_update_that_takes_long_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But nothing is applied, decided or answered about the engine before its last step; what waited follows."""
+    monkeypatch.setattr(runner_module, "STEP_S", 0.0)
+    stages: list[str] = []
+
+    class Stepping(FakeEngine):
+        def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+            for _ in range(50):
+                stages.append("step")
+                yield
+            stages.append(f"done, {len(self.cycles)} slices and {len(self.applied)} commands so far")
+            return self.apply(command, now_ns)
+
+    async with running(Stepping()) as r:
+        await r.runner.call(MANAGER)
+        stream = r.board.open(Kind.NODE)
+        updating = asyncio.create_task(r.runner.call(UpdateConfiguration("rm-1", config="x")))
+        await r.until(lambda: bool(stages))
+        await r.runner.submit(stream, create("a"))
+        asking = asyncio.create_task(r.runner.questions.ask(lambda: stages.append("answered")))
+        cycles = len(r.engine.cycles)
+        await r.until(lambda: len(stages) > 50)
+        assert stages[:51] == ["step"] * 50 + [f"done, {cycles} slices and 1 commands so far"]
+        assert (await updating).changed
+        await asking
+        await r.until(lambda: len(r.engine.applied) == 3)
+        assert r.drain(stream) == [NodeAccepted("a")]
 
 
 async def test_a_bug_in_a_command_is_answered_reported_and_survived() -> None:

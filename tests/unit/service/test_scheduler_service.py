@@ -11,12 +11,16 @@ import pytest
 
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.domain.effects import Effect, NodeAccepted
+from kornel.core.process.history import ManagerHistory
 from kornel.core.service import scheduler_service
+from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.clock import ManualClock
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.garbage import GarbageKeeper
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.managers import Lobby, Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.presence import PresenceKeeper
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.scheduler_service import SchedulerService
@@ -60,11 +64,15 @@ class Served:
             logger=logger,
             garbage=GarbageKeeper(enabled=False),
         )
+        callbacks = CallbackBoard(clock=clock, metrics=self.metrics, logger=logger)
         configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
-        lookups = GroupLookups({}, self.runner.reader.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
-        service = SchedulerService(
-            self.runner, self.board, configurator, lookups=lookups, metrics=self.metrics, logger=logger, clock=clock
+        managers = Managers(
+            Place(self.runner, self.board, callbacks, PresenceKeeper(clock), configurator, print, ManagerHistory(None)),
+            lobby=Lobby(Switchboard(self.metrics), callbacks),
+            logger=logger,
         )
+        lookups = GroupLookups({}, self.runner.reader.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
+        service = SchedulerService(managers, lookups=lookups, metrics=self.metrics, logger=logger, clock=clock)
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 
 

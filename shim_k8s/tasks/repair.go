@@ -1,0 +1,201 @@
+package tasks
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/apache/yunikorn-k8shim/pkg/cache"
+	"github.com/apache/yunikorn-k8shim/pkg/common/constants"
+	"github.com/apache/yunikorn-k8shim/pkg/common/utils"
+	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	kubecache "k8s.io/client-go/tools/cache"
+)
+
+const (
+	lookInterval   = 5 * time.Second
+	longestPause   = 5 * time.Minute
+	requestTimeout = 10 * time.Second
+)
+
+// A Repairer mends what the shim leaves undone when the API server did not answer, until it is started again. The shim binds a
+// pod once: where that fails, it gives the pod up. It deletes a victim once: where that fails, the core waits for ever. And it
+// forgets a pod that comes while its application is being completed. A Repairer looks for such pods, asks the API server about
+// each, and has the shim take it up as it is there.
+type Repairer struct {
+	// Context returns that of the shim.
+	Context func() *cache.Context
+	Clients kubernetes.Interface
+	// Unconfirmed returns the releases that the core waits for, and Repeat tells the shim one of them again.
+	Unconfirmed func() []*si.AllocationRelease
+	Repeat      func(*si.AllocationRelease)
+	// Repaired is called for each pod that was taken up, or release that was repeated.
+	Repaired func()
+	Logger   *slog.Logger
+
+	unbound  kubecache.Store
+	suspects map[string]*suspect
+}
+
+// A suspect is a pod that may have been given up. It is one only if it is found twice: the shim is told of pods and decisions at
+// other moments than the Repairer.
+type suspect struct {
+	seen  time.Time
+	due   time.Time
+	pause time.Duration
+}
+
+// Run looks every few seconds, until ctx is done.
+func (r *Repairer) Run(ctx context.Context) {
+	// The shim's own informer cannot tell: the shim writes into the pods that it gets from there.
+	factory := informers.NewSharedInformerFactoryWithOptions(r.Clients, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.AndSelectors(
+			fields.OneTermEqualSelector("spec.schedulerName", constants.SchedulerName), fields.OneTermEqualSelector("spec.nodeName", ""),
+		).String()
+	}))
+	pods := factory.Core().V1().Pods().Informer()
+	factory.Start(ctx.Done())
+	if !kubecache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+		return
+	}
+	r.unbound = pods.GetStore()
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			r.look(ctx, now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *Repairer) look(ctx context.Context, now time.Time) {
+	for _, found := range r.unbound.List() {
+		if pod := found.(*v1.Pod); r.wasGivenUp(pod, false) && r.isDue(string(pod.UID), now) {
+			r.takeUp(ctx, pod)
+		}
+	}
+	placed, _ := r.Context().GetSchedulerCache().List(labels.Everything())
+	for _, pod := range placed {
+		if r.wasGivenUp(pod, true) && r.isDue(string(pod.UID), now) {
+			r.takeUp(ctx, pod)
+		}
+	}
+	for _, release := range r.Unconfirmed() {
+		if pod := r.Context().GetSchedulerCache().GetPod(release.GetAllocationKey()); pod != nil && pod.DeletionTimestamp == nil && r.isDue("release of "+string(pod.UID), now) {
+			r.repeat(ctx, pod, release)
+		}
+	}
+	for key, each := range r.suspects {
+		if now.Sub(each.seen) > 2*longestPause {
+			delete(r.suspects, key)
+		}
+	}
+}
+
+// isDue tells whether something was found before, and when it was mended last it was long enough ago.
+func (r *Repairer) isDue(key string, now time.Time) bool {
+	known := r.suspects[key]
+	if known == nil {
+		if r.suspects == nil {
+			r.suspects = map[string]*suspect{}
+		}
+		known = &suspect{due: now.Add(lookInterval / 2), pause: lookInterval}
+		r.suspects[key] = known
+	}
+	known.seen = now
+	if now.Before(known.due) {
+		return false
+	}
+	known.pause = min(2*known.pause, longestPause)
+	known.due = now.Add(known.pause)
+	return true
+}
+
+// wasGivenUp tells whether the shim does nothing any more for a pod that is bound, or is not.
+func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
+	id := utils.GetApplicationIDFromPod(pod)
+	if id == "" || pod.DeletionTimestamp != nil || utils.IsPodTerminated(pod) || len(pod.Spec.SchedulingGates) > 0 {
+		return false
+	}
+	application := r.Context().GetApplication(id)
+	if application == nil {
+		return true
+	}
+	if application.GetApplicationState() == cache.ApplicationStates().Failed {
+		return false // the shim fails its pods
+	}
+	task := application.GetTask(string(pod.UID))
+	if task == nil {
+		return true
+	}
+	switch states := cache.TaskStates(); task.GetTaskState() {
+	case states.Rejected, states.Killed, states.Failed, states.Completed:
+		return true
+	case states.Bound:
+		return !bound // the shim takes its own plan for what the API server said
+	}
+	return false
+}
+
+// takeUp has the shim forget a pod, and hear of it as the API server has it.
+func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
+	fresh := r.read(ctx, pod)
+	if fresh == nil {
+		return
+	}
+	shim := r.Context()
+	if known := shim.GetApplication(utils.GetApplicationIDFromPod(pod)); known != nil && fresh.Spec.NodeName != "" {
+		if task := known.GetTask(string(pod.UID)); task != nil && task.GetTaskState() == cache.TaskStates().Bound && task.GetNodeName() == fresh.Spec.NodeName {
+			return // it was bound since
+		}
+	}
+	r.Logger.Warn("the shim has given up a pod and takes it up again", "pod", pod.Namespace+"/"+pod.Name, "node", fresh.Spec.NodeName)
+	shim.RemoveTask(utils.GetApplicationIDFromPod(pod), string(pod.UID))
+	// Not by DeletePod, which would end the new task, too.
+	shim.GetSchedulerCache().RemovePod(pod)
+	shim.AddPod(fresh)
+	r.Repaired()
+	// If it went meanwhile, the shim may have heard of that before it heard of the pod.
+	if r.isGone(ctx, pod) {
+		shim.DeletePod(fresh)
+	}
+}
+
+// repeat tells the shim once more that a pod has to go.
+func (r *Repairer) repeat(ctx context.Context, pod *v1.Pod, release *si.AllocationRelease) {
+	// The shim deletes by name, and another pod may have it by now.
+	if r.read(ctx, pod) == nil {
+		return
+	}
+	r.Logger.Warn("the shim has not deleted a pod that has to go, and is told again", "pod", pod.Namespace+"/"+pod.Name)
+	r.Repeat(release)
+	r.Repaired()
+}
+
+// read returns a pod as the API server has it, or nil if it does not answer, or the pod is on its way out.
+func (r *Repairer) read(ctx context.Context, pod *v1.Pod) *v1.Pod {
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	fresh, err := r.Clients.CoreV1().Pods(pod.Namespace).Get(limited, pod.Name, metav1.GetOptions{})
+	if err != nil || fresh.UID != pod.UID || fresh.DeletionTimestamp != nil || utils.IsPodTerminated(fresh) {
+		return nil
+	}
+	return fresh
+}
+
+func (r *Repairer) isGone(ctx context.Context, pod *v1.Pod) bool {
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	fresh, err := r.Clients.CoreV1().Pods(pod.Namespace).Get(limited, pod.Name, metav1.GetOptions{})
+	return errors.IsNotFound(err) || err == nil && fresh.UID != pod.UID
+}

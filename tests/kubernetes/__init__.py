@@ -1,0 +1,1 @@
+"""Tests at a real API server of Kubernetes: ``make test-kubernetes``."""

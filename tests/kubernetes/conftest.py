@@ -1,0 +1,43 @@
+"""One API server for all tests; a fresh core, kubelets and shims for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.cluster import Cluster, ControlPlane, keep_logs, make_namespaces
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Lets fixtures see whether the test has failed."""
+    report = yield
+    if report.when == "call":  # type: ignore[attr-defined]
+        item.report_of_call = report  # type: ignore[attr-defined]
+    return report
+
+
+@pytest.fixture(scope="session")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane(tmp_path_factory.mktemp("kube"))
+    try:
+        plane.start()
+        make_namespaces(plane.api)
+        yield plane
+    finally:
+        plane.end()
+
+
+@pytest.fixture
+def cluster(control: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    made = Cluster(control, tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+        if not control.program.is_running():
+            control.start()
+        made.clear()
+        keep_logs(request, tmp_path)
