@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
+from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
@@ -21,7 +22,7 @@ class GangUnit(AskGroup):
     where its first member would.
     """
 
-    __slots__ = ("amounts",)
+    __slots__ = ("amounts", "lacks")
 
     is_unit = True
 
@@ -29,6 +30,8 @@ class GangUnit(AskGroup):
         super().__init__(application, UNIT_SHAPE, "", number)
         self.amounts: Final[dict[str, int]] = {}
         """The sum of what its members ask for, by type."""
+        self.lacks: Unschedulable | None = None
+        """The reason why it was not placed when it was last tried."""
 
     @property
     def kept_back(self) -> bool:
@@ -51,12 +54,3 @@ class GangUnit(AskGroup):
         """Returns how much of what was *announced* none of the members asks for yet, by type; nothing: all are here."""
         amounts = self.amounts
         return {name: most - amounts.get(name, 0) for name, most in announced.items() if amounts.get(name, 0) < most}
-
-
-def sum_resources(asks: Iterable[Allocation]) -> dict[str, int]:
-    """Returns the sum of what *asks* ask for, by type."""
-    total: dict[str, int] = {}
-    for ask in asks:
-        for name, amount in ask.shape.resources.items():
-            total[name] = total.get(name, 0) + amount
-    return total

@@ -158,10 +158,6 @@ class Paper:
         written.score = self._order.score_of(written)
         return written
 
-    def fits(self, node: Node, pairs: Pairs) -> bool:
-        """Tells whether *node* has room for *pairs* beside what was put there."""
-        return self.left.get(node, node).has_room(pairs)
-
 
 def _place_in_turn(
     candidates: Candidates, gang: Sequence[Members], turns: Iterable[int], wanted: int
@@ -224,14 +220,14 @@ class _PackingSearch:
 
     def run(self, best: Shortfall) -> Chosen | Shortfall:
         """Returns a way to pack the gang; otherwise *best*, with whether all ways were tried."""
-        if not self._extend(0, 0):
+        if not self._place_next(0, 0):
             return best._replace(exhaustive=self._steps < MOST_STEPS)
         nodes: list[list[Node]] = [[] for _ in self._gang]
         for at, node in zip(self._turns, self._chosen, strict=True):
             nodes[at].append(node)
         return tuple(map(tuple, nodes))
 
-    def _extend(self, turn: int, start: int) -> bool:
+    def _place_next(self, turn: int, start: int) -> bool:
         """Tries every node for the member whose *turn* it is. Equal members go on nodes in order, from *start* on."""
         if turn == len(self._turns):
             return True
@@ -257,7 +253,7 @@ class _PackingSearch:
             for t, amount in pairs:
                 room[t] -= amount
             self._chosen.append(node)
-            if self._extend(turn + 1, index if following == at else 0):
+            if self._place_next(turn + 1, index if following == at else 0):
                 return True
             self._chosen.pop()
             for t, amount in pairs:

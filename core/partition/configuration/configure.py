@@ -25,6 +25,7 @@ from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import QueueSettings, settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.gathering import bind_members
 from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
 from kornel.core.partition.waiting.waking import take_review_steps, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
@@ -158,7 +159,8 @@ def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: in
     if before is not None and before.preemption != config.preemption:
         yield from _take_watch_steps(state)
     if before is not None and before.gang_scheduling is not config.gang_scheduling:
-        for application in state.applications.values():
+        for application in list(state.applications.values()):
+            bind_members(state, application)
             regroup_members(state, application)
             yield
     if state.recording:

@@ -7,6 +7,7 @@ from typing import Final
 from kornel.core.model.allocations import Allocation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies.gang_nodes import Candidates, Members, count_places, places_on
 
 Demand = tuple[Members, ...]
@@ -63,7 +64,7 @@ class Vetting:
 class GangRecord:
     """Keeps the applications with gangs that something is to be done about, in order of arrival."""
 
-    __slots__ = ("as_units", "gathering", "rooms", "timed_out", "to_match", "vetting", "without_room")
+    __slots__ = ("as_units", "gathering", "rooms", "timed_out", "to_match", "totals", "vetting", "without_room")
 
     def __init__(self) -> None:
         self.as_units = True
@@ -72,6 +73,8 @@ class GangRecord:
         """Gangs not all members of which have been asked for, or about which the shim is being asked."""
         self.rooms: Final[dict[Demand, GangRoom]] = {}
         """Gangs for all members of which there is not enough room."""
+        self.totals: Final[dict[Pairs, Shape]] = {}
+        """What gangs that wait below a quota or limit want in all."""
         self.vetting: Final[dict[Application, Vetting]] = {}
         """Gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}

@@ -53,6 +53,9 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
     )
     if pending:
         lifecycle.asks_withdrawn(state, application, now_ns)
+    if not application.holds_any(placeholders=True):
+        # They waited for each other, and none was placed: no confirmation will come that the application waits for.
+        lifecycle.no_placeholder_left(state, application, now_ns)
 
 
 def _stand_down(state: PartitionState, application: Application) -> None:

@@ -1,19 +1,19 @@
-"""Where all members of a gang would go now, or what keeps the gang back; and how they get there, all at once."""
+"""Finds nodes for all members of a gang, or what keeps the gang back, and places the members all at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.reasons import Unschedulable
-from kornel.core.domain.resources import Resources
+from kornel.core.domain.resources import NOTHING
 from kornel.core.model.allocations import Allocation, Together, together_of
 from kornel.core.model.applications import Application
-from kornel.core.model.gang_units import sum_resources
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Shape
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.partition import lifecycle
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs import pools
@@ -24,6 +24,9 @@ from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
 from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
+
+MOST_TOTALS: Final = 1_024
+"""Sums of gangs that are remembered."""
 
 Places = list[tuple[Allocation, Node]]
 """Members with the nodes chosen for them, in the order of the members."""
@@ -65,7 +68,7 @@ def exceeded_limit(state: PartitionState, application: Application, members: Seq
         return NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
     if gate is not None:
         return NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
-    pairs = total_of(state, members).pairs
+    pairs = add_up(members)
     if application.accounts:
         account = user_limits.find_exceeded(application.accounts, pairs)
         if account is not None:
@@ -74,9 +77,24 @@ def exceeded_limit(state: PartitionState, application: Application, members: Seq
     return None if full is None else NotPlaced(Unschedulable.QUEUE_QUOTA, full)
 
 
-def total_of(state: PartitionState, members: Sequence[Allocation]) -> Shape:
+def add_up(members: Sequence[Allocation]) -> Pairs:
     """Returns what *members* want together."""
-    return state.types.shape_of(Resources(sum_resources(members)))
+    total: dict[int, int] = {}
+    for ask in members:
+        for t, amount in ask.shape.pairs:
+            total[t] = total.get(t, 0) + amount
+    return tuple(sorted(total.items()))
+
+
+def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shape:
+    """Returns what *members* want together, one object for all gangs that want the same: they wait as one."""
+    pairs, known = add_up(members), state.gangs.totals
+    found = known.get(pairs)
+    if found is None:
+        if len(known) >= MOST_TOTALS:
+            known.clear()
+        found = known[pairs] = Shape(NOTHING, pairs)
+    return found
 
 
 def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocation]]]:

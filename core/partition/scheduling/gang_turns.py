@@ -19,7 +19,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.scheduling import gang_vetting
-from kornel.core.partition.scheduling.gang_places import demand_of, find_places, place_gang, total_of
+from kornel.core.partition.scheduling.gang_places import demand_of, find_places, place_gang, shape_together
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, failing
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -52,9 +52,11 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         else:
             place_gang(state, application, found, now_ns)
         return len(members)
-    for ask in members:
-        failing.note_unplaced(ask, found.reason, now_ns)
-        ask.missed += 1
+    # Gangs may be woken often before they fit: only what is news is put down for each member.
+    if unit.lacks is not found.reason:
+        unit.lacks = found.reason
+        for ask in members:
+            failing.note_unplaced(ask, found.reason, now_ns)
     set_gang_aside(state, unit, members, found, now_ns)
     return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 
@@ -67,9 +69,9 @@ def set_gang_aside(
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(unit.application, gate)
     elif why.account is not None:
-        park_below_limit(unit, total_of(state, members), why.account)
+        park_below_limit(unit, shape_together(state, members), why.account)
     elif why.queue is not None:
-        park_below_quota(unit, total_of(state, members), why.queue)
+        park_below_quota(unit, shape_together(state, members), why.queue)
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)

@@ -169,6 +169,7 @@ def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None
 
 
 def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """Has *ask* run where it is held, since the shim agrees; what was held or claimed for it elsewhere ends."""
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
     moves.end_claim(state, ask)

@@ -1,4 +1,4 @@
-"""Which placeholders wait for each other: those of a gang that is placed by one decision or not at all.
+"""The placeholders of a gang wait for each other, because it is placed by one decision or not at all.
 
 Until something of the gang runs, its placeholders are one unit. From then on each of them is an ask like any other: a
 member that was lost comes back, and what a gang wants beyond its minimum comes and goes one by one.
@@ -7,7 +7,7 @@ member that was lost comes back, and what a gang wants beyond its minimum comes 
 from __future__ import annotations
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.gangs import HARD
+from kornel.core.domain.gangs import HARD, survives_losses
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
@@ -27,6 +27,13 @@ def forms_unit(state: PartitionState, application: Application) -> bool:
     if application.spec.gang_style != HARD and not _has_stated_minimum(application):
         return False
     return not runs_any_member(application)
+
+
+def bind_members(state: PartitionState, application: Application) -> None:
+    """Decides whether members of *application* may be preempted one by one, whatever is left of its gang."""
+    spec = application.spec
+    is_gang = spec.gang_style == HARD or spec.placeholder_ask is not None
+    application.leaves_whole = state.gangs.as_units and is_gang and not survives_losses(spec.tags)
 
 
 def runs_any_member(application: Application) -> bool:

@@ -189,7 +189,7 @@ _ENTERING: Final[dict[AskPlace, _Change]] = {
     AskPlace.REFUSED: _join_refused,
 }
 _ENTERING_BY: Final[dict[AskMove, _Change]] = {AskMove.GATHER: _join_unit}
-"""What enters a place by one move alone, instead of what otherwise enters it."""
+"""By a move, what enters the place that it leads to, instead of what otherwise enters that."""
 _LEAVING: Final[dict[AskPlace, _Change]] = {
     AskPlace.WAITING: _leave_group,
     AskPlace.POOLED: _leave_pool,

@@ -19,7 +19,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account, AccountKind
-from kornel.core.partition.scheduling.gang_places import demand_of, total_of
+from kornel.core.partition.scheduling.gang_places import add_up, demand_of
 from kornel.core.partition.scheduling.reserving import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import minimum_members
@@ -143,7 +143,7 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail, short)
         return
     members = minimum_members(unit)
-    pairs = total_of(state, members).pairs
+    pairs = add_up(members)
     yield from _user_blockers(state, application, pairs)
     for queue in application.queue.lineage()[:-1]:
         short = queue_shortages(state, queue, pairs)

@@ -86,11 +86,11 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
         for node in state.nodes.values()
         if node.schedulable and node.claims is None
     }
-    for member in sorted(asks, key=lambda a: -a.shape.resources.get("vcore", 0)):
+    for waiting in sorted(asks, key=lambda a: -a.shape.resources.get("vcore", 0)):
         for node_id, room in rooms.items():
-            required = member.spec.required_node in ("", node_id)
-            refused = member.refused is not None and node_id in member.refused
-            size = member.shape.resources
+            required = waiting.spec.required_node in ("", node_id)
+            refused = waiting.refused is not None and node_id in waiting.refused
+            size = waiting.shape.resources
             if required and not refused and all(room.get(name, 0) >= amount for name, amount in size.items() if amount):
                 add(room, size, -1)
                 break

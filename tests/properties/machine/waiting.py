@@ -49,7 +49,7 @@ def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> boo
     """By a quota or limit. What is held for asks that the shim has to agree to counts too, and so does what others have
     preempted for, but only the core knows of either."""
     claimed = any(queue.claims for queue in ask.queue.lineage())
-    if (state.held_count or claimed) and finding.kept_back(state, ask) is not None:
+    if (state.held_count or claimed) and finding.exceeded_limit(state, ask) is not None:
         return True
     if state.held_count:
         return False
