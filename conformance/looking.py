@@ -68,11 +68,11 @@ class Looking(Connection):
     async def expect_counts(self, *, nodes: int, asks: int, allocations: int) -> None:
         """Expect the partition to hold this many of each."""
 
-        def counts(core: status_pb2.GetStatusResponse) -> object:
+        def count_objects(core: status_pb2.GetStatusResponse) -> object:
             here = core.partitions[0]
             return here.node_count, here.pending_ask_count, here.allocation_count
 
-        await self._expect_status(counts, (nodes, asks, allocations), "nodes, asks and allocations")
+        await self._expect_status(count_objects, (nodes, asks, allocations), "nodes, asks and allocations")
 
     async def expect_used(self, queue: str, used: int) -> None:
         """Expect the allocations of *queue* to hold this much vcore."""
@@ -87,10 +87,10 @@ class Looking(Connection):
     async def expect_user(self, used: int, user: str = messages.USER) -> None:
         """Expect all applications of *user* together to hold this much vcore."""
 
-        def held(core: status_pb2.GetStatusResponse) -> int:
+        def add_usage(core: status_pb2.GetStatusResponse) -> int:
             return sum(each.used.get("vcore", 0) for each in core.partitions[0].users if each.user == user)
 
-        await self._expect_status(held, used, f"usage of user {user}")
+        await self._expect_status(add_usage, used, f"usage of user {user}")
 
     async def expect_queue(self, queue: str, *, present: bool) -> None:
         """Expect *queue* to exist, or not to."""

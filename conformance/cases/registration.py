@@ -94,7 +94,7 @@ async def registered_again(bench: Bench) -> None:
     await bench.reg()
     await bench.silence()
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
-    await bench.send(messages.allocation("k1"), messages.foreign("f", 1000, "n1"))
+    await bench.send(messages.allocation("k1"), messages.make_foreign("f", 1000, "n1"))
     await bench.expect(rejected("k1", "application-not-found"), rejected("f", "node-not-found"))
 
 
@@ -211,12 +211,12 @@ async def expect_events_at_most(bench: Bench, capacity: int) -> None:
         bench.notes.append(f"not looked at: the events of {EVENT_PUSH_S:g} s")
         return
     try:
-        peer = await bench.attach(Answers(events=True))
+        peer = await bench.attach_peer(Answers(events=True))
     except Skipped as why:
         bench.notes.append(f"not looked at: the capacity for events, {why}")
         return
     await bench.ask_and_place("k3")
-    await bench.clock.advance(EVENT_PUSH_S)
+    await bench.clock.advance_time(EVENT_PUSH_S)
     await peer.wait_until(lambda: peer.events, "an event of what happened to k3")
     check(len(peer.events) == capacity, f"expected {capacity} events in an interval, got {len(peer.events)}")
 
@@ -233,7 +233,7 @@ async def removed_queue(bench: Bench) -> None:
     await bench.expect_queue("root.a", present=True)
     await bench.send_applications(remove=["app"])
     await bench.expect(updated("app", "Completing"))
-    await bench.clock.advance(11)
+    await bench.clock.advance_time(11)
     await bench.expect_queue("root.a", present=False)
 
 

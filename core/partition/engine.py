@@ -174,6 +174,14 @@ class Engine:
         self._remains.extend(dissolving.take_apart(building.state) for building in self._built.values())
         self._built = {}
 
+    def set_reservation(self, delay_ns: int | None, percent: int) -> None:
+        """Replaces the options about nodes that are kept free, from now on and in all partitions."""
+        self._reservation_delay_ns = delay_ns
+        self._reservation_percent = percent
+        for state in self._partitions.values():
+            state.reserving.delay_ns = delay_ns
+            state.reserving.percent = percent
+
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         self._keeps_events = True

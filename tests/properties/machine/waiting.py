@@ -10,6 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
+from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -23,6 +24,9 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
         if ask.pool is not None:
             if not view.placeholders(ask.spec.application_id, ask.spec.task_group):
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
+            continue
+        if ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
+            check_gang_not_forgotten(state, view, ask, limits)
             continue
         if _is_kept_back(state, ask, limits):
             continue
@@ -43,7 +47,7 @@ def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> boo
     """By a quota or limit. What is held for asks that the shim has to agree to counts too, and so does what others have
     preempted for, but only the core knows of either."""
     claimed = any(queue.claims for queue in ask.queue.lineage())
-    if (state.held_count or claimed) and finding.kept_back(state, ask) is not None:
+    if (state.held_count or claimed) and finding.exceeded_limit(state, ask) is not None:
         return True
     if state.held_count:
         return False
