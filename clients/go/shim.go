@@ -31,7 +31,8 @@ type ShimOptions struct {
 	Callbacks Callbacks
 	// ReopenOnBreak has the shim open broken streams again, and register again only when the core wants it to. What was
 	// being written or delivered at the moment of the break is lost then, so the receiver has to notice by itself. Without
-	// it the shim registers after every break and tells everything again, so that nothing is lost.
+	// it the shim registers after every break and tells everything again, so that nothing is lost; the kit counts that as
+	// registering untold (S17).
 	ReopenOnBreak bool
 	// Forgotten is told, before a core that has forgotten everything is told again, that what it had demanded and was not
 	// confirmed stands no more. No method of the receiver runs meanwhile.

@@ -122,7 +122,7 @@ BOUNDS = {
     "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 11, 0),
     "shim_local": Bounds(0, 0, 0, 3, 0),
-    "conformance": Bounds(0, 0, 4, 16, 0),
+    "conformance": Bounds(0, 0, 4, 7, 0),
 }
 ELSEWHERE = Bounds(30, 60, 30, 80, 60)
 """For folders of core that have no bounds of their own yet."""

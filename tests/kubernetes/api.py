@@ -22,6 +22,10 @@ PATHS: Final = {
     "Event": f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events",
     "Lease": f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{SYSTEM}/roles",
+    "RoleBinding": f"/apis/rbac.authorization.k8s.io/v1/namespaces/{SYSTEM}/rolebindings",
 }
 VERSIONS: Final = {"Lease": "coordination.k8s.io/v1", "PriorityClass": "scheduling.k8s.io/v1"}
 

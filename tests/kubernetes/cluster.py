@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import httpx
 import pytest
+import yaml
 
+from tests.go.toolchain import ROOT
 from tests.kubernetes.api import (
     NAMESPACE,
     SYSTEM,
@@ -27,7 +29,11 @@ from tests.kubernetes.api import (
 )
 from tests.kubernetes.programs import Program, build_kube, build_shim, find_port, wait_for
 
-TOKEN: Final = "tester"
+TESTER: Final = "tester"
+SHIM: Final = "shim"
+TOKENS: Final = f"{TESTER},tester,0,system:masters\n{SHIM},system:serviceaccount:{SYSTEM}:kornel-shim,1\n"
+"""Who may do everything, and who may do what the manifests of the shim allow it."""
+ROLES: Final = ROOT / "deploy/kubernetes/shim/roles.yaml"
 QUEUES: Final = """
 partitions:
   - name: default
@@ -59,15 +65,22 @@ class ControlPlane:
     def __init__(self, directory: Path) -> None:
         port = find_port()
         self.address = f"https://127.0.0.1:{port}"
-        command = [str(build_kube()), "apiserver", "-directory", str(directory), "-port", str(port), "-token", TOKEN]
-        self.program = Program(command, directory / "apiserver.log")
-        self.kubeconfig = directory / "kubeconfig"
-        self.kubeconfig.write_text(KUBECONFIG.format(address=self.address, token=TOKEN))
-        self.api = Api(self.address, TOKEN)
+        self._directory = directory
+        tokens = directory / "tokens.csv"
+        tokens.write_text(TOKENS)
+        command = [str(build_kube()), "apiserver", "-directory", str(directory), "-port", str(port)]
+        self.program = Program([*command, "-tokens", str(tokens)], directory / "apiserver.log")
+        self.api = Api(self.address, TESTER)
 
     def start(self) -> None:
         self.program.start()
         self.program.wait_until(self.api.is_ready, "an API server")
+
+    def write_kubeconfig(self, token: str) -> Path:
+        """Returns the path of a file by which a program reaches the API server as whoever has *token*."""
+        file = self._directory / f"kubeconfig-{token}"
+        file.write_text(KUBECONFIG.format(address=self.address, token=token))
+        return file
 
     def end(self) -> None:
         self.program.end()
@@ -149,11 +162,11 @@ class Cluster:
         self.directory = directory
         self.core = Core(directory)
         self.shims: list[Shim] = []
-        command = [str(build_kube()), "kubelet", "-kubeconfig", str(control.kubeconfig)]
+        command = [str(build_kube()), "kubelet", "-kubeconfig", str(control.write_kubeconfig(TESTER))]
         self.kubelet = Program(command, directory / "kubelet.log")
 
     def start(self, queues: str = QUEUES, options: Sequence[str] = (), **defaults: str) -> Shim:
-        """Starts everything, with a first shim that has *options*. Nodes made before are known to it at once."""
+        """Starts everything, with a first shim. Nodes that were made before are known to it at once."""
         self.api.create(
             config_map("yunikorn-defaults", {**DEFAULTS, **defaults}),
             config_map("yunikorn-configs", {"queues.yaml": queues}),
@@ -165,7 +178,7 @@ class Cluster:
         return shim
 
     def add_shim(self, name: str, *options: str) -> Shim:
-        shim = Shim(name, self.directory, self.control.kubeconfig, self.core.address, *options)
+        shim = Shim(name, self.directory, self.control.write_kubeconfig(SHIM), self.core.address, *options)
         self.shims.append(shim)
         return shim
 
@@ -235,9 +248,11 @@ def config_map(name: str, data: dict[str, str]) -> Object:
     return {"kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}, "data": data}
 
 
-def make_namespaces(api: Api) -> None:
+def prepare(api: Api) -> None:
+    """Makes the namespaces, and lets the shim do what its manifests say and no more."""
     for name in (NAMESPACE, SYSTEM):
         api.create({"kind": "Namespace", "metadata": {"name": name}})
+    api.create(*yaml.safe_load_all(ROLES.read_text()))
 
 
 def show_logs(directory: Path, length: int = 4000) -> None:

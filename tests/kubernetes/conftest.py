@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster, ControlPlane, keep_logs, make_namespaces
+from tests.kubernetes.cluster import Cluster, ControlPlane, keep_logs, prepare
 
 
 @pytest.hookimpl(wrapper=True)
@@ -24,7 +24,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     plane = ControlPlane(tmp_path_factory.mktemp("kube"))
     try:
         plane.start()
-        make_namespaces(plane.api)
+        prepare(plane.api)
         yield plane
     finally:
         plane.end()

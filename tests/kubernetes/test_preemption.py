@@ -21,7 +21,7 @@ partitions:
             resources: {guaranteed: {vcore: 8}}
             properties: {preemption.delay: 1s}
           - name: batch
-            resources: {guaranteed: {vcore: 8}}
+            resources: {guaranteed: {vcore: 4}}
 """
 
 

@@ -134,7 +134,8 @@ func run(address, rmID string, s *shim) error {
 		return err
 	}
 	defer client.Close()
-	s.core = kornel.NewShim(client, kornel.ShimOptions{Receiver: s})
+	// The kit wants a shim to register again only when it is told to.
+	s.core = kornel.NewShim(client, kornel.ShimOptions{Receiver: s, ReopenOnBreak: true})
 	if err := s.core.Start(ctx, kornel.Registration{Config: queues}); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before the core was there

@@ -23,18 +23,15 @@ func serveAPI(arguments []string) error {
 	flags := flag.NewFlagSet("apiserver", flag.ExitOnError)
 	directory := flags.String("directory", "", "where data, keys and certificates are kept")
 	port := flags.Int("port", 0, "the port of the API server")
-	token := flags.String("token", "", "what clients show")
+	tokens := flags.String("tokens", "", "CSV file of what clients show: token, user, UID, groups")
 	_ = flags.Parse(arguments)
 	store, err := startEtcd(filepath.Join(*directory, "etcd"))
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
 	defer store.Close()
-	keys, tokens := filepath.Join(*directory, "accounts.pem"), filepath.Join(*directory, "tokens.csv")
+	keys := filepath.Join(*directory, "accounts.pem")
 	if err := writeKey(keys); err != nil {
-		return err
-	}
-	if err := os.WriteFile(tokens, []byte(*token+",tester,tester,system:masters\n"), 0o600); err != nil {
 		return err
 	}
 	command := app.NewAPIServerCommand()
@@ -42,7 +39,7 @@ func serveAPI(arguments []string) error {
 		"--etcd-servers=http://" + store.Clients[0].Addr().String(),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(*port),
 		"--cert-dir=" + filepath.Join(*directory, "certificates"),
-		"--token-auth-file=" + tokens, "--authorization-mode=AlwaysAllow",
+		"--token-auth-file=" + *tokens, "--authorization-mode=RBAC",
 		// No controllers run here that would make service accounts, or take the taints of new nodes away again.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		"--service-account-issuer=https://kubernetes.default.svc",
