@@ -10,6 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
+from tests.properties.machine import topology
 from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
@@ -30,16 +31,21 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             continue
         if _is_kept_back(state, ask, limits):
             continue
-        if roomy := [node for node in _usable(state, ask) if has_room(state, node, ask)]:
+        usable = [node for node in _usable(state, ask) if has_room(state, node, ask)]
+        if roomy := topology.lawful_nodes(state, ask, usable):
             raise ContractBroken("forgotten", f"{ask} fits {roomy}")
 
 
 def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
-    """An ask is held on a node only while the shim is being asked whether it may run there."""
-    asked = {(q.key, q.node_ids[0]) for q in questions if isinstance(q, PredicatesAsked) and q.allocate}
+    """An ask is held on a node only while the shim is being asked whether it may run there, or about others of its
+    gang, which is placed as a whole."""
+    allocating = [q for q in questions if isinstance(q, PredicatesAsked) and q.allocate]
+    asked = {(q.key, q.node_ids[0]) for q in allocating}
+    gangs = {q.application_id for q in allocating}
     for node in state.nodes.values():
         for ask in node.held.values():
-            if (ask.spec.key, node.node_id) not in asked:
+            with_gang = ask.spec.placeholder and ask.spec.application_id in gangs
+            if (ask.spec.key, node.node_id) not in asked and not with_gang:
                 raise ContractBroken("held", f"{ask} is held on {node}, and nobody is asked")
 
 
