@@ -16,7 +16,7 @@ and the decisions as typed values. It knows the wire contract only, never the co
                 case Released(key=key, termination=termination): ...
 """
 
-from kornel.shim_client.asks import Ask, Generation, resource
+from kornel.shim_client.asks import Ask, Generation, Topology, resource
 from kornel.shim_client.callbacks import (
     CallbackAttachment,
     CallbackHandler,
@@ -94,6 +94,7 @@ __all__ = [
     "StreamRefused",
     "StreamReopened",
     "Superseded",
+    "Topology",
     "Update",
     "UpdateHandler",
     "resource",

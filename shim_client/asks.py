@@ -36,13 +36,41 @@ def amounts(message: si.Resource) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class Topology:
+    """The place of a task group in the topology of the partition; all of its asks say the same.
+
+    Exactly one of *required* (all in one domain of this level, or wait), *preferred* (in as few as can be) and *spread*
+    (in turn) names a level. *slice_size*: members that belong together; 0: all, or with *spread* each for itself.
+    """
+
+    required: str = ""
+    preferred: str = ""
+    spread: str = ""
+    slice_size: int = 0
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.required, self.preferred, self.spread))) != 1:
+            raise ValueError("a topology names one level: required, preferred or spread")
+        if self.slice_size < 0:
+            raise ValueError(f"a slice has {self.slice_size} members")
+
+    def encode_tags(self) -> dict[str, str]:
+        """Returns the tags that say so."""
+        said = {"required": self.required, "preferred": self.preferred, "spread": self.spread}
+        tags = {f"kornel.topology.{wish}": level for wish, level in said.items() if level}
+        if self.slice_size:
+            tags["kornel.topology.sliceSize"] = str(self.slice_size)
+        return tags
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A request for room for one task. *resources* in base units; *key* is unique within the partition.
 
     The preemption flags are always sent, so the core's default for an absent policy never applies.
     *created_s* is Unix seconds and only needed for tasks that existed before this shim did; without it the
     core takes the arrival. *depends_on_placements*: where other tasks run decides where this one may, so predicates are
-    asked in turn.
+    asked in turn. *topology*: where its task group is to stand.
     """
 
     key: str
@@ -58,6 +86,7 @@ class Ask:
     created_s: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     depends_on_placements: bool = False
+    topology: Topology | None = None
 
     def _all_tags(self) -> dict[str, str]:
         tags = dict(self.tags)
@@ -65,6 +94,8 @@ class Ask:
             tags["creationTime"] = str(self.created_s)
         if self.depends_on_placements:
             tags["kornel.dependsOnPlacements"] = "true"
+        if self.topology is not None:
+            tags |= self.topology.encode_tags()
         return tags
 
     def _encode_policy(self) -> si.PreemptionPolicy:

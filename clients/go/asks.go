@@ -23,6 +23,39 @@ func (a Amounts) Resource() *si.Resource {
 // TagDependsOnPlacements, with the value true, is the tag of an ask whose nodes depend on where other asks are placed.
 const TagDependsOnPlacements = "kornel.dependsOnPlacements"
 
+// Tags of an ask that say where its task group is to stand in the topology of the partition.
+const (
+	TagTopologyRequired  = "kornel.topology.required"
+	TagTopologyPreferred = "kornel.topology.preferred"
+	TagTopologySpread    = "kornel.topology.spread"
+	TagTopologySliceSize = "kornel.topology.sliceSize"
+)
+
+// A Topology says where a task group is to stand; all of its asks say the same. One of the first three names a level.
+type Topology struct {
+	// Required has all members run in one domain of the level, or wait.
+	Required string
+	// Preferred has them run in as few domains of the level as can be.
+	Preferred string
+	// Spread has them go to the domains of the level in turn.
+	Spread string
+	// SliceSize is the number of members that belong together. Zero: all of them, with Spread each for itself.
+	SliceSize int
+}
+
+func (t Topology) addTo(tags map[string]string) {
+	for tag, level := range map[string]string{
+		TagTopologyRequired: t.Required, TagTopologyPreferred: t.Preferred, TagTopologySpread: t.Spread,
+	} {
+		if level != "" {
+			tags[tag] = level
+		}
+	}
+	if t.SliceSize > 0 {
+		tags[TagTopologySliceSize] = strconv.Itoa(t.SliceSize)
+	}
+}
+
 // An Ask is a request for room for one task.
 type Ask struct {
 	// Key is unique within the partition.
@@ -41,6 +74,8 @@ type Ask struct {
 	// DependsOnPlacements says that where other asks are placed decides on which nodes this one may run: the core asks about
 	// it one at a time with others of its kind, and waits for [Session.Acknowledge] in between.
 	DependsOnPlacements bool
+	// Topology says where the task group of the ask is to stand; nil: it does not matter.
+	Topology *Topology
 	// Created is only needed for tasks that existed before this shim did. Zero: the core takes the arrival.
 	Created time.Time
 	Tags    map[string]string
@@ -58,6 +93,9 @@ func (a Ask) Allocation() *si.Allocation {
 	}
 	if a.DependsOnPlacements {
 		tags[TagDependsOnPlacements] = "true"
+	}
+	if a.Topology != nil {
+		a.Topology.addTo(tags)
 	}
 	return &si.Allocation{
 		AllocationKey:    a.Key,

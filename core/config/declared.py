@@ -17,15 +17,18 @@ from kornel.core.config.kind_sections import SECTIONS, read_sections
 from kornel.core.config.model import ChildTemplate, NodeSortConfig, PreemptionConfig, QueueConfig
 from kornel.core.config.problems import ProblemLog, Remark
 from kornel.core.config.quantities import parse_duration, parse_quantity
+from kornel.core.config.topology import read_topology
 from kornel.core.config.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
 from kornel.core.domain.settings import FilterConfig, GangScheduling, GuaranteeMode, NodeSortPolicy
+from kornel.core.domain.topology import TopologyLevel
 from kornel.core.preemption.guarantee.victim_orders import COSTS
 from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
     "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver", "gang",
+    "topology",
 )  # fmt: skip
 _QUEUE_KEYS: Final = (
     "name", "parent", "queues", "resources", "maxapplications", "properties", "adminacl", "submitacl",
@@ -164,6 +167,7 @@ class DeclaredPartition:
     preemption: PreemptionConfig
     node_sort: NodeSortConfig
     resolver: str
+    topology: tuple[TopologyLevel, ...]
     gang_scheduling: GangScheduling
 
 
@@ -195,6 +199,7 @@ class _Reader:
             preemption=self.preemption(keys["preemption"]),
             node_sort=self.node_sort(keys["nodesortpolicy"]),
             resolver=self.resolver(keys["usergroupresolver"]),
+            topology=read_topology(keys["topology"]),
             gang_scheduling=self.gang_scheduling(keys["gang"]),
         )
 

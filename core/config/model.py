@@ -20,6 +20,7 @@ from kornel.core.domain.settings import (
     PlacementRuleConfig,
     QueueProperties,
 )
+from kornel.core.domain.topology import TopologyLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,10 @@ class NodeSortConfig:
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """One partition; ``root`` is always called ``root``. Without placement rules, ``provided`` alone applies."""
+    """One partition; ``root`` is always called ``root``. Without placement rules, ``provided`` alone applies.
+
+    topology  the levels of places that nodes stand in, outermost first; empty: nobody keeps domains
+    """
 
     name: str
     root: QueueConfig
@@ -129,6 +133,7 @@ class PartitionConfig:
     preemption: PreemptionConfig = PreemptionConfig()
     node_sort: NodeSortConfig = NodeSortConfig()
     resolver: str = ""
+    topology: tuple[TopologyLevel, ...] = ()
     gang_scheduling: GangScheduling = GangScheduling.UNITS
 
 

@@ -62,6 +62,8 @@ class WaitsFor(StrEnum):
     """Room on any node."""
     REQUIRED_NODE = "required-node"
     """The node that it must run on, unknown or too small now."""
+    DOMAIN = "domain"
+    """Room in a domain of the topology, for all members of its group or for those that are missing."""
     BACK_OFF = "back-off"
     """The end of its application's back-off."""
     TURN = "turn"

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest
 
 DEPENDENT_TAG: Final = "kornel.dependsOnPlacements"
 """The tag of an ask, exact case, that with the value ``true`` says that other placements decide about its nodes."""
@@ -70,6 +71,8 @@ class AllocationSpec(NamedTuple):
     """The number of this one among several allocations under one key (:mod:`kornel.core.domain.allocation_ids`)."""
     dependent: bool = False
     """Says that other placements decide whether it may run on a node, so that the shim is asked in turn."""
+    topology: TopologyRequest | None = None
+    """The request of its tags for where its task group is to stand; ``None``: they make none."""
 
 
 class ReleaseSpec(NamedTuple):
@@ -230,10 +233,11 @@ class PredicatesAnswer(NamedTuple):
 
 
 class PlacementKey(NamedTuple):
-    """An ask or allocation of a partition, by the key that the shim gave it."""
+    """An ask or allocation of a partition, by the key that the shim gave it. ``node_id`` empty: on whichever node."""
 
     partition: str
     key: str
+    node_id: str = ""
 
 
 class PreemptionPredicatesAnswer(NamedTuple):

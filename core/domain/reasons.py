@@ -52,6 +52,8 @@ class Rejection(StrEnum):
     """The load of another scheduler names no node."""
     MAX_ALLOCATIONS = "max-allocations"
     """An ask of the older generation wants fewer than one allocation, or more than one ask may."""
+    INVALID_TOPOLOGY = "invalid-topology"
+    """The tags about the topology contradict each other, or name a level that the partition does not have."""
     UNCHANGEABLE = "unchangeable"
     """The entry changes what cannot change any more; release the key and send it again."""
 
@@ -92,6 +94,8 @@ class Unschedulable(StrEnum):
     """The queue, or one above it, has no headroom below its max."""
     NO_FITTING_NODE = "no-fitting-node"
     """No node has room for it."""
+    NO_FITTING_DOMAIN = "no-fitting-domain"
+    """No domain of the topology in which its group may stand has room for it."""
     REFUSED_BY_PREDICATE = "refused-by-predicate"
     """The shim refused every node that has room."""
     REQUIRED_NODE = "required-node"

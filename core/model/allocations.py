@@ -11,6 +11,7 @@ from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.domain.reasons import Outcome
 
 if TYPE_CHECKING:
+    from kornel.core.domain.topology import TopologyRequest
     from kornel.core.model.applications import Application
     from kornel.core.model.callbacks import Inquiry
     from kornel.core.model.failures import FailureLog
@@ -313,22 +314,40 @@ class Reservation:
         return 3 if self.by_age else 1
 
 
+Together = tuple[str, "TopologyRequest"]
+"""The name of a task group, and what its asks say about where it is to stand."""
+
+
+def together_of(spec: AllocationSpec) -> Together | None:
+    """Returns with whom a request of *spec* is to stand together, or apart; ``None``: it does not matter."""
+    return None if spec.topology is None else (spec.task_group, spec.topology)
+
+
 class AskGroup:
-    """The pending asks of one application that placement cannot tell apart: same shape, same required node, and all or
-    none of them dependent on other placements."""
+    """The pending asks of one application that placement cannot tell apart: same shape, same required node, all or none
+    of them dependent on other placements, and where they say something about the topology, the same and of one task
+    group."""
 
     __slots__ = (
         "_due_sorted", "_heap", "_oldest_ns", "application", "dependent", "due", "lent", "number", "parked_at",
-        "required_node", "scale_ups", "shape", "size", "waits_for",
+        "required_node", "scale_ups", "shape", "size", "together", "waits_for",
     )  # fmt: skip
 
     def __init__(
-        self, application: Application, shape: Shape, required_node: str, number: int, *, dependent: bool = False
+        self,
+        application: Application,
+        shape: Shape,
+        required_node: str,
+        number: int,
+        *,
+        dependent: bool = False,
+        together: Together | None = None,
     ) -> None:
         self.application: Final = application
         self.shape: Final = shape
         self.required_node: Final = required_node
         self.dependent: Final = dependent
+        self.together: Final = together
         self.number: Final = number
         self._heap: list[tuple[int, int, int, Allocation]] = []
         """(negative priority, creation, arrival, ask): no two are equal up to the ask."""

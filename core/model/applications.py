@@ -13,7 +13,7 @@ from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.shapes import Shape, Vector, widen_vector
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Allocation, AskGroup, Room
+    from kornel.core.model.allocations import Allocation, AskGroup, Room, Together
     from kornel.core.model.queues import Queue
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
@@ -94,7 +94,7 @@ class Application:
         self.placeholder_count = 0
         """The number of placeholders among ``allocations``."""
         self.task_groups: dict[str, TaskGroup] = {}
-        self.groups: dict[tuple[Shape, str, bool], AskGroup] = {}
+        self.groups: dict[tuple[Shape, str, bool, Together | None], AskGroup] = {}
         self.order = GroupOrder()
         """Groups worth trying."""
         self.pending: Vector = [0] * width

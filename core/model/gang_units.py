@@ -13,7 +13,7 @@ from kornel.core.model.shapes import Shape
 
 UNIT_SHAPE: Final = Shape(NOTHING, ())
 """Stands where groups of equal asks have their size. Members of a unit need not be alike, so it is that of none."""
-UNIT_KEY: Final = (UNIT_SHAPE, "", False)
+UNIT_KEY: Final = (UNIT_SHAPE, "", False, None)
 """The key of the unit among the groups of its application, which has one at most."""
 
 

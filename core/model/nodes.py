@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.model.claims import Claims
+from kornel.core.model.domains import NOTHING_COUNTED, Counted, Domain, count_amounts
 from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ class Node:
     """
 
     __slots__ = (
-        "allocated", "allocations", "attributes", "capacity", "claims", "drained_by_shim", "foreign", "foreign_loads",
-        "free", "held", "instance_type", "node_id", "occupied", "open", "operator_drain", "schedulable",
-        "score", "version",
+        "allocated", "allocations", "attributes", "capacity", "claims", "counted", "domains", "drained_by_shim",
+        "foreign", "foreign_loads", "free", "held", "instance_type", "node_id", "occupied", "open", "operator_drain",
+        "schedulable", "score", "version",
     )  # fmt: skip
 
     def __init__(self, node_id: str, attributes: tuple[tuple[str, str], ...], capacity: Vector) -> None:
         self.node_id: Final = node_id
-        self.attributes: Final = attributes
+        self.attributes = attributes
         self.instance_type: Final = dict(attributes).get(INSTANCE_TYPE) or UNKNOWN_INSTANCE_TYPE
         self.capacity = capacity
         self.allocated: Vector = [0] * len(capacity)
@@ -70,6 +71,10 @@ class Node:
         self.score = 0.0
         self.version = 0
         """Changes whenever its load or capacity does."""
+        self.domains: tuple[Domain, ...] = ()
+        """The domains that it stands in, outermost first; empty: the partition has no topology, or none for it."""
+        self.counted: Counted = NOTHING_COUNTED
+        """The amounts that its domains count of it."""
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -126,6 +131,8 @@ class Node:
         self.version += 1
         if self.claims is not None:
             self._settle_claims()
+        elif self.domains:
+            self.tell_domains()
 
     def refund_pairs(self, pairs: Pairs) -> None:
         """Take an own allocation of *pairs* off the books."""
@@ -136,6 +143,15 @@ class Node:
         self.version += 1
         if self.claims is not None:
             self._settle_claims()
+        elif self.domains:
+            self.tell_domains()
+
+    def tell_domains(self) -> None:
+        """Have the domains of the node count what it has now: to be called when its amounts or its state changed."""
+        now = count_amounts(self)
+        for domain in self.domains:
+            domain.exchange_amounts(self.counted, now)
+        self.counted = now
 
     def book_foreign(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
         """Book foreign load under *key*, replacing what stood there. *load*: what is known of it."""
@@ -228,6 +244,8 @@ class Node:
         else:
             self.claims = None
             self.open = self.free
+        if self.domains:
+            self.tell_domains()
 
     def __repr__(self) -> str:
         return f"Node({self.node_id})"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.domain.reasons import Unschedulable
 
 if TYPE_CHECKING:
     from kornel.core.model.queues import Queue
     from kornel.core.model.users import Account
+
+
+_NOT_BY_VICTIMS: Final = (Unschedulable.USER_QUOTA, Unschedulable.APPLICATION_LIMIT, Unschedulable.NO_FITTING_DOMAIN)
 
 
 class NotPlaced(NamedTuple):
@@ -21,5 +24,6 @@ class NotPlaced(NamedTuple):
 
     @property
     def preemption_may_help(self) -> bool:
-        """Victims make room in queues and on nodes, not within what a user, or an application count, is limited to."""
-        return self.reason is not Unschedulable.USER_QUOTA and self.reason is not Unschedulable.APPLICATION_LIMIT
+        """Victims make room in queues and on nodes, not within what a user, or an application count, is limited to; nor
+        for one member in a domain where all of its group need room."""
+        return self.reason not in _NOT_BY_VICTIMS

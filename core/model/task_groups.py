@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kornel.core.model.keyed_heap import KeyedHeap
 
 if TYPE_CHECKING:
+    from kornel.core.domain.topology import TopologyRequest
     from kornel.core.model.allocations import Allocation
     from kornel.core.model.shapes import Shape
 
@@ -19,14 +20,17 @@ def _by_age(placeholder: Allocation) -> tuple[int, str]:
 class TaskGroup:
     """One group of one application. Counts only grow: ``count`` >= ``replaced`` + ``timed_out`` at any time (I10).
 
-    ``shape`` is that of the first placeholder; by contract all have it.
+    ``shape`` and ``topology`` are those of the first placeholder; by contract all have them.
     """
 
-    __slots__ = ("asks", "count", "free", "name", "replaced", "shape", "stated_minimum", "timed_out")
+    __slots__ = ("asks", "count", "free", "name", "replaced", "shape", "stated_minimum", "timed_out", "topology")
 
-    def __init__(self, name: str, shape: Shape, stated_minimum: int | None = None) -> None:
+    def __init__(
+        self, name: str, shape: Shape, stated_minimum: int | None = None, topology: TopologyRequest | None = None
+    ) -> None:
         self.name: Final = name
         self.shape: Final = shape
+        self.topology: Final = topology
         self.stated_minimum: Final = stated_minimum
         """The number of members that are of use to anybody, if the first placeholder says so."""
         self.count = 0

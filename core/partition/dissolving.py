@@ -26,6 +26,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     for reservation in state.reservations.values():
         reservation.parked_at = None
     state.reservations.clear()
+    state.waiting_for_domain.clear()
     while state.requests:
         _release_request(state.requests.popitem()[1])
         yield
@@ -63,3 +64,4 @@ def _release_node(node: Node) -> None:
     node.allocations.clear()
     node.held.clear()
     node.claims = None
+    node.domains = ()

@@ -13,6 +13,7 @@ from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProp
 from kornel.core.model.allocations import SEPARATOR, Allocation, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
+from kornel.core.model.domains import Topology
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -105,6 +106,10 @@ class PartitionState:
         """The gains that the ledger has noted since somebody last woke whom they can help; empty between two events."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
+        self.topology: Topology | None = None
+        """The domains that the nodes stand in; ``None``: the configuration names no levels."""
+        self.waiting_for_domain: Final[Room] = {}
+        """Groups of asks for which no domain has room that their group may stand in."""
         self.waiting_for_turn: Final[Room] = {}
         """Groups of asks that depend on other placements, while many of them wait already to be asked about."""
         self.autoscaling = False
@@ -247,6 +252,9 @@ class PartitionState:
         return self.root.pending[t] > 0 or self.root.used[t] > 0
 
     def _widen_amounts(self, width: int) -> None:
+        # Before the nodes, which tell their domains of their amounts.
+        if self.topology is not None:
+            self.topology.widen_amounts(width)
         for queue in self.queues.values():
             queue.widen_amounts(width)
         for node in self.nodes.values():

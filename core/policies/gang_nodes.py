@@ -16,6 +16,7 @@ from copy import copy
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
+from kornel.core.model.allocations import Together
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, unbook_amounts
@@ -31,13 +32,15 @@ NONE_REFUSED: Final[frozenset[str]] = frozenset()
 class Members(NamedTuple):
     """Members of a gang that are alike: how many there are, and what each of them wants.
 
-    *refused*: the nodes on which the shim will not have them.
+    *refused*: the nodes on which the shim will not have them. *together*: their task group, and what it says about the
+    topology; ``None``: nothing (:mod:`.gang_domains`).
     """
 
     pairs: Pairs
     number: int
     required_node: str = ""
     refused: frozenset[str] = NONE_REFUSED
+    together: Together | None = None
 
 
 class Shortfall(NamedTuple):
@@ -134,7 +137,7 @@ def _is_hopeless(candidates: Candidates, gang: Sequence[Members]) -> bool:
     return any(sum(places for _, places in count_places(candidates, members)) < members.number for members in gang)
 
 
-class _Paper:
+class Paper:
     """The nodes with what the members that were put there on paper leave of them."""
 
     def __init__(self, order: NodeOrder) -> None:
@@ -160,13 +163,13 @@ def _place_in_turn(
     candidates: Candidates, gang: Sequence[Members], turns: Iterable[int], wanted: int
 ) -> Chosen | Shortfall:
     """Places the members one after the other, each on the first node in order, as it is by then."""
-    paper = _Paper(candidates.order)
+    paper = Paper(candidates.order)
     chosen: list[tuple[Node, ...]] = [()] * len(gang)
     placed = 0
     lacking: int | None = None
     for at in turns:
         members = gang[at]
-        nodes = _take_places(candidates, members, paper)
+        nodes = take_places(candidates, members, paper)
         chosen[at] = nodes
         placed += len(nodes)
         if len(nodes) < members.number and lacking is None:
@@ -174,7 +177,7 @@ def _place_in_turn(
     return tuple(chosen) if lacking is None else Shortfall(placed, wanted, lacking, exhaustive=len(gang) == 1)
 
 
-def _take_places(candidates: Candidates, members: Members, paper: _Paper) -> tuple[Node, ...]:
+def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple[Node, ...]:
     """Puts as many of *members* on paper as find a place, and returns their nodes."""
     pairs = members.pairs
     before = set(paper.left)

@@ -76,8 +76,9 @@ def _partition_document(keys: Mapping[str, Field]) -> Document:
         "Preemption": _preemption_document(_entries_of(keys, "preemption")),
         "NodeSortPolicy": _node_sort(_entries_of(keys, "nodesortpolicy")),
         "UserGroupResolver": {"type": _text_of(_entries_of(keys, "usergroupresolver"), "type")},
+        "Topology": [item.text() for item in _items(keys, "topology")],
     }
-    return _without_empty(document, "PlacementRules", "Limits")
+    return _without_empty(document, "PlacementRules", "Limits", "Topology")
 
 
 def _queue_document(keys: Mapping[str, Field]) -> Document:

@@ -45,6 +45,7 @@ from kornel.core.domain.effects import (
 from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TOPOLOGY_TAGS, TopologyRequest, read_request
 from kornel.si.v1 import si_pb2 as si
 
 PARTITION_ATTRIBUTE: Final = "si/node-partition"
@@ -156,10 +157,11 @@ class Decoder:
             created_s: int | None = None
             required_node = foreign = ""
             dependent = False
+            topology: TopologyRequest | None = None
             kept = _NO_TAGS
             if tags:
                 kept = sorted_items(tags)
-                created_s, required_node, foreign, dependent = _read_tags(kept)
+                created_s, required_node, foreign, dependent, topology = _read_tags(kept)
                 if created_s is not None:
                     created_s -= ahead_s
             spec = AllocationSpec(
@@ -179,8 +181,8 @@ class Decoder:
                 foreign,
                 kept,
             )
-            if dependent:
-                spec = spec._replace(dependent=True)
+            if dependent or topology is not None:
+                spec = spec._replace(dependent=dependent, topology=topology)
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec
 
@@ -193,7 +195,7 @@ class Decoder:
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             tags = sorted_items(message.tags)
-            created_s, required_node, foreign, dependent = _read_tags(tags)
+            created_s, required_node, foreign, dependent, topology = _read_tags(tags)
             if created_s is not None:
                 created_s -= ahead_s
             yield AllocationSpec(
@@ -214,6 +216,7 @@ class Decoder:
                 legacy=True,
                 max_allocations=message.maxAllocations,
                 dependent=dependent,
+                topology=topology,
             )
 
     def _decode_application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
@@ -426,12 +429,15 @@ def creation_time(tags: Iterable[tuple[str, str]], name: str) -> int | None:
     return next((int(value) for key, value in tags if key == name and _SECONDS.fullmatch(value)), None)
 
 
-def _read_tags(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str, bool]:
-    """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load, and whether it
-    depends on other placements (protocol.md 4.4)."""
+def _read_tags(
+    tags: tuple[tuple[str, str], ...],
+) -> tuple[int | None, str, str, bool, TopologyRequest | None]:
+    """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load, whether it
+    depends on other placements, and where its group is to stand (protocol.md 4.4)."""
     created_s: int | None = None
     required_node = foreign = ""
     dependent = False
+    topology: TopologyRequest | None = None
     for key, value in tags:
         if key == CREATION_TIME_TAG:
             created_s = int(value) if _SECONDS.fullmatch(value) else None
@@ -441,7 +447,9 @@ def _read_tags(tags: tuple[tuple[str, str], ...]) -> tuple[int | None, str, str,
             foreign = "static" if value == "static" else "default"
         elif key == DEPENDENT_TAG:
             dependent = value == "true"
-    return created_s, required_node, foreign, dependent
+        elif key in TOPOLOGY_TAGS and topology is None:
+            topology = read_request(tags)
+    return created_s, required_node, foreign, dependent, topology
 
 
 def _count_meant(ask: si.AllocationAsk) -> int:

@@ -10,6 +10,7 @@ import sys
 
 from tests.bench import (
     attempts,
+    domains,
     end_to_end,
     engine,
     event_streams,
@@ -49,6 +50,7 @@ def main() -> int:
         rest.report(runs),
         metrics.report(runs),
         gangs.report(runs, engine_only=options.engine_only),
+        domains.report(runs, engine_only=options.engine_only),
     ]
     if not options.engine_only:
         reached += [

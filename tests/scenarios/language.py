@@ -11,6 +11,7 @@ starts with ``+`` belongs to the same request as the line before.
     partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
                    gangs=upstream
                    governor="{..}" victim="{..}" policies="[..]" cost=NAME        flow style YAML
+                   topology=zone,rack
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
     limit PATH users=U,* groups=G,* max={..} apps=N                   one entry of the queue's limits
     yaml TEXT                         the whole configuration, in one line of flow style
@@ -21,6 +22,7 @@ starts with ``+`` belongs to the same request as the line before.
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
                                       instance=N: which of its key; maxallocations=N on legacy asks
                                       dependent: on other placements, so asked about in turn
+                                      topology=required:rack or preferred:rack:4, with the size of slices
                                       minimum=N: members of its task group that are of use to anybody
     run K node=N ...                  as ask, already running on N
     resize-ask K [RES] node=N         what is known of K again, with another size
@@ -32,10 +34,10 @@ starts with ``+`` belongs to the same request as the line before.
     attach predicates victims scaling events timeout=1s   what the shim answers or hears from now on; ``detach``
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
     answer K depends                  as above, and says that other placements decide
-    acknowledge K                     the shim has the placement of K in place
+    acknowledge K node=N              the shim has the placement of K in place, on N if it says where
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
-    show queue|node|app|request|user|total|attempts NAME FIELDS...
+    show queue|node|app|request|user|total|attempts|domain NAME FIELDS...      a domain by its path, a/r1
 
 Left out, a node has 10,000 vcore and 10 memory, an ask 1,000 vcore, an application is ``app1`` in ``root.a``; a
 scenario without configuration has the one leaf ``root.a``. ``queue=PATH`` on an ask or run stands for an
@@ -103,6 +105,7 @@ from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest, read_request
 from kornel.core.model.allocations import Allocation, identity_of
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
@@ -272,6 +275,8 @@ class Configuration:
             config["nodesortpolicy"] = {"type": options.get("nodesort", "fair")}
             if "weights" in options:
                 config["nodesortpolicy"]["resourceweights"] = dict(amounts(options["weights"]))
+        if "topology" in options:
+            config["topology"] = options["topology"].split(",")
         preemption: dict[str, Any] = {}
         if "preemption" in options:
             preemption["enabled"] = options["preemption"] != "off"
@@ -483,7 +488,8 @@ class Stage:
         return self._apply(AnswerCallbacks(RM, preemption_predicates=(verdict,)))
 
     def _acknowledge(self, line: Line) -> list[str]:
-        return self._apply(AnswerCallbacks(RM, acknowledged=(PlacementKey(_partition(line), line.name),)))
+        placed = PlacementKey(_partition(line), line.name, line.options.get("node", ""))
+        return self._apply(AnswerCallbacks(RM, acknowledged=(placed,)))
 
     def _cycle(self, line: Line) -> list[str]:
         answers = self._run_slices(int(line.options.get("budget", "1000")), once="once" in line.names)
@@ -577,6 +583,7 @@ class Stage:
             max_allocations=int(options.get("maxallocations", "1")),
             instance=int(options.get("instance", "0")),
             dependent=line.flag("dependent"),
+            topology=_topology(options.get("topology", "")),
             tags=((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else (),
         )
         if line.directive != "resize-ask":
@@ -666,6 +673,14 @@ def _node(line: Line) -> NodeSpec:
         capacity=line.resources(default),
         occupied=line.amounts("occupied"),
     )
+
+
+def _topology(text: str) -> TopologyRequest | None:
+    """The request that ``required:rack:4`` stands for, by way of its tags."""
+    wish, _, rest = text.partition(":")
+    level, _, size = rest.partition(":")
+    tags = [(f"kornel.topology.{wish}", level)] if text else []
+    return read_request([*tags, ("kornel.topology.sliceSize", size)] if size else tags)
 
 
 def _application(line: Line) -> ApplicationSpec:
@@ -842,6 +857,15 @@ def _show_node(state: PartitionState, node_id: str, fields: list[str]) -> str:
     return f"node {node_id} {_fields(known, fields, 'free')}"
 
 
+def _show_domain(state: PartitionState, path: str, _: list[str]) -> str:
+    domain = state.topology.domains.get(tuple(path.split("/"))) if state.topology is not None else None
+    if domain is None:
+        return f"domain {path}: none"
+    amounts_ = (state.types.to_resources(vector) for vector in (domain.capacity, domain.free, domain.held))
+    capacity, free, held = map(shown, amounts_)
+    return f"domain {domain.name}: nodes={len(domain.nodes)} capacity={capacity} free={free} held={held}"
+
+
 def _show_app(state: PartitionState, application_id: str, fields: list[str]) -> str:
     application = state.applications.get(application_id)
     if application is None:
@@ -957,4 +981,5 @@ _SHOWN: Final[dict[str, Callable[[PartitionState, str, list[str]], str]]] = {
     "user": _show_user,
     "total": _show_total,
     "attempts": _show_attempts,
+    "domain": _show_domain,
 }

@@ -15,6 +15,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
+from kornel.core.partition.asks import group_domains
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
@@ -72,6 +73,10 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         if ask.refused is not None and node.node_id in ask.refused:
             return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
         return node
+    if ask.spec.topology is not None:
+        for chosen in group_domains.nodes_for(state, ask):
+            return chosen
+        return NotPlaced(group_domains.name_lack(ask))
     # The mark says that an ask of this shape has looked at all nodes since one last gained room: a full cluster is
     # searched once for each shape, not for each ask.
     if not shape.no_room:
@@ -89,5 +94,7 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
 
 def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     """Open nodes in order that have room for *ask* and that the shim has not refused for it lately."""
+    if ask.spec.topology is not None and not ask.spec.required_node:
+        return group_domains.nodes_for(state, ask)
     refused = ask.refused or {}
     return (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)

@@ -18,6 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
+from kornel.core.partition.books import domain_audit
 from kornel.core.partition.books.findings import Broken
 from kornel.core.partition.gangs import audit as gangs_audit
 from kornel.core.partition.state import PartitionState
@@ -41,6 +42,7 @@ def check(state: PartitionState) -> list[Broken]:
         *_check_waiting_for_limits(state),
         *_check_failed_starts(state),
         *_check_notices(state),
+        *domain_audit.check(state),
         *[Broken("20", str(what), "was gained, and nobody who waits for it was woken") for what in state.gained],
     ]
 

@@ -20,7 +20,7 @@ from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS
 from kornel.core.partition.books import ledger, user_accounting
-from kornel.core.partition.configuration import dynamic_queues, offered_types
+from kornel.core.partition.configuration import dynamic_queues, offered_types, topology_change
 from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import QueueSettings, settings_of
 from kornel.core.partition.state import PartitionState
@@ -185,6 +185,8 @@ def _make_changes(
     if before is None or config.node_sort != before.node_sort:
         weights = {state.types.index_of(name): weight for name, weight in config.node_sort.weights.items()}
         state.node_order.rebuild_order(NodeScore(config.node_sort.policy, weights), list(state.node_order))
+    if before is None or config.topology != before.topology:
+        yield from topology_change.take_level_steps(state, config.topology)
     state.rules_changed()
     yield from _follow_config(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:

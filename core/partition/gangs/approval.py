@@ -62,12 +62,9 @@ def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
 def _other_nodes(state: PartitionState, ask: Allocation, placeholder: Allocation, first: Node) -> tuple[str, ...]:
     if ask.spec.required_node:
         return (first.node_id,)
-    refused = ask.refused or {}
-    others = (
-        node.node_id
-        for node in state.node_order.fitting_nodes(ask.shape.pairs)
-        if node is not first and node is not placeholder.node and node.node_id not in refused
-    )
+    assert placeholder.node is not None, "only allocated placeholders are proposed"
+    nodes = replacement.other_nodes(state, ask, placeholder.node)
+    others = (node.node_id for node in nodes if node is not first)
     return (first.node_id, *islice(others, MOST_NODES - 1))
 
 

@@ -22,8 +22,9 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
     application, name = placeholder.application, placeholder.spec.task_group
     task_group = application.task_groups.get(name)
     if task_group is None:
-        minimum = read_minimum(placeholder.spec.tags)
-        task_group = application.task_groups[name] = TaskGroup(name, placeholder.shape, minimum)
+        spec = placeholder.spec
+        task_group = TaskGroup(name, placeholder.shape, read_minimum(spec.tags), spec.topology)
+        application.task_groups[name] = task_group
     was_open = task_group.open
     task_group.count += 1
     if was_open:

@@ -20,7 +20,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.partition.asks import moves
+from kornel.core.partition.asks import group_domains, moves
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import UNSERVED
@@ -65,15 +65,21 @@ def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
 def find_other_node(state: PartitionState, ask: Allocation, own: Node) -> Node | None:
     """Returns the first open node in order, other than the placeholder's *own*, that has room for *ask* and may take
     it."""
-    pairs = ask.shape.pairs
-    refused = ask.refused or {}
     if ask.spec.required_node:
         required = state.nodes.get(ask.spec.required_node)
         if required is None or required is own or required not in state.node_order:
             return None
-        return required if required.has_room(pairs) and required.node_id not in refused else None
-    fitting = state.node_order.fitting_nodes(pairs)
-    return next((node for node in fitting if node is not own and node.node_id not in refused), None)
+        return required if required.has_room(ask.shape.pairs) and required.node_id not in (ask.refused or {}) else None
+    return next(other_nodes(state, ask, own), None)
+
+
+def other_nodes(state: PartitionState, ask: Allocation, own: Node) -> Iterator[Node]:
+    """Yields the open nodes in order, other than *own*, where *ask* may take the place of a placeholder on *own*."""
+    refused, task_group = ask.refused or {}, ask.pool
+    request = task_group.topology if task_group is not None else None
+    for node in state.node_order.fitting_nodes(ask.shape.pairs):
+        if node is not own and node.node_id not in refused and group_domains.may_move(state, request, own, node):
+            yield node
 
 
 def serve(

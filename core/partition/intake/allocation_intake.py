@@ -14,6 +14,7 @@ from kornel.core.domain.effects import AllocationRejected
 from kornel.core.domain.names import LONGEST_NAME, LONGEST_TAGS, items_length, length_flaw, show_name
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.domain.resources import NOTHING
+from kornel.core.domain.topology import TopologyRequest
 from kornel.core.model.allocations import SEPARATOR, Allocation, identity_of, standing_of
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
@@ -142,6 +143,10 @@ def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.KEY_IN_USE}: key {key} belongs to application {holder}"
     if spec.max_allocations > 1 and _shares_too_many(state, spec):
         return f"{Rejection.MAX_ALLOCATIONS}: more than {MOST_SHARING:,} allocations of a partition would share a key"
+    if spec.topology is not None:
+        refused = _refuse_topology(state, spec.topology)
+        if refused is not None:
+            return refused
     if application.state in _CLOSED and not spec.node_id and (known is None or _wants_more(state, spec)):
         return f"{Rejection.APPLICATION_STATE}: application {spec.application_id} is {application.state}"
     return None
@@ -157,6 +162,17 @@ def _refuse_tags(spec: AllocationSpec) -> str | None:
         if len(key) > LONGEST_NAME:
             return _too_long("a tag's key", len(key), LONGEST_NAME)
     return None
+
+
+def _refuse_topology(state: PartitionState, request: TopologyRequest) -> str | None:
+    """Returns what is wrong with what the tags of an ask say about the topology. What runs already is where it is, and
+    refused all the same: whoever sends it made a mistake."""
+    levels = state.topology.levels if state.topology is not None else ()
+    flaw = request.flaw
+    if not flaw and all(level.name != request.level for level in levels):
+        known = ", ".join(level.name for level in levels) or "none"
+        flaw = f"no level {show_name(request.level)} in the topology of the partition, which has {known}"
+    return f"{Rejection.INVALID_TOPOLOGY}: {flaw}" if flaw else None
 
 
 def _too_long(what: str, length: int, most: int) -> str:

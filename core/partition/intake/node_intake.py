@@ -28,7 +28,7 @@ from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import pausing
 from kornel.core.partition.waiting.rooms import note_lost_capacity, note_new_capacity
-from kornel.core.partition.waiting.waking import wake_for_node, wake_waiting
+from kornel.core.partition.waiting.waking import wake_for_domains, wake_for_node, wake_waiting
 from kornel.core.preemption import attempts, eviction
 
 _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
@@ -76,6 +76,8 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
     if state.recording:
         state.events.node_added(node)
     state.nodes[node.node_id] = node
+    if state.topology is not None:
+        state.topology.add_node(node, len(state.types.names))
     if state.no_room:
         state.reserving.call_round()  # Also a closed node raises how many may be kept free.
     ledger.capacity_changed(state, [], node.capacity)
@@ -134,6 +136,8 @@ def _follow_schedulable(state: PartitionState, node: Node, *, was: bool) -> None
     if node.schedulable is was:
         return
     node.version += 1
+    if node.domains:
+        node.tell_domains()
     pausing.node_changed(state, node.node_id)
     if node.schedulable:
         _open(state, node)
@@ -175,8 +179,12 @@ def _list_negatives(amounts: Resources) -> str:
 
 
 def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> None:
-    """Gives a node another capacity, all or nothing; attributes are fixed at creation (protocol.md 4.2)."""
+    """Gives a node another capacity, all or nothing; of its attributes only those can change that say where it stands
+    (protocol.md 4.2)."""
+    moved = _move_node(state, node, spec)
     if spec.capacity is None and spec.occupied is None:
+        if moved:
+            return
         state.ignore_entry(Ignored.NO_CHANGE, spec.node_id)
         return
     if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
@@ -209,6 +217,30 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     wake_for_node(state, node)
 
 
+def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
+    """Has *node* stand where *spec* says, as far as that names levels of the topology. Returns whether that differs.
+
+    What is left out stays as it is, since most updates name no attributes; an empty value takes a node out of a level.
+    """
+    if state.topology is None or not spec.attributes:
+        return False
+    if items_length(spec.attributes) > LONGEST_TAGS:
+        state.ignore_entry(Ignored.NOT_APPLICABLE, spec.node_id)
+        return False
+    levels = {level.attribute for level in state.topology.levels}
+    said = {key: value for key, value in spec.attributes if key in levels}
+    before = dict(node.attributes)
+    if all(before.get(key, "") == value for key, value in said.items()):
+        return False
+    node.attributes = tuple(sorted({**before, **said}.items()))
+    state.topology.remove_node(node)
+    state.topology.add_node(node, len(state.types.names))
+    node.version += 1
+    state.changes += 1
+    wake_for_domains(state)
+    return True
+
+
 def _open(state: PartitionState, node: Node) -> None:
     state.node_order.add(node)
     note_new_capacity(state, node)
@@ -220,6 +252,8 @@ def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
     ran there."""
     node.schedulable = False
     state.node_order.discard(node)
+    if state.topology is not None:
+        state.topology.remove_node(node)
     for ask in list(node.held.values()):
         questions.cancel_question(state, ask)
     for reservation in list(node.reservations.values()):

@@ -118,6 +118,7 @@ def _tried_asks(
                 yield ask.order, ask, ask.shape.pairs, not ask.scale_up
             continue
         waits = group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
+        waits = waits or group.parked_at is state.waiting_for_domain
         if waits and not group.required_node:
             yield group.head_order(), group, group.shape.pairs, group.scale_ups < group.size
     for ask in apart:

@@ -27,6 +27,7 @@ from kornel.core.partition.waiting.rooms import (
     may_start_next,
     park_below_limit,
     park_below_quota,
+    park_for_domain,
     park_for_node,
     park_without_node,
 )
@@ -154,6 +155,8 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
         park_below_quota(group, group.shape, why.queue)
     elif why.reason is Unschedulable.REQUIRED_NODE:
         park_for_node(state, group)
+    elif why.reason is Unschedulable.NO_FITTING_DOMAIN:
+        park_for_domain(state, group)
     else:
         park_without_node(state, group, group.shape)
         backoff.count_unplaced(state, group, now_ns)

@@ -8,7 +8,7 @@ from typing import Final
 from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import NOTHING
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, Together, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -22,7 +22,8 @@ from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
-from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall, choose_nodes
+from kornel.core.policies.gang_domains import choose_nodes
+from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
 
 MOST_TOTALS: Final = 1_024
 """Sums of gangs that are remembered."""
@@ -50,7 +51,7 @@ def choose_places(
 ) -> Places | None:
     """Returns nodes with room for all *members*, if there are such, or such *among* some of the open ones."""
     demand, alike = demand_of(members)
-    chosen = choose_nodes(Candidates(state.node_order, state.nodes, among), demand)
+    chosen = choose_nodes(Candidates(state.node_order, state.nodes, among), state.topology, demand)
     if isinstance(chosen, Shortfall):
         return None
     nodes: dict[Allocation, Node] = {}
@@ -98,11 +99,12 @@ def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shap
 
 def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocation]]]:
     """Returns what *members* want, those that are alike together, and who these are."""
-    alike: dict[tuple[Shape, str, frozenset[str]], list[Allocation]] = {}
+    alike: dict[tuple[Shape, str, frozenset[str], Together | None], list[Allocation]] = {}
     for ask in members:
         refused = NONE_REFUSED if ask.refused is None else frozenset(ask.refused)
-        alike.setdefault((ask.shape, ask.spec.required_node, refused), []).append(ask)
-    demand = tuple(Members(key[0].pairs, len(asks), key[1], key[2]) for key, asks in alike.items())
+        key = ask.shape, ask.spec.required_node, refused, together_of(ask.spec)
+        alike.setdefault(key, []).append(ask)
+    demand = tuple(Members(key[0].pairs, len(asks), *key[1:]) for key, asks in alike.items())
     return demand, list(alike.values())
 
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_without_node
+from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
 from kornel.core.preemption import slices
 
 
@@ -84,6 +85,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
     # Its own node may have taken it in the first pass, or the shim is being asked about that.
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or reservation.parked_at is not None:
         return
+    other: Node | NotPlaced | None = None
     limited = finding.kept_back(state, ask)
     if limited is not None and (reservation.by_age or limited.reason is Unschedulable.APPLICATION_LIMIT):
         end_reservation(state, reservation, requeue=True)
@@ -101,5 +103,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         park_below_quota(reservation, ask.shape, limited.queue)
     elif ask.refused is not None:
         vetting.refused_everywhere(state, ask, now_ns)
+    elif isinstance(other, NotPlaced) and other.reason is Unschedulable.NO_FITTING_DOMAIN:
+        park_for_domain(state, reservation)
     elif not ask.spec.required_node:
         park_without_node(state, reservation, ask.shape)

@@ -67,6 +67,9 @@ def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
     """Notes that the cycle found no place for *ask*. What the shim refused stands there in the shim's own words."""
     if reason is Unschedulable.NO_FITTING_NODE:
         note_failure(ask, describe_lack_of_room(ask), now_ns)
+    elif reason is Unschedulable.NO_FITTING_DOMAIN and ask.spec.topology is not None:
+        wanted, amounts = ask.spec.topology.describe_request(), ask.shape.write_amounts()
+        note_failure(ask, f"No domain has enough room for its group ({wanted}), {amounts} each", now_ns)
     elif reason is Unschedulable.REQUIRED_NODE:
         note_failure(ask, f"Required node {ask.spec.required_node} is unknown or has no room", now_ns)
     elif reason is Unschedulable.GANG_INCOMPLETE:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.allocations import Allocation, AskGroup, together_of
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.gathering import forms_unit
@@ -90,11 +90,13 @@ def refused_asks(state: PartitionState) -> Iterator[Allocation]:
 def _join_group(state: PartitionState, ask: Allocation) -> None:
     application = ask.application
     dependent = ask.extras is not None and ask.dependent
-    key = ask.shape, ask.spec.required_node, dependent
+    spec = ask.spec
+    key = ask.shape, spec.required_node, dependent, None if spec.topology is None else together_of(spec)
     group = application.groups.get(key)
     if group is None:
         number = application.next_group_number()
-        group = application.groups[key] = AskGroup(application, *key[:2], number, dependent=dependent)
+        group = AskGroup(application, *key[:2], number, dependent=dependent, together=key[3])
+        application.groups[key] = group
     lent = group.lent
     comes_first = group.add(ask)
     # Behind another ask of an active group nothing changes: that one is offered already.
@@ -140,7 +142,7 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
             lend_priority(group)
         return
     lend_nothing(group)
-    del application.groups[(group.shape, group.required_node, group.dependent)]
+    del application.groups[(group.shape, group.required_node, group.dependent, group.together)]
     if group.parked_at is not None:
         room = leave_room(group)
         if not room and state.no_room.get(group.shape) is room:

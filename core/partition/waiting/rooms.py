@@ -183,6 +183,13 @@ def park_for_node(state: PartitionState, group: AskGroup) -> None:
     lend_nothing(group)
 
 
+def park_for_domain(state: PartitionState, waiter: AskGroup | Reservation) -> None:
+    """Has *waiter* wait until a domain that its group may stand in gains room."""
+    _park_waiter(waiter, state.waiting_for_domain, WaitsFor.DOMAIN)
+    if isinstance(waiter, AskGroup):
+        lend_nothing(waiter)
+
+
 def park_for_turn(state: PartitionState, waiter: AskGroup | Reservation) -> None:
     """Has *waiter* wait until the line of asks that depend on other placements is shorter."""
     _park_waiter(waiter, state.waiting_for_turn, WaitsFor.TURN)

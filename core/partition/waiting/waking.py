@@ -66,12 +66,25 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     if state.gangs.without_room:
         state.gangs.to_match.update(state.gangs.without_room)
         state.gangs.without_room.clear()
+    if state.waiting_for_domain:
+        _wake_for_domain(state, node)
     # A node with more room may now be the one that lacks least for an old ask.
     if state.no_room and state.reserving.delay_ns is not None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs)]:
         shape.no_room = False
         _wake_room(state, state.no_room.pop(shape))
+
+
+def _wake_for_domain(state: PartitionState, node: Node) -> None:
+    """Wakes those who wait for a domain with room, and for whom *node* has room."""
+    for waiter in list(state.waiting_for_domain):
+        shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
+        if node.has_room(shape.pairs):
+            if isinstance(waiter, AskGroup):
+                activate_group(waiter)
+            else:
+                look_again(state, waiter)
 
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
@@ -121,6 +134,19 @@ def wake_gangs(state: PartitionState, node: Node) -> None:
         elif not counts and not any(members.required_node == node.node_id for members in demand):
             room.forget_node(node)
         elif room.count_again(node):
+            del state.gangs.rooms[demand]
+            _wake_room(state, room.waiters)
+
+
+def wake_for_domains(state: PartitionState) -> None:
+    """Wakes all who wait for a domain, because nodes stand elsewhere than before."""
+    for waiter in list(state.waiting_for_domain):
+        if isinstance(waiter, AskGroup):
+            activate_group(waiter)
+        else:
+            look_again(state, waiter)
+    for demand, room in list(state.gangs.rooms.items()):
+        if any(members.together is not None for members in demand):
             del state.gangs.rooms[demand]
             _wake_room(state, room.waiters)
 

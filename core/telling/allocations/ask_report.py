@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, together_of
 from kornel.core.model.applications import Application
 from kornel.core.partition.asks import finding
 from kornel.core.partition.history.recent_victims import RecentVictim
@@ -148,7 +148,8 @@ def _kind_of(ask: Allocation) -> tuple[object, ...]:
     """Asks of the same kind have the same blockers; one with a node kept or held for it stands alone."""
     alone = ask.key if ask.reservation is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
     pool = ask.pool.name if ask.pool is not None else ""
-    return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone)
+    together = together_of(ask.spec)
+    return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone, together)
 
 
 def find_position(state: PartitionState, ask: Allocation) -> Position:

@@ -26,8 +26,10 @@ from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.gang_nodes import Candidates, Shortfall, choose_nodes
+from kornel.core.policies.gang_domains import choose_nodes
+from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.nodes.domain_blockers import domain_blockers, requires_domain
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
 
@@ -51,6 +53,8 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         if ask.spec.required_node:
             on_node = list(_required_node(state, ask))
             fitting = not on_node
+        elif requires_domain(ask):
+            on_node, fitting = domain_blockers(state, ask)
         else:
             on_node, fitting = node_blockers(state, ask)
         # With room on one node, the others are in nobody's way.
@@ -146,12 +150,12 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         if short:
             yield _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
     demand, alike = demand_of(members)
-    found = choose_nodes(Candidates(state.node_order, state.nodes), demand)
+    found = choose_nodes(Candidates(state.node_order, state.nodes), state.topology, demand)
     if isinstance(found, Shortfall):
         lacking = alike[found.lacking][0]
         tried = "" if found.exhaustive else "; not every way to pack them was tried"
         detail = f"{found.placed} of {found.wanted} places; none for {lacking.spec.key}{tried}"
-        on_nodes, _ = node_blockers(state, lacking)
+        on_nodes, _ = (domain_blockers if requires_domain(lacking) else node_blockers)(state, lacking)
         yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail)
         yield from on_nodes
 

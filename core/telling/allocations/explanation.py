@@ -83,12 +83,22 @@ class BlockerKind(StrEnum):
     """The shim does not want it there."""
     NODE_FULL = "node-full"
     """The node has not enough left."""
+    DOMAIN_FULL = "domain-full"
+    """No domain of the topology in which its group may stand has room for it."""
+    DOMAIN_UNKNOWN = "domain-unknown"
+    """The topology of the partition has no such level, or no node stands in a domain of it."""
     NODE_NOT_REQUIRED = "node-not-required"
     """The ask must run on another node; said only of a node that somebody asks about."""
 
 
 PERMANENT = frozenset(
-    {BlockerKind.APPLICATION_STATE, BlockerKind.REQUIRED_NODE_UNKNOWN, BlockerKind.NO_NODES, BlockerKind.NODE_TOO_SMALL}
+    {
+        BlockerKind.APPLICATION_STATE,
+        BlockerKind.REQUIRED_NODE_UNKNOWN,
+        BlockerKind.NO_NODES,
+        BlockerKind.NODE_TOO_SMALL,
+        BlockerKind.DOMAIN_UNKNOWN,
+    }
 )
 """Kinds that waiting alone never ends, of nodes if all are blocked so. A quota below what is asked for is
 permanent too (``Blocker.permanent``)."""

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, together_of
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.scheduling.reserving import missing_share
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
+from kornel.core.telling.nodes.domain_blockers import blocker_of_domain, requires_domain
 from kornel.core.telling.nodes.node_blockers import blocker_on, find_reasons
 
 MOST_EXPLAINED: Final = 10
@@ -139,7 +140,8 @@ def _group_equals(state: PartitionState) -> dict[tuple[object, ...], list[Alloca
         for ask in application.asks.values():
             if ask.pending:
                 alone = ask.spec.key if ask.reservation is not None or ask.refused is not None else ""
-                alike = (application.application_id, ask.shape, ask.spec.required_node, alone)
+                together = together_of(ask.spec)
+                alike = (application.application_id, ask.shape, ask.spec.required_node, alone, together)
                 found.setdefault(alike, []).append(ask)
     return found
 
@@ -160,10 +162,14 @@ def _blockers_on(state: PartitionState, node: Node, ask: Allocation) -> Iterator
         detail = f"it must run on {required}"
         yield Blocker(BlockerKind.NODE_NOT_REQUIRED, Level.NODE, node.node_id, detail, (), 1, permanent=True)
         return
+    blocked = False
     for kind in find_reasons(node, ask):
+        blocked = True
         if kind is BlockerKind.NODE_DRAINING and required:
             continue  # An ask that must run there is placed on a draining node too.
         yield blocker_on(state, ask, kind, node, missing_share(node, ask.shape.pairs))
+    if not blocked and requires_domain(ask):
+        yield from blocker_of_domain(state, ask, node)
 
 
 def _first_node(state: PartitionState, ask: Allocation) -> str:

@@ -23,6 +23,7 @@ from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.registry import KINDS
 from kornel.core.preemption.victim_index import RankedLeaf, VictimIndex
+from kornel.core.telling.nodes.domain_blockers import requires_domain
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")
@@ -75,6 +76,9 @@ def find_outlook(
     if ask.group is not None and ask.group.is_unit:
         blocked_by, detail = "it is placed together with its gang", "nobody leaves for a part of a gang"
         return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
+    if requires_domain(ask) and not ask.spec.required_node:
+        detail = "a victim would make room for one member, and its group needs a domain for all"
+        return PreemptionOutlook(verdict.FORBIDDEN, "its group waits for a domain", "", detail)
     if ask.place is AskPlace.POOLED:
         return PreemptionOutlook(verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not this")
     return _ask_kinds(state, ask, Circumstances(limited, index, now_ns))

@@ -13,7 +13,7 @@ from typing import Final
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.domain.resources import NOTHING
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, Together, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
@@ -204,9 +204,10 @@ def _let_everybody_try(sandbox: Sandbox) -> Forecast:
 def _find_unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
     """Returns those of *asks* that find no place, in turn, with their equals."""
     turns = Turns()
-    alike: dict[tuple[Application, Shape, str], list[Allocation]] = {}
+    alike: dict[tuple[Application, Shape, str, Together | None], list[Allocation]] = {}
     for ask in sorted(asks, key=turns.sort_key):
-        alike.setdefault((ask.application, ask.shape, ask.spec.required_node), []).append(ask)
+        spec = ask.spec
+        alike.setdefault((ask.application, ask.shape, spec.required_node, together_of(spec)), []).append(ask)
     found = [(equals, sandbox.find_place(equals[0])) for equals in alike.values()]
     return [(equals, reason) for equals, reason in found if isinstance(reason, NotPlaced)]
 

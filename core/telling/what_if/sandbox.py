@@ -27,7 +27,7 @@ from typing import Final, Self
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import Allocation, AskGroup, standing_of
+from kornel.core.model.allocations import Allocation, AskGroup, standing_of, together_of
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.model.nodes import Node
@@ -143,6 +143,7 @@ class Sandbox:
             shape.no_room = False
         state.no_room.clear()
         state.waiting_for_node.clear()
+        state.waiting_for_domain.clear()
         state.gangs.without_room.clear()
         state.gangs.gathering.clear()
         state.gangs.rooms.clear()
@@ -164,7 +165,7 @@ class Sandbox:
         unit = application.groups.get(UNIT_KEY)
         if unit is not None:
             journal.keep_record(unit)
-        group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent))
+        group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent, together_of(ask.spec)))
         if group is not None:
             journal.keep_record(group)
         if ask.reservation is not None:
@@ -196,6 +197,8 @@ class Sandbox:
         if node in self.journal:
             return
         self.journal.keep_record(node)
+        for domain in node.domains:
+            self.journal.keep_record(domain)
         for reservation in node.reservations.values():
             self.journal.keep_record(reservation)
             self._keep_ask(reservation.ask)
@@ -384,6 +387,9 @@ class Sandbox:
         for allocation in gone:
             self._keep_allocation(allocation)
         del state.nodes[node.node_id]
+        if state.topology is not None:
+            self.journal.keep_record(state.topology)
+            state.topology.remove_node(node)
         for allocation in gone:
             moves.free_allocation(state, allocation)
         for shape in state.holders.get(node, ()):

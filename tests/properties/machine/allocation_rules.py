@@ -6,6 +6,7 @@ from typing import Any
 
 from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest, Wish
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
@@ -114,6 +115,35 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
         for key in keys
     )
     world.send(UpdateAllocations(RM, specs))
+
+
+_WISHES = (
+    TopologyRequest(Wish.REQUIRED, "rack"), TopologyRequest(Wish.REQUIRED, "zone"),
+    TopologyRequest(Wish.REQUIRED, "rack", 2), TopologyRequest(Wish.PREFERRED, "rack"),
+    TopologyRequest(Wish.SPREAD, "rack"), TopologyRequest(Wish.REQUIRED, "row"),
+    TopologyRequest(Wish.REQUIRED, "", flaw="nothing was said"),
+)  # fmt: skip
+
+
+@rule(6)
+def ask_for_a_place_together(world: World, dice: Dice) -> None:
+    """Equal asks that are to stand together or apart: placeholders of a gang, or asks of any application."""
+    partition = some_partition(world, dice)
+    keys = free_keys(world, dice, partition, 5)
+    if not keys:
+        return
+    group = dice.pick(("", *GROUPS))
+    spec = AllocationSpec(
+        "",
+        some_application(world, dice, partition),
+        partition,
+        size(1 + dice.below(3), dice.below(3)),
+        task_group=group,
+        placeholder=bool(group) and not dice.one_in(4),
+        allow_preempt_other=dice.one_in(2),
+        topology=dice.pick(_WISHES),
+    )
+    world.send(UpdateAllocations(RM, tuple(spec._replace(key=key) for key in keys)))
 
 
 @rule(4)

@@ -185,6 +185,8 @@ def check_nothing_left(state: PartitionState) -> None:
         "foreign": state.foreign, "reservations": state.reservations,
         "no_room": [groups for groups in state.no_room.values() if groups],
         "waiting_for_node": [groups for groups in state.waiting_for_node.values() if groups],
+        "waiting_for_domain": state.waiting_for_domain,
+        "domains": state.topology.domains if state.topology is not None else (),
     }  # fmt: skip
     for what, records in left.items():
         if records:

@@ -35,12 +35,13 @@ LIMIT: Final = 0.2
 
 
 def configuration(variant: int) -> str:
-    """One of :data:`VARIANTS`: sort orders, fences, modes and limits; queues and a partition that come and go."""
+    """One of :data:`VARIANTS`: sort orders, fences, modes, limits; queues, levels and a partition that come and go."""
     policy = ("fifo", "fair")[variant % 2]
     nodes = ("fair", "binpacking")[variant // 2 % 2]
     mode = ("reach", "strict")[variant // 4 % 2]
     fence = ("default", "fence", "disabled")[variant // 8 % 3]
     shape = variant // 24 % 4
+    topology = ("", "\n    topology: [zone, rack]", "\n    topology: [example.com/rack]")[variant % 3]
     kept = "" if shape == 1 else "\n          - {name: s, resources: {max: {vcore: 6m}}, maxapplications: 1}"
     limits = (
         "\n        limits: [{limit: some, users: [alice], maxresources: {vcore: 9m}, maxapplications: 2}]"
@@ -50,7 +51,7 @@ def configuration(variant: int) -> str:
     gpu = "" if shape == 3 else "\n  - {name: gpu, queues: [{name: root, submitacl: '*', queues: [{name: r}]}]}"
     return f"""
 partitions:
-  - name: default
+  - name: default{topology}
     nodesortpolicy: {{type: {nodes}}}
     preemption: {{guaranteemode: {mode}, cycle: {{interval_ms: {INTERVAL_NS // 10**6}, limit: {LIMIT}, batch: 3}}}}
     queues:
@@ -72,6 +73,12 @@ partitions:
             properties: {{preemption.policy: {fence}, application.sort.policy: {policy}}}
           - name: r{kept}{gpu}
 """
+
+
+def attributes_of(place: int) -> tuple[tuple[str, str], ...]:
+    """The attributes of a node at one of nine places: some without a rack, some without a zone."""
+    zone, rack = ("a", "b", "")[place // 3 % 3], ("r1", "r2", "")[place % 3]
+    return (("example.com/rack", rack), ("rack", rack), ("zone", zone))
 
 
 def size(vcore: int, memory: int, device: int = 0) -> Resources:

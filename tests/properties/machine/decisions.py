@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kornel.core.domain.commands import AnswerCallbacks, TerminationType
 from kornel.core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
 from kornel.core.model.allocations import identity_of
+from tests.properties.machine import topology
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.gangs import gangs_at_rest, judge_gangs, may_still_pass
 from tests.properties.machine.shim_view import Known, ShimView, placed
@@ -61,7 +62,7 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
                 if (full := quota(effect, permit is not None)) is not None:
                     raise ContractBroken("quota", f"{effect} over {full}")
                 request = placed(partition, effect)
-                _judge_place(partition, request, free[spec.partition], known, permit, lacked[spec.partition])
+                _judge_place(shim, partition, request, free[spec.partition], known, permit, lacked[spec.partition])
                 add(free[spec.partition][request.node], request.size, -1)
             case Released():
                 _told_to_leave(shim, effect)
@@ -93,6 +94,7 @@ def _permit(allowed: list[Allowed], effect: Allocated) -> Allowed:
 
 
 def _judge_place(
+    shim: ShimView,
     partition: PartitionView,
     request: RequestView,
     room: Mapping[str, Amounts],
@@ -114,6 +116,8 @@ def _judge_place(
         raise ContractBroken("unserved", f"{request.name!r} of {partition.applications[request.owner]} was placed")
     if not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
         raise ContractBroken("replaceable", f"{request.name!r} was placed while it could replace a placeholder")
+    if not required and not promised:
+        topology.judge_place(shim, partition, request)
     for name, amount in request.size.items():
         if amount and amount > room[request.node].get(name, 0):
             raise ContractBroken("node room", f"{request.name!r} needs {amount} {name}: {room[request.node]}")

@@ -28,6 +28,7 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.model.allocations import identity_of
+from tests.properties.machine import topology
 from tests.properties.machine.answers import Answers, token
 from tests.properties.machine.application_states import on_removal
 from tests.properties.machine.releases import confirmed_gone, replacement
@@ -59,6 +60,10 @@ def node(shim: ShimView, spec: NodeSpec, answers: Answers, known: Known) -> None
     if partition is None or found is None:
         return
     negative = any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied))
+    if spec.action == NodeAction.UPDATE:
+        # Of the attributes only those change that say where a node stands.
+        named = set(topology.levels_of(shim, spec.partition).values())
+        found.attributes = {**found.attributes, **{k: v for k, v in spec.attributes if k in named}}
     if spec.action == NodeAction.UPDATE and not negative:
         if spec.capacity is not None:
             found.capacity = dict(spec.capacity)
@@ -107,7 +112,8 @@ def _node_refusal(shim: ShimView, spec: NodeSpec, partition: PartitionView | Non
         return "invalid-resource"
     drained = spec.action == NodeAction.CREATE_DRAIN
     kept_out = (spec.partition, spec.node_id) in shim.kept_out
-    partition.nodes[spec.node_id] = NodeView(spec.node_id, dict(spec.capacity or {}), drained, kept_out)
+    attributes = dict(spec.attributes)
+    partition.nodes[spec.node_id] = NodeView(spec.node_id, dict(spec.capacity or {}), drained, attributes, kept_out)
     owners: dict[str, str] = {}
     for existing in spec.existing:
         refusal = _refusal(shim, existing._replace(node_id=spec.node_id))
@@ -239,6 +245,10 @@ def _refusal(shim: ShimView, spec: AllocationSpec) -> str | None:
     known = partition.of_key(spec.key)
     if known and known[0].owner != spec.application_id:
         return "key-in-use"
+    if spec.topology is not None:
+        levels = topology.levels_of(shim, spec.partition)
+        if spec.topology.flaw or spec.topology.level not in levels:
+            return "invalid-topology"
     more = not known or (spec.legacy and len(known) < spec.max_allocations)
     return "application-state" if more and not spec.node_id and owner.state == "Failing" else None
 

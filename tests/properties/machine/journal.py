@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from kornel.core.domain import commands
 from kornel.core.domain.commands import Command
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest, Wish
 
 _TYPES: Final[Mapping[str, type]] = {
     name: value
@@ -88,6 +89,8 @@ def _decode(value: object) -> object:
         [(name, content)] = value.items()
         if name == "Resources":
             return Resources(content)
+        if name == TopologyRequest.__name__:
+            content["wish"] = Wish(content["wish"])
         return _TYPES[name](**{field: _decode(entry) for field, entry in content.items()})
     if isinstance(value, list):
         return tuple(_decode(entry) for entry in value)

@@ -13,7 +13,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from tests.properties.machine.allocation_rules import some_partition, spec_of
-from tests.properties.machine.cluster import APPLICATIONS, FOREIGN_KEYS, KEYS, NODES, NOWHERE, size
+from tests.properties.machine.cluster import APPLICATIONS, FOREIGN_KEYS, KEYS, NODES, NOWHERE, attributes_of, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
 from tests.properties.machine.world import RM, World
@@ -37,7 +37,8 @@ def create_node(world: World, dice: Dice) -> None:
     node_id = "" if dice.one_in(40) else dice.pick(NODES[partition])
     occupied = size(dice.below(4), dice.below(4) - (3 if dice.one_in(10) else 0)) if dice.one_in(6) else None
     target = NOWHERE if dice.one_in(40) else partition
-    _send(world, NodeSpec(node_id, action, target, (("rack", "r1"),), capacity=_capacity(dice), occupied=occupied))
+    place = NODES[partition].index(node_id) if node_id else 0
+    _send(world, NodeSpec(node_id, action, target, attributes_of(place), capacity=_capacity(dice), occupied=occupied))
 
 
 @rule(2)
@@ -59,6 +60,15 @@ def update_node(world: World, dice: Dice) -> None:
     occupied = size(dice.below(6), dice.below(6)) if dice.one_in(4) else None
     node_id = dice.pick(NODES[partition])
     _send(world, NodeSpec(node_id, NodeAction.UPDATE, partition, capacity=_capacity(dice), occupied=occupied))
+
+
+@rule(2)
+def move_node(world: World, dice: Dice) -> None:
+    """To another rack or zone, out of one, or not at all; now and then with another capacity."""
+    partition = some_partition(world, dice)
+    capacity = _capacity(dice) if dice.one_in(4) else None
+    attributes = attributes_of(dice.below(9))[dice.below(3) :]
+    _send(world, NodeSpec(dice.pick(NODES[partition]), NodeAction.UPDATE, partition, attributes, capacity))
 
 
 @rule(6)

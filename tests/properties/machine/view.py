@@ -29,6 +29,7 @@ class NodeView:
     capacity: Amounts
     drained: bool
     """By its shim."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
     kept_out: bool = False
     """By an operator."""
 

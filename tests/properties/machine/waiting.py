@@ -10,6 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
+from tests.properties.machine import topology
 from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
@@ -32,7 +33,8 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             continue
         if _is_kept_back(state, ask, limits):
             continue
-        if roomy := [node for node in _usable(state, ask) if has_room(state, node, ask)]:
+        usable = [node for node in _usable(state, ask) if has_room(state, node, ask)]
+        if roomy := topology.lawful_nodes(state, ask, usable):
             raise ContractBroken("forgotten", f"{ask} fits {roomy}")
 
 

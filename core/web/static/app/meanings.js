@@ -24,6 +24,7 @@ export const MEANINGS = {
     "placeholder-without-group": "A placeholder names no task group.",
     "foreign-without-node": "The load of another scheduler names no node.",
     "max-allocations": "An ask of the older generation wants fewer than one allocation, or more than one ask may.",
+    "invalid-topology": "The tags about the topology contradict each other, or name a level that the partition does not have.",
     "unchangeable": "The entry changes what cannot change any more; release the key and send it again.",
     "bad-configuration": "The queue configuration has errors, or cannot be used as things are."
   },
@@ -52,6 +53,8 @@ export const MEANINGS = {
     "node-reserved": "The free room of the node is held for other asks.",
     "node-refused": "The shim does not want it there.",
     "node-full": "The node has not enough left.",
+    "domain-full": "No domain of the topology in which its group may stand has room for it.",
+    "domain-unknown": "The topology of the partition has no such level, or no node stands in a domain of it.",
     "node-not-required": "The ask must run on another node; said only of a node that somebody asks about."
   },
   "verdict": {

@@ -1,0 +1,92 @@
+"""The requests of asks for where their groups stand in the topology of a partition, read from their tags.
+
+A level is a node attribute that the configuration lists under ``topology``: a zone, a rack. It is called by what stands
+behind the last slash of the attribute. Rules: docs/topology.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+REQUIRED_TAG: Final = "kornel.topology.required"
+PREFERRED_TAG: Final = "kornel.topology.preferred"
+SPREAD_TAG: Final = "kornel.topology.spread"
+SLICE_SIZE_TAG: Final = "kornel.topology.sliceSize"
+
+LARGEST_SLICE: Final = 1_000_000
+
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,6}", re.ASCII)
+
+
+class Wish(StrEnum):
+    """The ways in which the members of a group may want to stand to each other."""
+
+    REQUIRED = "required"
+    """Each slice runs in one domain of the level, or waits."""
+    PREFERRED = "preferred"
+    """The members run in as few domains of the level as they can, and do not wait for that."""
+    SPREAD = "spread"
+    """Slices go to the domains of the level in turn, as far as these have room."""
+
+
+class TopologyLevel(NamedTuple):
+    """One level of a topology: what it is called, and the node attribute that says to which domain a node belongs."""
+
+    name: str
+    attribute: str
+
+
+class TopologyRequest(NamedTuple):
+    """A request of an ask for where its task group stands. ``slice_size`` 0: all members of ``required`` are one slice,
+    each member of the others is one of its own.
+
+    ``flaw`` says why the tags make no sense; the ask is refused then.
+    """
+
+    wish: Wish
+    level: str
+    slice_size: int = 0
+    flaw: str = ""
+
+    def describe_request(self) -> str:
+        """Returns the request as people say it: ``required: rack, in slices of 4``."""
+        size = f", in slices of {self.slice_size}" if self.slice_size else ""
+        return f"{self.wish}: {self.level}{size}"
+
+
+_WISHES: Final = {REQUIRED_TAG: Wish.REQUIRED, PREFERRED_TAG: Wish.PREFERRED, SPREAD_TAG: Wish.SPREAD}
+TOPOLOGY_TAGS: Final = frozenset({*_WISHES, SLICE_SIZE_TAG})
+
+
+def name_level(attribute: str) -> str:
+    """Returns what the level of *attribute* is called: ``topology.kubernetes.io/zone`` is the zone."""
+    return attribute.rpartition("/")[2]
+
+
+def read_request(tags: Iterable[tuple[str, str]]) -> TopologyRequest | None:
+    """Returns what *tags* say about the topology; ``None``: nothing."""
+    said = {key: value for key, value in tags if key in TOPOLOGY_TAGS}
+    wishes = [(_WISHES[key], value) for key, value in said.items() if key in _WISHES]
+    if not said:
+        return None
+    size = said.get(SLICE_SIZE_TAG, "")
+    if len(wishes) != 1:
+        flaw = "one of required, preferred and spread has to be said" if wishes else f"{SLICE_SIZE_TAG} names no level"
+        return TopologyRequest(Wish.REQUIRED, "", flaw=flaw)
+    wish, level = wishes[0]
+    if size and (not _COUNT.fullmatch(size) or int(size) > LARGEST_SLICE):
+        flaw = f"{SLICE_SIZE_TAG} is {size[:20]!r}, not 1 to {LARGEST_SLICE:,}"
+        return TopologyRequest(wish, level, flaw=flaw)
+    return TopologyRequest(wish, level, int(size) if size else 0)
+
+
+def request_tags(
+    *, required: str = "", preferred: str = "", spread: str = "", slice_size: int = 0
+) -> tuple[tuple[str, str], ...]:
+    """Returns the tags that say the same: the other way round of :func:`read_request`."""
+    said = ((REQUIRED_TAG, required), (PREFERRED_TAG, preferred), (SPREAD_TAG, spread))
+    size = ((SLICE_SIZE_TAG, str(slice_size)),) if slice_size else ()
+    return (*((key, level) for key, level in said if level), *size)

@@ -1,0 +1,163 @@
+"""The nodes for one member of a group that says something about the topology, one member after the other.
+
+The first member chooses for all of its group: where nobody stands yet, only domains that have room for all of them
+count. Those that follow go where the choice that includes them leads; what stands already is looked up in the records
+of the application, so that nothing is remembered that could be wrong later. Rules: docs/topology.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.domain.topology import TopologyRequest, Wish
+from kornel.core.model.allocations import Allocation, together_of
+from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.topology_choice import Room, Shares, Shortfall, choose_domains
+
+
+def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
+    """Yields the nodes on which *ask* may be placed now, the best first; none: its group has to wait.
+
+    A preference that no domain can fulfil is given up: then all nodes count, in their order.
+    """
+    request, topology = ask.spec.topology, state.topology
+    assert request is not None, "the caller has looked"
+    found: Shares | Shortfall = Shortfall(None, 0, 1)
+    depth = topology.depth_of(request.level) if topology is not None else None
+    if topology is not None and depth is not None:
+        taken = count_taken(ask, depth, first_only=_is_one_slice(request))
+        rooms = rooms_for(topology, ask, depth, taken)
+        missing = count_missing(ask)
+        found = choose_domains(rooms, missing, request)
+        if isinstance(found, Shortfall) and (some := _fewer_members(request, taken, found.room, missing)):
+            found = choose_domains(rooms, some, request)
+    if not isinstance(found, Shortfall):
+        assert topology is not None, "there is no choice without domains"
+        yield from _in_order_within(topology, next(iter(found.items())), ask)
+    elif request.wish != Wish.REQUIRED:
+        refused = ask.refused or {}
+        yield from (node for node in state.node_order.fitting_nodes(ask.shape.pairs) if node.node_id not in refused)
+
+
+def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room: int, missing: int) -> int:
+    """Returns for how many members to choose when there is no place for all *missing* ones; 0: for none.
+
+    What is required waits until there is, unless the group has begun already: then each slice counts by itself.
+    """
+    size = request.slice_size
+    if request.wish == Wish.PREFERRED:
+        return min(room, missing)
+    if request.wish == Wish.REQUIRED and not taken:
+        return 0
+    if not size or any(count % size for count in taken.values()):
+        return 1
+    return min(size, missing)
+
+
+def rooms_for(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> list[Room]:
+    """Returns the room of each domain at *depth* for asks such as *ask*, with who stands there already."""
+    request = ask.spec.topology
+    assert request is not None, "the caller has looked"
+    if taken and _is_one_slice(request):
+        # Where one stands, all belong: the others need not be counted.
+        domains: Sequence[Domain] = [topology.domains[path] for path in taken]
+    else:
+        domains = list(topology.at_depth(depth))
+    return [Room(domain.path, room_in(domain, ask), taken.get(domain.path, 0)) for domain in domains]
+
+
+def room_in(domain: Domain, ask: Allocation) -> int:
+    """Returns how many asks such as *ask* fit into *domain* now, on nodes that the shim has not refused for it."""
+    if not ask.refused:
+        return domain.count_room(ask.shape.pairs)
+    return sum(count_on_node(node, ask.shape.pairs) for node in domain.nodes if node.node_id not in ask.refused)
+
+
+def count_missing(ask: Allocation) -> int:
+    """Returns how many members of the group of *ask* wait for a place, itself included."""
+    group = ask.group
+    if group is None:
+        return 1
+    if not group.is_unit:
+        return group.size
+    return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
+
+
+def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dict[DomainPath, int]:
+    """Returns, by the domains at *depth* in which they stand, the members of the group of *ask* that have a place.
+
+    *first_only*: one is enough to know where all belong. Cost: linear in what its application has placed.
+    """
+    application, spec = ask.application, ask.spec
+    placed = [(member, member.node) for member in application.allocations.values()]
+    if application.held_count:
+        placed += [(member, member.held_on) for member in application.asks.values()]
+    taken: dict[DomainPath, int] = {}
+    for member, node in placed:
+        if node is None or member.spec.task_group != spec.task_group or len(node.domains) < depth:
+            continue
+        # Without a task group all that say the same belong together; in one, real asks need not repeat it.
+        if not spec.task_group and member.spec.topology != spec.topology:
+            continue
+        path = node.domains[depth - 1].path
+        taken[path] = taken.get(path, 0) + 1
+        if first_only:
+            break
+    return taken
+
+
+def name_lack(ask: Allocation) -> Unschedulable:
+    """Returns why *ask* is not placed, for which :func:`nodes_for` has found nothing."""
+    if ask.refused:
+        return Unschedulable.REFUSED_BY_PREDICATE
+    required = ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED
+    return Unschedulable.NO_FITTING_DOMAIN if required else Unschedulable.NO_FITTING_NODE
+
+
+def may_move(state: PartitionState, request: TopologyRequest | None, own: Node, node: Node) -> bool:
+    """Tells whether who takes a place on *own* in a group that says *request* may take it on *node* instead."""
+    topology = state.topology
+    if request is None or request.wish != Wish.REQUIRED or topology is None:
+        return True
+    depth = topology.depth_of(request.level)
+    if depth is None or len(own.domains) < depth:
+        return True
+    return len(node.domains) >= depth and node.domains[depth - 1] is own.domains[depth - 1]
+
+
+def _is_one_slice(request: TopologyRequest) -> bool:
+    return request.wish == Wish.REQUIRED and not request.slice_size
+
+
+def _in_order_within(topology: Topology, share: tuple[DomainPath, int], ask: Allocation) -> Iterator[Node]:
+    """Yields the nodes of a domain that have room for *ask*, in the domains further in that suit those that belong
+    together, *share* of them, best; then the others."""
+    path, members = share
+    pairs = ask.shape.pairs
+    refused = ask.refused or {}
+    seen: set[Node] = set()
+    for domain in reversed(_narrow_down(topology, path, members, pairs)):
+        fitting = [n for n in domain.nodes if n not in seen and n.has_room(pairs) and n.node_id not in refused]
+        seen.update(fitting)
+        yield from sorted([node for node in fitting if node.schedulable], key=_place_of)
+
+
+def _narrow_down(topology: Topology, path: DomainPath, members: int, pairs: Pairs) -> list[Domain]:
+    """Returns the domain at *path* and, level by level, the one further in where the first of *members* goes."""
+    found = [topology.domains[path]]
+    for level in topology.levels[len(path) :]:
+        rooms = [Room(inner.path, inner.count_room(pairs)) for inner in found[-1].below.values()]
+        shares = choose_domains(rooms, members, TopologyRequest(Wish.PREFERRED, level.name))
+        if isinstance(shares, Shortfall):
+            break
+        path, members = next(iter(shares.items()))
+        found.append(topology.domains[path])
+    return found
+
+
+def _place_of(node: Node) -> tuple[float, str]:
+    return (node.score, node.node_id)

@@ -1,0 +1,141 @@
+"""Nodes for all members of a gang at once, of which some say where in the topology they are to stand.
+
+Each task group that says so chooses its domains (:mod:`.topology_choice`), one group after the other, and its members
+then find nodes there as those of any gang do. The rest of the gang comes last, on any node. Rules: docs/topology.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from kornel.core.domain.topology import TopologyRequest, Wish
+from kornel.core.model.allocations import Together
+from kornel.core.model.domains import Domain, Topology, count_on_node
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
+from kornel.core.policies import gang_nodes
+from kornel.core.policies.gang_nodes import Candidates, Chosen, Members, Paper, Shortfall, take_places
+from kornel.core.policies.topology_choice import Room, Shares, choose_domains
+from kornel.core.policies.topology_choice import Shortfall as NoDomain
+
+
+def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequence[Members]) -> Chosen | Shortfall:
+    """Returns a node for each member of *gang*, or how many would find one. Changes nothing."""
+    together: dict[Together, list[int]] = {}
+    for at, members in enumerate(gang):
+        if members.together is not None and not members.required_node:
+            together.setdefault(members.together, []).append(at)
+    if not together:
+        return gang_nodes.choose_nodes(candidates, gang)
+    paper = Paper(candidates.order)
+    chosen: list[tuple[Node, ...]] = [()] * len(gang)
+    grouped = set(chain.from_iterable(together.values()))
+    alone = [at for at in range(len(gang)) if at not in grouped]
+    parts = [*together.items(), *((None, [at]) for at in alone)]
+    lacking: int | None = None
+    for said, indexes in parts:
+        entries = [gang[at] for at in indexes]
+        domains = [] if said is None else _choose_parts(candidates, topology, entries, said[1], paper)
+        found = _take_all(candidates, entries, domains, paper)
+        for at, members, nodes in zip(indexes, entries, found, strict=True):
+            chosen[at] = nodes
+            if len(nodes) < members.number and lacking is None:
+                lacking = at
+    if lacking is None:
+        return tuple(chosen)
+    wanted = sum(members.number for members in gang)
+    return Shortfall(sum(map(len, chosen)), wanted, lacking, exhaustive=len(parts) == 1)
+
+
+def _is_required(said: Together) -> bool:
+    return said[1].wish == Wish.REQUIRED
+
+
+def _choose_parts(
+    candidates: Candidates,
+    topology: Topology | None,
+    entries: Sequence[Members],
+    request: TopologyRequest,
+    paper: Paper,
+) -> list[tuple[Domain, int]]:
+    """Returns the domains for *entries*, members of one task group, each with how many of them it gets; none if there
+    is no such choice for all of them."""
+    depth = topology.depth_of(request.level) if topology is not None else None
+    if topology is None or depth is None:
+        return []
+    number = sum(members.number for members in entries)
+    counter = _RoomCounter(candidates, entries, paper)
+    rooms = [Room(domain.path, counter.count_room(domain)) for domain in topology.at_depth(depth)]
+    found = choose_domains(rooms, number, request)
+    if isinstance(found, NoDomain) and request.wish != Wish.REQUIRED and found.room:
+        found = choose_domains(rooms, min(found.room, number), request)
+    if isinstance(found, NoDomain):
+        return []
+    return [part for path, count in found.items() for part in _narrow_down(topology, path, count, counter)]
+
+
+def _narrow_down(
+    topology: Topology, path: tuple[str, ...], count: int, counter: _RoomCounter
+) -> list[tuple[Domain, int]]:
+    """Returns the domains within the one at *path* that *count* members fit into, as few as can be at each level."""
+    domain = topology.domains[path]
+    if not domain.below:
+        return [(domain, count)]
+    inner = [Room(below.path, counter.count_room(below)) for below in domain.below.values()]
+    level = topology.levels[len(path)].name
+    found: Shares | NoDomain = choose_domains(inner, count, TopologyRequest(Wish.PREFERRED, level))
+    if isinstance(found, NoDomain):
+        return [(domain, count)]
+    return [part for below, some in found.items() for part in _narrow_down(topology, below, some, counter)]
+
+
+def _take_all(
+    candidates: Candidates, entries: Sequence[Members], domains: Iterable[tuple[Domain, int]], paper: Paper
+) -> list[tuple[Node, ...]]:
+    """Puts *entries* on paper, so many in each of *domains*, and the others anywhere. Returns their nodes."""
+    found: list[tuple[Node, ...]] = [()] * len(entries)
+    for domain, share in domains:
+        count = share
+        usable = [node for node in domain.nodes if node.schedulable]
+        if candidates.among is not None:
+            usable = [node for node in usable if node in candidates.among]
+        within = candidates._replace(among=sorted(usable, key=lambda node: (node.score, node.node_id)))
+        for at, members in enumerate(entries):
+            number = min(count, members.number - len(found[at]))
+            if number:
+                nodes = take_places(within, members._replace(number=number), paper)
+                found[at] += nodes
+                count -= len(nodes)
+    for at, members in enumerate(entries):
+        number = members.number - len(found[at])
+        if number and (members.together is None or not _is_required(members.together)):
+            found[at] += take_places(candidates, members._replace(number=number), paper)
+    return found
+
+
+class _RoomCounter:
+    """Counts how many members of one task group fit into a domain, beside what was put on paper before."""
+
+    def __init__(self, candidates: Candidates, entries: Sequence[Members], paper: Paper) -> None:
+        largest: dict[int, int] = {}
+        for members in entries:
+            for t, amount in members.pairs:
+                largest[t] = max(amount, largest.get(t, 0))
+        self._pairs: Pairs = tuple(sorted(largest.items()))
+        """The demand of a member; of members that differ, what is enough for any of them."""
+        self._refused = frozenset(chain.from_iterable(members.refused for members in entries))
+        self._among = None if candidates.among is None else frozenset(candidates.among)
+        # As it is now: the group itself is put on paper only after it has chosen.
+        self._left = dict(paper.left)
+
+    def count_room(self, domain: Domain) -> int:
+        """Returns how many members fit into *domain*."""
+        plain = not self._refused and self._among is None and self._left.keys().isdisjoint(domain.nodes)
+        if plain:
+            return domain.count_room(self._pairs)
+        return sum(
+            count_on_node(self._left.get(node, node), self._pairs)
+            for node in domain.nodes
+            if node.node_id not in self._refused and (self._among is None or node in self._among)
+        )

@@ -1,0 +1,83 @@
+"""Why a group waits for a domain of the topology: domains by name, with how many members fit, and not nodes."""
+
+from __future__ import annotations
+
+from kornel.core.preemption.foresight import PreemptionVerdict
+from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport
+from kornel.core.telling.explain import Named, NamedOnNode
+from tests.reading import read
+from tests.scenarios.language import Stage
+
+PARTITION = "[rm-1]default"
+RACKS = (
+    "partition default topology=rack",
+    "queue root.a",
+    *(f"node n{rack}{n} f={4 if rack == 7 else 2} attr.rack=r{rack}" for rack in (7, 8, 9) for n in range(3)),
+    "app mpi",
+)
+
+
+def played(*lines: str) -> Stage:
+    stage = Stage()
+    stage.play(list(lines))
+    return stage
+
+
+def gang(members: int, topology: str) -> list[str]:
+    return [f"ask k{n} app=mpi placeholder group=g topology={topology} f=1" for n in range(members)]
+
+
+def explained(stage: Stage, name: str) -> AskReport:
+    report = read(stage.engine, PARTITION, stage.now_ns).explain(Named(name))
+    assert isinstance(report, AskReport)
+    return report
+
+
+def test_the_domain_that_comes_closest_is_named_with_what_it_is_short_of() -> None:
+    report = explained(played(*RACKS, *gang(16, "required:rack"), "cycle"), "k0")
+    (blocker,) = report.blockers
+    assert (blocker.kind, blocker.level, blocker.name, blocker.permanent) == ("domain-full", "node", "rack r7", True)
+    assert blocker.detail == "12 of 16, 4 short; then rack r8 6, rack r9 6; not even an empty one would do"
+    assert report.fitting_nodes == 0
+    assert report.preemption is not None
+    assert report.preemption.verdict is PreemptionVerdict.FORBIDDEN
+    assert report.failures[0].message.startswith("No domain has enough room for its group (required: rack)")
+
+
+def test_what_is_full_now_may_have_room_later() -> None:
+    lines = [*RACKS, *(f"run b{n} queue=root.a node=n7{n} f=2" for n in range(3)), *gang(8, "required:rack"), "cycle"]
+    (blocker,) = explained(played(*lines), "k0").blockers
+    assert (blocker.name, blocker.detail) == ("rack r7", "6 of 8, 2 short; then rack r8 6, rack r9 6")
+    assert not blocker.permanent
+
+
+def test_a_late_member_is_told_where_its_group_stands() -> None:
+    stage = played(*RACKS, *gang(6, "required:rack"), "cycle", *gang(7, "required:rack")[6:], "cycle")
+    report = explained(stage, "k6")
+    (blocker,) = report.blockers
+    assert (blocker.name, blocker.detail) == (
+        "rack r8",
+        "6 of its group stand there, and it has no room for another one",
+    )
+    on_node = read(stage.engine, PARTITION, stage.now_ns).explain(NamedOnNode("k6", "n70"))
+    assert on_node is not None
+    assert [blocker.detail for blocker in on_node.blockers] == ["its group stands in rack r8"]
+
+
+def test_equal_asks_of_two_task_groups_are_told_apart() -> None:
+    asks = [f"ask k{n} app=mpi placeholder group=g{n % 2} topology=required:rack f=4" for n in range(8)]
+    stage = played(*RACKS, "app mpi", *asks, "cycle")
+    report = read(stage.engine, PARTITION, stage.now_ns).explain(Named("mpi"))
+    assert isinstance(report, ApplicationReport)
+    assert [entry.size for entry in report.asks] == [4, 4]
+
+
+def test_a_level_that_the_configuration_no_longer_has_is_named() -> None:
+    lines = [*RACKS, *gang(16, "required:rack"), "partition default topology=zone", "queue root.a", "update-config"]
+    (blocker,) = explained(played(*lines, "cycle"), "k0").blockers
+    assert (blocker.kind, blocker.name, blocker.permanent) == ("domain-unknown", "rack", True)
+
+
+def test_who_only_prefers_a_domain_waits_for_nodes() -> None:
+    report = explained(played(*RACKS, *gang(25, "preferred:rack"), "cycle"), "k24")
+    assert [blocker.kind for blocker in report.blockers] == ["cluster-size", "node-full"]
