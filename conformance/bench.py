@@ -76,11 +76,11 @@ class Bench(Looking):
         with skip_where_unserved("kornel.v1.ManagerService"):
             await self._manager.UnregisterResourceManager(request, timeout=CALL_TIMEOUT_S)
 
-    async def attach(self, answers: Answers) -> CallbackPeer:
+    async def attach_peer(self, answers: Answers) -> CallbackPeer:
         """Subscribe to the core's questions and notices. Raises Skipped on a core that has no such service."""
         peer = CallbackPeer(self._callbacks.Attach(), answers, deadline_s=self._deadline_s)
         self._peers.append(peer)
-        await peer.attach(self.rm)
+        await peer.subscribe_rm(self.rm)
         return peer
 
     async def close(self) -> None:

@@ -74,7 +74,7 @@ class CallbackPeer:
         self._attached = False
         self._reader = asyncio.create_task(self._read(), name="callback reader")
 
-    async def attach(self, rm: str) -> None:
+    async def subscribe_rm(self, rm: str) -> None:
         """Subscribe, and wait until that is in force. Raises Skipped on a core that has no such service."""
         # Why a call ended is seen by reading.
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
@@ -100,7 +100,7 @@ class CallbackPeer:
         except TimeoutError:
             raise Mismatch(f"expected {hope}, but that did not come within {self._deadline_s:g} s") from None
 
-    async def answer(self, *keys: str, acknowledge: bool = False) -> None:
+    async def answer_questions(self, *keys: str, acknowledge: bool = False) -> None:
         """Say yes to the withheld questions about *keys*, in that order, in one request."""
         answer = callback_pb2.AttachRequest()
         for key in keys:
@@ -111,11 +111,11 @@ class CallbackPeer:
                 answer.acknowledged.add(allocation_key=key)
         await self._call.write(answer)
 
-    async def acknowledge(self, key: str) -> None:
+    async def acknowledge_placement(self, key: str) -> None:
         """Say that the allocation *key* is in place."""
         await self._call.write(callback_pb2.AttachRequest(acknowledged=[callback_pb2.PlacementKey(allocation_key=key)]))
 
-    async def ended(self) -> tuple[grpc.StatusCode, str]:
+    async def wait_for_end(self) -> tuple[grpc.StatusCode, str]:
         """Returns how the core ended the call. Raises Mismatch when it does not."""
         await self.wait_until(self._reader.done, "the callback stream to end")
         return await self._call.code(), await self._call.details() or ""

@@ -44,14 +44,14 @@ _CASES: dict[int, Case] = {}
 def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callable[[Script], Script]:
     """Enters the decorated script as case *number*. Raises ValueError when that number is taken."""
 
-    def enter(script: Script) -> Script:
+    def enter_case(script: Script) -> Script:
         if number in _CASES:
             raise ValueError(f"two cases have the number {number}")
         group = script.__module__.rpartition(".")[2]
         _CASES[number] = Case(number, title, rule, group, script, waits_s)
         return script
 
-    return enter
+    return enter_case
 
 
 def all_cases() -> tuple[Case, ...]:

@@ -30,7 +30,7 @@ class Clock(Protocol):
     async def now_ns(self) -> int:
         """Returns the core's time, nanoseconds since the Unix epoch."""
 
-    async def advance(self, seconds: float) -> None:
+    async def advance_time(self, seconds: float) -> None:
         """Wait until *seconds* have passed for the core and what fell due has begun."""
 
 
@@ -43,7 +43,7 @@ class RealClock:
     async def now_ns(self) -> int:
         return time.time_ns()
 
-    async def advance(self, seconds: float) -> None:
+    async def advance_time(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
@@ -58,7 +58,7 @@ class CoreClock:
     async def now_ns(self) -> int:
         return await self._move_clock(0)
 
-    async def advance(self, seconds: float) -> None:
+    async def advance_time(self, seconds: float) -> None:
         await asyncio.sleep(ARRIVAL_S)
         await self._move_clock(round(seconds * 1e9))
 

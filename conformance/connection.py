@@ -215,7 +215,7 @@ class Connection:
         if self.clock.patience_s < seconds:
             self.notes.append(f"not looked at: what comes within {seconds:g} s")
             return
-        await self.clock.advance(seconds)
+        await self.clock.advance_time(seconds)
         await self.silence()
 
     async def hears_nothing(self) -> None:

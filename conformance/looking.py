@@ -68,11 +68,11 @@ class Looking(Connection):
     async def expect_counts(self, *, nodes: int, asks: int, allocations: int) -> None:
         """Expect the partition to hold this many of each."""
 
-        def counts(core: status_pb2.GetStatusResponse) -> object:
+        def count_objects(core: status_pb2.GetStatusResponse) -> object:
             here = core.partitions[0]
             return here.node_count, here.pending_ask_count, here.allocation_count
 
-        await self._expect_status(counts, (nodes, asks, allocations), "nodes, asks and allocations")
+        await self._expect_status(count_objects, (nodes, asks, allocations), "nodes, asks and allocations")
 
     async def expect_used(self, queue: str, used: int) -> None:
         """Expect the allocations of *queue* to hold this much vcore."""
@@ -87,10 +87,10 @@ class Looking(Connection):
     async def expect_user(self, used: int, user: str = messages.USER) -> None:
         """Expect all applications of *user* together to hold this much vcore."""
 
-        def held(core: status_pb2.GetStatusResponse) -> int:
+        def add_usage(core: status_pb2.GetStatusResponse) -> int:
             return sum(each.used.get("vcore", 0) for each in core.partitions[0].users if each.user == user)
 
-        await self._expect_status(held, used, f"usage of user {user}")
+        await self._expect_status(add_usage, used, f"usage of user {user}")
 
     async def expect_queue(self, queue: str, *, present: bool) -> None:
         """Expect *queue* to exist, or not to."""
@@ -102,7 +102,7 @@ class Looking(Connection):
 
     async def expect_failure(self, key: str, text: str) -> None:
         """Expect *text* to be among the reasons why ask *key* waits. Raises Skipped on a core that does not explain."""
-        request = status_pb2.ExplainAskRequest(partition=f"[{RM}]default", allocation_key=key)
+        request = status_pb2.ExplainAskRequest(partition=f"[{self.rm}]default", allocation_key=key)
         with skip_where_unserved("ExplainAsk of kornel.v1.StatusService"):
             answer = await self._status.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
         counts = {failure.message: failure.count for failure in answer.failures}
@@ -111,7 +111,9 @@ class Looking(Connection):
     async def state_dump(self) -> Mapping[str, object]:
         """Returns the core's description of itself. Raises Skipped on a core that has none."""
         with skip_where_unserved("GetStateDump of kornel.v1.StatusService"):
-            answer = await self._status.GetStateDump(status_pb2.GetStateDumpRequest(rm_id=RM), timeout=CALL_TIMEOUT_S)
+            answer = await self._status.GetStateDump(
+                status_pb2.GetStateDumpRequest(rm_id=self.rm), timeout=CALL_TIMEOUT_S
+            )
         try:
             dump: object = json.loads(answer.json)
         except json.JSONDecodeError as error:
@@ -128,7 +130,7 @@ class Looking(Connection):
         give_up = loop.time() + self._deadline_s
         while True:
             try:
-                core = await self._status.GetStatus(status_pb2.GetStatusRequest(rm_id=RM), timeout=CALL_TIMEOUT_S)
+                core = await self._status.GetStatus(status_pb2.GetStatusRequest(rm_id=self.rm), timeout=CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     raise

@@ -20,7 +20,7 @@ REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 FORCE_TAG: Final = "application.create.force"
 
 
-def amounts(resources: Mapping[str, int]) -> si.Resource:
+def make_amounts(resources: Mapping[str, int]) -> si.Resource:
     """Returns amounts by resource type as a message. An empty mapping is a resource that is present and empty."""
     return si.Resource(resources={name: si.Quantity(value=value) for name, value in resources.items()})
 
@@ -41,7 +41,7 @@ def node_info(
         nodeID=node_id,
         action=action,
         attributes=attributes or {},
-        schedulableResource=None if capacity is None else amounts(capacity),
+        schedulableResource=None if capacity is None else make_amounts(capacity),
     )
 
 
@@ -69,7 +69,7 @@ def application(
         partitionName=partition,
         ugi=None if user is None else si.UserGroupInformation(user=user, groups=groups),
         tags=tags or {},
-        placeholderAsk=None if gang is None else amounts(gang),
+        placeholderAsk=None if gang is None else make_amounts(gang),
         executionTimeoutMilliSeconds=gang_timeout_ms,
         gangSchedulingStyle=gang_style,
     )
@@ -102,7 +102,7 @@ def allocation(
         priority=priority,
         partitionName=partition,
         allocationTags=tags or {},
-        resourcePerAlloc=None if wanted is None else amounts(wanted),
+        resourcePerAlloc=None if wanted is None else make_amounts(wanted),
         taskGroupName=group,
         placeholder=placeholder,
         preemptionPolicy=None
@@ -111,7 +111,7 @@ def allocation(
     )
 
 
-def foreign(key: str, vcore: int, node: str, kind: str = "default") -> si.Allocation:
+def make_foreign(key: str, vcore: int, node: str, kind: str = "default") -> si.Allocation:
     """Returns load of another scheduler."""
     return allocation(key, vcore, app="", node=node, tags={FOREIGN_TAG: kind})
 

@@ -29,6 +29,7 @@ from kornel.shim_mock.picture import draw_run
 from kornel.shim_mock.report import LiveLine, print_report
 from kornel.shim_mock.run import RunResult, run_scenario
 from kornel.shim_mock.scenario import Scenario, load_scenario
+from kornel.shim_mock.swap import SwapFailed, demonstrate_swap
 from kornel.shim_mock.trace import Inflation, load_trace, trace_scenario
 
 DEFAULT_CORE: Final = "127.0.0.1:50051"
@@ -41,13 +42,15 @@ STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_D
 
 
 class DemoKind(StrEnum):
-    """The kinds of preemption that the demo shows by themselves, each named like its built-in scenario."""
+    """The parts that the demo shows alone: kinds of preemption, named like their scenarios, and shims in turn."""
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"
     QUOTA = "quota"
     MONITOR = "monitor"
     PRIORITY = "priority"
+    SWAP = "swap"
+    """No kind of preemption: shims that take over from each other."""
 
 
 app = typer.Typer(
@@ -147,7 +150,8 @@ def trace(
 @app.command()
 def demo(
     kind: Annotated[
-        DemoKind | None, typer.Option("--kind", help="Show one kind of preemption on a few nodes instead of a trace.")
+        DemoKind | None,
+        typer.Option("--kind", help="Show one kind of preemption on a few nodes, or shims that take over."),
     ] = None,
     trace_folder: Annotated[
         Path | None, typer.Option("--trace", metavar="DIR", help="Folder with a trace. [default: a small made-up one]")
@@ -167,6 +171,8 @@ def demo(
         raise typer.BadParameter("give either --kind or --trace, not both", param_hint="--kind")
 
     async def play(console: Console) -> bool:
+        if kind is DemoKind.SWAP:
+            return await _play_swap(console, out / "core.log")
         if kind is not None:
             loaded = load_scenario(_builtin_folder() / f"{kind}.yaml")
             console.print(escape(_write_lines(loaded.description, further="")), highlight=False)
@@ -189,6 +195,16 @@ def demo(
         return passed
 
     _exit_with(play)
+
+
+async def _play_swap(console: Console, log: Path) -> bool:
+    """Show shims that take over from each other. Returns whether all came as it should."""
+    try:
+        await demonstrate_swap(lambda line: console.print(escape(line), soft_wrap=True, highlight=False), log)
+    except SwapFailed as error:
+        console.print(f"failed: {escape(str(error))}", soft_wrap=True, highlight=False)
+        return False
+    return True
 
 
 @app.command()

@@ -38,7 +38,7 @@ def refuse_all(question: callback_pb2.PredicatesQuestion) -> Mapping[str, str]:
 @case(141, "a node that predicates refuse is not used, and the ask tells why", rule="protocol.md 13")
 async def refused_node(bench: Bench) -> None:
     await bench.world()
-    peer = await bench.attach(Answers(predicates=refuse_n1))
+    peer = await bench.attach_peer(Answers(predicates=refuse_n1))
     await bench.send(allocation("k"))
     await bench.expect(updated("app", "Accepted"))
     await peer.wait_until(lambda: peer.questions, "to be asked whether k may run on n1")
@@ -56,13 +56,13 @@ async def refused_node(bench: Bench) -> None:
       rule="protocol.md 13", waits_s=30)  # fmt: skip
 async def refused_everywhere(bench: Bench) -> None:
     await bench.world()
-    peer = await bench.attach(Answers(predicates=refuse_all, events=True))
+    peer = await bench.attach_peer(Answers(predicates=refuse_all, events=True))
     await bench.send(allocation("k"))
     await bench.expect(updated("app", "Accepted"))
     for number in range(2, 14):
         # A new node makes the core try again, however it waits for refused asks.
         await bench.node(f"n{number}")
-        await bench.clock.advance(EVENT_PUSH_S)
+        await bench.clock.advance_time(EVENT_PUSH_S)
         await bench.silence()
     events = [e for e in peer.events if e.type == si.EventRecord.REQUEST and e.objectID == "k"]
     check(events, "expected an event that tells of the refusals")
@@ -96,15 +96,15 @@ async def expect_failures(peer: CallbackPeer, *keys: str) -> None:
 )
 async def outstanding(bench: Bench) -> None:
     await bench.world()
-    peer = await bench.attach(Answers(scheduling_states=True))
+    peer = await bench.attach_peer(Answers(scheduling_states=True))
     await bench.send(allocation("k", BIG))
     await bench.expect(updated("app", "Accepted"))
     await bench.silence()
-    await bench.clock.advance(STATE_S)
+    await bench.clock.advance_time(STATE_S)
     await expect_failures(peer, "k")
     await bench.node("n2")
     for _ in range(3):
-        await bench.clock.advance(STATE_S)
+        await bench.clock.advance_time(STATE_S)
         await bench.silence()
     await expect_failures(peer, "k")
 
@@ -115,12 +115,12 @@ async def above_max(bench: Bench) -> None:
     await bench.node("n1")
     await bench.app("limited")
     await bench.app("app", "root.b")
-    peer = await bench.attach(Answers(scheduling_states=True))
+    peer = await bench.attach_peer(Answers(scheduling_states=True))
     await bench.send(allocation("k", ASK_VCORE + 1, app="limited"), allocation("control", BIG))
     await bench.expect(updated("limited", "Accepted"), updated("app", "Accepted"))
     await bench.silence()
     for _ in range(2):
-        await bench.clock.advance(STATE_S)
+        await bench.clock.advance_time(STATE_S)
         await bench.silence()
     # The one that only lacks room shows that reports do come.
     await expect_failures(peer, "control")
@@ -129,13 +129,13 @@ async def above_max(bench: Bench) -> None:
 @case(146, "an ask for one node is not reported", rule="protocol.md 13", waits_s=2 * STATE_S)
 async def one_node_only(bench: Bench) -> None:
     await bench.world()
-    peer = await bench.attach(Answers(scheduling_states=True))
+    peer = await bench.attach_peer(Answers(scheduling_states=True))
     required = {messages.REQUIRED_NODE_TAG: "n1"}
     await bench.send(allocation("k", BIG, tags=required), allocation("control", BIG))
     await bench.expect(updated("app", "Accepted"))
     await bench.silence()
     for _ in range(2):
-        await bench.clock.advance(STATE_S)
+        await bench.clock.advance_time(STATE_S)
         await bench.silence()
     await expect_failures(peer, "control")
 
@@ -145,11 +145,11 @@ async def event_capacity(bench: Bench) -> None:
     await bench.close()
     await bench.register(extra={"event.requestCapacity": str(CAPACITY), "event.trackingEnabled": "true"})
     await bench.open_streams()
-    peer = await bench.attach(Answers(events=True))
+    peer = await bench.attach_peer(Answers(events=True))
     # A first lot shows where an interval begins, so that what follows falls into one.
     await bench.send_applications(messages.application("app"))
     await bench.expect(app_accepted("app"))
-    await bench.clock.advance(EVENT_PUSH_S)
+    await bench.clock.advance_time(EVENT_PUSH_S)
     await peer.wait_until(lambda: peer.events, "events of the application")
     before = len(peer.events)
     asks = [allocation(f"k{number}", BIG) for number in range(5 * CAPACITY)]
@@ -157,7 +157,7 @@ async def event_capacity(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"))
     await bench.silence()
     for _ in range(2):
-        await bench.clock.advance(EVENT_PUSH_S)
+        await bench.clock.advance_time(EVENT_PUSH_S)
         await bench.silence()
     got = len(peer.events) - before
     check(got == CAPACITY, f"expected {CAPACITY} events of at least {len(asks)}, got {got}")
@@ -173,7 +173,7 @@ def needs_two(question: callback_pb2.PreemptionPredicatesQuestion) -> int:
 @case(148, "as many victims go as preemption predicates say, and no more", rule="protocol.md 13", waits_s=1)
 async def preemption_predicates(bench: Bench) -> None:
     await bench.reg(configs.PREEMPTION)
-    peer = await bench.attach(Answers(predicates=lambda _: {}, preemption_predicates=needs_two))
+    peer = await bench.attach_peer(Answers(predicates=lambda _: {}, preemption_predicates=needs_two))
     await bench.node("n1", 3 * ASK_VCORE)
     await bench.app("b1", "root.b")
     victims = ("a", "b", "c")
@@ -183,7 +183,7 @@ async def preemption_predicates(bench: Bench) -> None:
     await bench.app()
     await bench.send(allocation("k", policy=(True, True), priority=10))
     await bench.expect(updated("app", "Accepted"))
-    await bench.clock.advance(1)
+    await bench.clock.advance_time(1)
     await bench.expect_set(*(released(key, si.PREEMPTED_BY_SCHEDULER, app="b1") for key in ("a", "b")))
     await bench.silence()
     listed = list(peer.preemption_questions[0].arguments.preemptAllocationKeys)
@@ -195,13 +195,13 @@ async def bad_state_dump(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.full_node("n1"))
     await bench.expect(node_accepted("n1"))
-    await bench.attach(Answers(state_dump="no JSON at all"))
+    await bench.attach_peer(Answers(state_dump="no JSON at all"))
     diagnostics = (await bench.state_dump()).get("rm_diagnostics")
     found = isinstance(diagnostics, dict) and any(key.lower() == "error" and text for key, text in diagnostics.items())
     check(found, f"expected rm_diagnostics with an error, got {diagnostics!r}")
 
 
-def withhold(_: callback_pb2.PredicatesQuestion) -> Mapping[str, str] | None:
+def withhold_answer(_: callback_pb2.PredicatesQuestion) -> Mapping[str, str] | None:
     """Answers nothing, until the case does."""
     return None
 
@@ -215,13 +215,13 @@ async def dependent_world(bench: Bench, answers: Answers) -> CallbackPeer:
     """Register, with two nodes and an application, and attach *answers*."""
     await bench.world()
     await bench.node("n2")
-    return await bench.attach(answers)
+    return await bench.attach_peer(answers)
 
 
 @case(160, "asks that depend on other placements are asked about one at a time, all others at once",
       rule="protocol.md 13")  # fmt: skip
 async def one_at_a_time(bench: Bench) -> None:
-    peer = await dependent_world(bench, Answers(predicates=withhold, timeout_ms=60_000))
+    peer = await dependent_world(bench, Answers(predicates=withhold_answer, timeout_ms=60_000))
     await bench.send(
         allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT), allocation("p1"), allocation("p2")
     )
@@ -231,58 +231,58 @@ async def one_at_a_time(bench: Bench) -> None:
     check(sorted(asked_about(peer)) == ["d1", "p1", "p2"], f"expected d1, p1 and p2, got {asked_about(peer)}")
     marked = {question.allocation_key for question in peer.questions if question.dependent}
     check(marked == {"d1"}, f"expected d1 alone to be marked as dependent, got {sorted(marked)}")
-    await peer.answer("p1", "d1")
+    await peer.answer_questions("p1", "d1")
     await bench.expect(updated("app", "Running"))
     await bench.expect_set(new("p1"), new("d1"))
     await bench.silence()
     check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
-    await peer.acknowledge("p1")
+    await peer.acknowledge_placement("p1")
     await bench.silence()
     check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
-    await peer.acknowledge("d1")
+    await peer.acknowledge_placement("d1")
     await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 once d1 is in place")
 
 
 @case(161, "of two yeses that say that they depend on placements one is acted upon, the other one asked again",
       rule="protocol.md 13")  # fmt: skip
 async def asked_again(bench: Bench) -> None:
-    peer = await dependent_world(bench, Answers(predicates=withhold, depends=True, timeout_ms=60_000))
+    peer = await dependent_world(bench, Answers(predicates=withhold_answer, depends=True, timeout_ms=60_000))
     await bench.send(allocation("k1"), allocation("k2"))
     await bench.expect(updated("app", "Accepted"))
     await peer.wait_until(lambda: len(peer.questions) == 2, "two questions")
-    await peer.answer("k1", "k2")
+    await peer.answer_questions("k1", "k2")
     await bench.expect(updated("app", "Running"), new("k1"))
     await bench.silence()
-    await peer.acknowledge("k1")
+    await peer.acknowledge_placement("k1")
     await peer.wait_until(lambda: len(peer.questions) == 3, "to be asked about k2 again")
     check(asked_about(peer)[2] == "k2", f"expected to be asked about k2 again, got {asked_about(peer)}")
-    await peer.answer("k2")
+    await peer.answer_questions("k2")
     await bench.expect(new("k2"))
 
 
 @case(162, "a dependent placement that nobody acknowledges holds the next question up for the timeout",
       rule="protocol.md 13", waits_s=TIMEOUT_S)  # fmt: skip
 async def nobody_acknowledges(bench: Bench) -> None:
-    peer = await dependent_world(bench, Answers(predicates=withhold, timeout_ms=int(TIMEOUT_S * 1_000)))
+    peer = await dependent_world(bench, Answers(predicates=withhold_answer, timeout_ms=int(TIMEOUT_S * 1_000)))
     await bench.send(allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT))
     await bench.expect(updated("app", "Accepted"))
     await peer.wait_until(lambda: peer.withheld, "a question")
-    await peer.answer("d1")
+    await peer.answer_questions("d1")
     await bench.expect(updated("app", "Running"), new("d1"))
-    await bench.clock.advance(TIMEOUT_S)
+    await bench.clock.advance_time(TIMEOUT_S)
     await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 when the timeout is over")
 
 
 @case(163, "a placement that was acknowledged with its answer and not made is taken back", rule="protocol.md 13")
 async def taken_back(bench: Bench) -> None:
-    peer = await dependent_world(bench, Answers(predicates=withhold, timeout_ms=60_000))
+    peer = await dependent_world(bench, Answers(predicates=withhold_answer, timeout_ms=60_000))
     await bench.send(allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT))
     await bench.expect(updated("app", "Accepted"))
     await peer.wait_until(lambda: peer.withheld, "a question")
     held = peer.questions[0].node_ids[0]
     await bench.node_action(held, si.NodeInfo.DRAIN_NODE)
     await bench.silence()
-    await peer.answer("d1", acknowledge=True)
+    await peer.answer_questions("d1", acknowledge=True)
     await peer.wait_until(lambda: len(peer.questions) == 2, "the next question")
     check(peer.not_placed == ["d1"], f"expected to hear that d1 was not placed, got {peer.not_placed}")
     await bench.silence()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from kornel.conformance.bench import Bench
 from kornel.conformance.case import case
 from kornel.conformance.entries import rejected
-from kornel.conformance.messages import NODE_VCORE, foreign
+from kornel.conformance.messages import NODE_VCORE, make_foreign
 
 
 async def with_foreign(bench: Bench) -> None:
     """Registers, and creates n1 with foreign f of 2000."""
     await bench.reg()
     await bench.node("n1")
-    await bench.send(foreign("f", 2000, "n1"))
+    await bench.send(make_foreign("f", 2000, "n1"))
     await bench.silence()
     await bench.expect_free({"n1": NODE_VCORE - 2000})
 
@@ -25,7 +25,7 @@ async def add(bench: Bench) -> None:
 @case(102, "foreign load may change its size", rule="protocol.md 9")
 async def resize(bench: Bench) -> None:
     await with_foreign(bench)
-    await bench.send(foreign("f", 3000, "n1"))
+    await bench.send(make_foreign("f", 3000, "n1"))
     await bench.silence()
     await bench.expect_free({"n1": NODE_VCORE - 3000})
 
@@ -34,7 +34,7 @@ async def resize(bench: Bench) -> None:
 async def move(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.node("n2")
-    await bench.send(foreign("f", 2000, "n2"))
+    await bench.send(make_foreign("f", 2000, "n2"))
     await bench.silence()
     await bench.expect_free({"n1": NODE_VCORE, "n2": NODE_VCORE - 2000})
 
@@ -43,7 +43,7 @@ async def move(bench: Bench) -> None:
 async def bad_node(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
-    await bench.send(foreign("f", 1000, ""), foreign("g", 1000, "n9"))
+    await bench.send(make_foreign("f", 1000, ""), make_foreign("g", 1000, "n9"))
     await bench.expect(rejected("f", "foreign-without-node"), rejected("g", "node-not-found"))
     await bench.silence()
     await bench.expect_free({"n1": NODE_VCORE})
@@ -61,6 +61,6 @@ async def remove(bench: Bench) -> None:
 async def unknown_kind(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
-    await bench.send(foreign("f", 2000, "n1", kind="weird"))
+    await bench.send(make_foreign("f", 2000, "n1", kind="weird"))
     await bench.silence()
     await bench.expect_free({"n1": NODE_VCORE - 2000})

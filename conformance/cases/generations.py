@@ -33,7 +33,7 @@ def ask(key: str, vcore: int = ASK_VCORE, *, app: str = "app", count: int = 1) -
     return si.AllocationAsk(
         allocationKey=key,
         applicationID=app,
-        resourceAsk=messages.amounts({"vcore": vcore}),
+        resourceAsk=messages.make_amounts({"vcore": vcore}),
         maxAllocations=count,
     )
 
@@ -85,7 +85,7 @@ async def old_placeholder_timeout(bench: Bench) -> None:
         old.taskGroupName = GROUP
         await bench.send_asks(old)
     await bench.expect(updated("app", "Accepted"), new("p1", "n1"))
-    await bench.clock.advance(2)
+    await bench.clock.advance_time(2)
     await bench.expect(Want(Kind.ASK_RELEASED, "p2", "TIMEOUT"), released("p1", si.TIMEOUT))
 
 

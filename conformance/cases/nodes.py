@@ -203,7 +203,7 @@ async def reserved_node_goes(bench: Bench) -> None:
 async def replacing_elsewhere(bench: Bench) -> None:
     """Has placeholder p on n1 replaced by r on n2, because the RM does not want r on n1."""
     await bench.reg()
-    peer = await bench.attach(Answers(predicates=lambda question: _refuse_key(question, "r", "n1")))
+    peer = await bench.attach_peer(Answers(predicates=lambda question: _refuse_key(question, "r", "n1")))
     await bench.node("n1", 1000)
     await bench.app()
     await bench.send(messages.allocation("p", group="g", placeholder=True))
@@ -274,12 +274,12 @@ async def replacement_goes(bench: Bench) -> None:
 @case(46, "foreign load of a removed node is forgotten with it", rule="protocol.md 16 DB-8")
 async def foreign_node_returns(bench: Bench) -> None:
     await bench.world()
-    await bench.send(messages.foreign("f", 2000, "n1"))
+    await bench.send(messages.make_foreign("f", 2000, "n1"))
     await bench.silence()
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
     await bench.node("n1")
     await bench.expect_free({"n1": NODE_VCORE})
-    await bench.send(messages.foreign("f", 2000, "n1"))
+    await bench.send(messages.make_foreign("f", 2000, "n1"))
     await bench.expect_free({"n1": NODE_VCORE - 2000})
 
 

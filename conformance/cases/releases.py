@@ -8,7 +8,7 @@ from kornel.conformance.arrangements import (
     VICTIM_VCORE,
     add_replacing_ask,
     gang_timeout,
-    placeholder,
+    make_placeholder,
     victim_and_preemptor,
     whole_gang,
 )
@@ -43,7 +43,7 @@ async def release_last(bench: Bench) -> None:
     await bench.release("k")
     await bench.expect(updated("app", "Completing"), released("k", app="app"))
     await bench.silence()
-    await bench.clock.advance(COMPLETING_S)
+    await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(updated("app", "Completed"))
 
 
@@ -105,7 +105,7 @@ async def release_all(bench: Bench) -> None:
     await bench.expect(updated("app", "Completing"))
     await bench.silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
-    await bench.clock.advance(COMPLETING_S)
+    await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(updated("app", "Completed"))
 
 
@@ -140,7 +140,7 @@ async def replace_confirmed_twice(bench: Bench) -> None:
 @case(117, "a replacement that is never confirmed changes nothing", rule="protocol.md 10.3", waits_s=3)
 async def replace_unconfirmed(bench: Bench) -> None:
     await add_replacing_ask(bench, timeout_ms=60_000)
-    await bench.clock.advance(3)
+    await bench.clock.advance_time(3)
     await bench.silence()
     await bench.expect_used("root.a", 2 * ASK_VCORE)
 
@@ -180,7 +180,7 @@ async def replace_real(bench: Bench) -> None:
 @case(121, "PLACEHOLDER_REPLACED for a placeholder that nothing replaces removes it", rule="protocol.md 10.4")
 async def replace_unlinked(bench: Bench) -> None:
     await one_allocated(bench)
-    await bench.send(placeholder("p", node="n1"))
+    await bench.send(make_placeholder("p", node="n1"))
     await bench.expect(new("p", "n1"))
     await bench.release("p", si.PLACEHOLDER_REPLACED)
     await bench.silence()
@@ -241,7 +241,7 @@ async def hard_timeout(bench: Bench) -> None:
 @case(127, "placeholders that nobody needed leave a running application", rule="protocol.md 10.3", waits_s=2)
 async def left_over_times_out(bench: Bench) -> None:
     left = await one_replaced(bench)
-    await bench.clock.advance(2)
+    await bench.clock.advance_time(2)
     await bench.expect(released(left, si.TIMEOUT))
     await bench.silence()
 
@@ -250,11 +250,11 @@ async def left_over_times_out(bench: Bench) -> None:
 async def left_over_completes(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
-    await bench.send(placeholder("p", node="n1"))
+    await bench.send(make_placeholder("p", node="n1"))
     await bench.expect(new("p", "n1"))
     await bench.release("k")
     await bench.expect(updated("app", "Completing"), released("k"))
-    await bench.clock.advance(COMPLETING_S)
+    await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(released("p", si.TIMEOUT))
     await bench.silence()
     await bench.release("p", si.TIMEOUT)
@@ -283,7 +283,7 @@ async def preempted_is_stopped(bench: Bench) -> None:
 @case(131, "the confirmation of a placeholder that is gone already is ignored", rule="protocol.md 10.3")
 async def late_confirmation(bench: Bench) -> None:
     await one_allocated(bench)
-    await bench.send(placeholder("p", NODE_VCORE))
+    await bench.send(make_placeholder("p", NODE_VCORE))
     await bench.release("p")
     await bench.release("p", si.TIMEOUT)
     await bench.silence()

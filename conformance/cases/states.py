@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from kornel.conformance.arrangements import placeholder, whole_gang
+from kornel.conformance.arrangements import make_placeholder, whole_gang
 from kornel.conformance.bench import Bench
 from kornel.conformance.case import case
 from kornel.conformance.entries import Entry, app_rejected, new, released, updated
@@ -28,7 +28,7 @@ async def complete_application(bench: Bench) -> None:
     await bench.release("k")
     await bench.expect(updated("app", "Completing"), released("k"))
     await bench.silence()
-    await bench.clock.advance(COMPLETING_S)
+    await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(updated("app", "Completed"))
 
 
@@ -40,7 +40,7 @@ async def completing_again(bench: Bench) -> None:
     await bench.expect(updated("app", "Completing"), released("k"))
     await bench.send(allocation("k2"))
     await bench.expect(updated("app", "Running"), new("k2", "n1"))
-    await bench.clock.advance(COMPLETING_S)
+    await bench.clock.advance_time(COMPLETING_S)
     await bench.silence()
 
 
@@ -66,7 +66,7 @@ async def runs_on(bench: Bench) -> None:
 @case(136, "a completed application expires after three days", rule="protocol.md 11", waits_s=THREE_DAYS_S)
 async def completed_expires(bench: Bench) -> None:
     await complete_application(bench)
-    await bench.clock.advance(THREE_DAYS_S)
+    await bench.clock.advance_time(THREE_DAYS_S)
     await bench.expect(updated("app", "Expired"))
     await bench.silence()
 
@@ -82,7 +82,7 @@ async def rejected_expires(bench: Bench) -> None:
     await bench.send_applications(application("app", "root.missing"))
     await bench.expect(app_rejected("app"))
     await bench.silence()
-    await bench.clock.advance(THREE_DAYS_S)
+    await bench.clock.advance_time(THREE_DAYS_S)
     await bench.expect(updated("app", "Expired"))
     await bench.silence()
 
@@ -110,7 +110,7 @@ async def whole_gang_runs(bench: Bench) -> None:
 @case(140, "placeholders that nobody announced leave the application Accepted", rule="protocol.md 11")
 async def unannounced_gang_waits(bench: Bench) -> None:
     await bench.world()
-    await bench.send(placeholder("p1"), placeholder("p2"))
+    await bench.send(make_placeholder("p1"), make_placeholder("p2"))
     await bench.expect(updated("app", "Accepted"))
     await bench.expect_set(new("p1", "n1"), new("p2", "n1"))
     await bench.silence()

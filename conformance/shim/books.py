@@ -54,7 +54,7 @@ class Books:
                     return name
         return None
 
-    def placeholders(self) -> Iterator[Running]:
+    def list_placeholders(self) -> Iterator[Running]:
         """Yields the placeholders that run."""
         return (each for each in self.running.values() if each.allocation.placeholder)
 

@@ -216,7 +216,7 @@ class ScriptedCore:
             return False
         if any(waiting.allocationKey == ask.allocationKey for waiting in self.replacing.values()):
             return True
-        for run in self.books.placeholders():
+        for run in self.books.list_placeholders():
             same = (run.app, run.allocation.taskGroupName) == (ask.applicationID, ask.taskGroupName)
             if same and run.key not in self.replacing:
                 if not self._manners.hold_gang:
@@ -260,14 +260,14 @@ class ScriptedCore:
     def _answer_later(self, act: Callable[[Answer], None], answer: Answer) -> None:
         """Do *act* once the acceptance is due, unless another registration has come in between."""
 
-        async def later(registration: int) -> None:
+        async def answer_later(registration: int) -> None:
             await asyncio.sleep(self._manners.accept_after_s)
             if registration == self.judge.registrations:
                 act(answer)
                 self.place_asks()
                 self.news.set()
 
-        task = asyncio.create_task(later(self.judge.registrations), name="scripted core answers")
+        task = asyncio.create_task(answer_later(self.judge.registrations), name="scripted core answers")
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 

@@ -166,6 +166,6 @@ async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple
         ],
     )
     si_pb2_grpc.add_SchedulerServicer_to_server(lines, server)
-    port = door.listen(server, address)
+    port = door.open_port(server, address)
     await server.start()
     return server, f"{address.rpartition(':')[0]}:{port}"

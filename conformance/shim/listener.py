@@ -43,7 +43,7 @@ class Listener:
         """Returns the interceptors that calls have to pass. Raises CredentialsUnusable."""
         return [] if self.handed_out.token_file is None else [_TokenDemanded(self.handed_out.bearer())]
 
-    def listen(self, server: grpc.aio.Server, address: str) -> int:
+    def open_port(self, server: grpc.aio.Server, address: str) -> int:
         """Have *server* listen; returns the port. Raises CredentialsUnusable."""
         if self.certificate is None or self.key is None:
             return server.add_insecure_port(address)

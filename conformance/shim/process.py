@@ -62,7 +62,7 @@ class ShimProcess:
         words = next((line.strip() for line in reversed(lines) if any(map(str.isalnum, line))), "")
         return f"the shim ended with {how}" + (f": {words[:LAST_WORDS]}" if words else "")
 
-    def terminate(self) -> None:
+    def ask_to_end(self) -> None:
         """Send SIGTERM."""
         if self.status is None:
             self._process.terminate()
@@ -75,7 +75,7 @@ class ShimProcess:
             return False
         return True
 
-    async def kill(self) -> None:
+    async def kill_group(self) -> None:
         """Kill the process and its children at once."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

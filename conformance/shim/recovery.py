@@ -11,7 +11,7 @@ async def expect_resync(stage: Stage) -> None:
     await stage.wait_until_ready("S18", running=stage.known.runs)
     core = stage.core
     # What the shim has not read yet does not run.
-    await stage.pause()
+    await stage.watch_briefly()
     nodes = set(core.books.nodes)
     busy = {run.app for run in core.books.running.values()} | {ask.applicationID for ask in core.books.asks.values()}
     core.drop_registration()
@@ -25,11 +25,11 @@ async def expect_resync(stage: Stage) -> None:
         raise Over
     stage.findings.mark_kept("S18")
 
-    def reported() -> bool:
+    def is_reported() -> bool:
         return nodes <= core.books.nodes.keys() and busy <= core.books.apps.keys() and not core.judge.to_recover
 
-    await stage.wait_until(reported)
-    await stage.pause()
+    await stage.wait_until(is_reported)
+    await stage.watch_briefly()
     if stage.ended:
         stage.findings.mark_broken("S19", stage.process.end)
         raise Over

@@ -45,12 +45,12 @@ async def _run_sessions(
     findings = Findings()
     took_s: dict[str, float] = {}
 
-    async def play(session: Session) -> None:
+    async def play_one(session: Session) -> None:
         begin = time.monotonic()
         findings.add(await _play_session(session, command, log, known, patience, door))
         took_s.update(dict.fromkeys(session.checks, time.monotonic() - begin))
 
-    await play(FIRST)
+    await play_one(FIRST)
     if not findings.is_broken("S1"):
         chosen = {check.id for check in checks}
         wanted = [each for each in SESSIONS if chosen.intersection(each.checks) and each.wanted(known)]
@@ -58,7 +58,7 @@ async def _run_sessions(
 
         async def take_turn(session: Session) -> None:
             async with turn:
-                await play(session)
+                await play_one(session)
 
         async with asyncio.TaskGroup() as group:
             for session in wanted:

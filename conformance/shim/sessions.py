@@ -80,9 +80,9 @@ async def _take_back(stage: Stage) -> None:
 
 async def placeholder_timeout(stage: Stage) -> None:
     """Time a placeholder out."""
-    if not await stage.wait_until(lambda: any(stage.core.books.placeholders())):
+    if not await stage.wait_until(lambda: any(stage.core.books.list_placeholders())):
         return
-    run = next(stage.core.books.placeholders())
+    run = next(stage.core.books.list_placeholders())
     stage.demand_release(run, si.TIMEOUT)
     answer = await stage.wait_for_release(run)
     if answer == si.TIMEOUT:
@@ -150,7 +150,7 @@ async def broken_connection(stage: Stage) -> None:
     """Stop serving for a moment, without losing any state."""
     await stage.wait_until_ready("S16", running=stage.known.runs)
     await stage.stop_serving()
-    await stage.pause()
+    await stage.watch_briefly()
     await stage.serve()
     if not await stage.wait_until(stage.is_connected, stage.patience.start_s):
         stage.findings.mark_broken("S16", stage.process.end if stage.ended else "the streams were not opened again")
@@ -158,7 +158,7 @@ async def broken_connection(stage: Stage) -> None:
     await stage.probe_shim("S16")
 
 
-async def superseded(stage: Stage) -> None:
+async def end_superseded(stage: Stage) -> None:
     """Tell the shim that another program registered the same RM."""
     await stage.wait_until_ready("S27", running=stage.known.runs)
     registrations = stage.core.judge.registrations
@@ -173,22 +173,22 @@ async def superseded(stage: Stage) -> None:
 def make_refusal(check: str, kind: Kind) -> Session:
     """Returns a session in which the first entry of one kind is refused."""
 
-    async def script(stage: Stage) -> None:
+    async def refuse_stream(stage: Stage) -> None:
         await stage.wait_until_ready(check, running=False)
         if await stage.wait_until(lambda: kind in stage.core.refused):
             await stage.probe_shim(check, to_the_end=True)
 
-    return Session(f"refused {kind}", (check,), script, Behaviour(refuse=frozenset({kind})))
+    return Session(f"refused {kind}", (check,), refuse_stream, Behaviour(refuse=frozenset({kind})))
 
 
 async def end_shim(stage: Stage) -> None:
     """Send the shim SIGTERM."""
     await stage.wait_until_ready("S25", running=stage.known.runs)
-    stage.process.terminate()
+    stage.process.ask_to_end()
     if not await stage.process.ends_within(stage.patience.deadline_s):
         stage.findings.mark_broken("S25", f"the shim still runs {stage.patience.deadline_s:g} s after SIGTERM")
         return
-    await stage.pause()
+    await stage.watch_briefly()
     open_ended = [kind for kind in Kind if kind not in stage.core.lines.half_closed]
     if stage.process.status != 0 and open_ended:
         stage.findings.mark_broken("S25", f"{stage.process.end}, without half-closing {', '.join(open_ended)}")
@@ -210,7 +210,7 @@ SESSIONS: Final = (
     make_refusal("S22", Kind.NODE),
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
-    Session("superseded", ("S27",), superseded),
+    Session("superseded", ("S27",), end_superseded),
     Session("end", ("S25",), end_shim),
 )
 """All sessions but the first, in any order."""

@@ -156,14 +156,14 @@ class Stage:
         await self.wait_until(lambda: run.key in self.core.releases)
         return self.core.releases.get(run.key)
 
-    async def pause(self) -> None:
+    async def watch_briefly(self) -> None:
         """Wait for as long as a shim might take to fail."""
         await self.core.wait_until(lambda: self.ended, self.patience.settle_s)
 
     async def probe_shim(self, check: str, *, to_the_end: bool = False) -> None:
         """Ask for a release to see whether the shim still works: *check* is broken if it does not, else kept."""
         began = time.monotonic()
-        await self.pause()
+        await self.watch_briefly()
         run = self.some_running()
         confirmed = False
         if not self.ended and self.known.confirms and run is not None:
@@ -196,7 +196,7 @@ class Stage:
 
     async def _close_process(self) -> None:
         if self._process is not None:
-            await self._process.kill()
+            await self._process.kill_group()
         if self._watch is not None:
             await asyncio.wait([self._watch])
         if self._server is not None:

@@ -71,13 +71,20 @@ def reason_of(error: Exception) -> str:
     return text.encode(errors="replace").decode()
 
 
-def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
-    """Returns an engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver."""
+def connect(
+    url: URL, patience_s: float, *, read_only: bool = False, durable: bool = True, what: str = "history"
+) -> Engine:
+    """Returns an engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver.
+
+    *durable*: what is committed survives that the machine loses power. *what*: what is kept there, for whoever looks
+    at the database's connections.
+    """
     if url.drivername.startswith("sqlite"):
-        return _configure_sqlite(url, patience_s, read_only=read_only)
+        return _configure_sqlite(url, patience_s, read_only=read_only, durable=durable)
     milliseconds = int(patience_s * 1_000)
     # The spool lets go of what is committed, so it has to be on the server's disk, whatever the role's default is.
-    settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit=on"
+    on_disk = "on" if durable else "off"
+    settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit={on_disk}"
     if read_only:
         settings += " -c default_transaction_read_only=on"
     return sa.create_engine(
@@ -90,7 +97,7 @@ def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
         connect_args={
             "connect_timeout": max(2, int(patience_s)),
             "options": settings,
-            "application_name": "kornel history" + (" queries" if read_only else ""),
+            "application_name": f"kornel {what}" + (" queries" if read_only else ""),
             # A server that vanished without a word is noticed.
             "keepalives_idle": 10,
             "keepalives_interval": 5,
@@ -100,7 +107,7 @@ def connect(url: URL, patience_s: float, *, read_only: bool = False) -> Engine:
     )
 
 
-def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine:
+def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: bool) -> Engine:
     engine = sa.create_engine(
         url,
         poolclass=NullPool if read_only else QueuePool,
@@ -115,8 +122,8 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool) -> Engine
             cursor.execute("PRAGMA query_only = 1")
         else:
             _write_ahead(cursor, patience_s)
-            # What is committed is on the disk, also when the machine loses power.
-            cursor.execute("PRAGMA synchronous = FULL")
+            # FULL: what is committed is on the disk, also when the machine loses power.
+            cursor.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         cursor.close()
 
     def begun(connection: Connection) -> None:
@@ -162,7 +169,7 @@ class Database:
                 # A new index on millions of rows takes longer than any answer may.
                 connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-            _upgrade_tables(connection)
+            upgrade_tables(connection, _MIGRATIONS)
         self._ready = True
 
     def store_frames(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
@@ -329,14 +336,15 @@ def _find_bound(
     return max(bounds, default=None)
 
 
-def _upgrade_tables(connection: Connection) -> None:
+def upgrade_tables(connection: Connection, migrations: Path) -> None:
+    """Makes the tables of *migrations*, or brings them to this version. Raises :class:`DatabaseTooNew`."""
     # Takes a while to import, and only who serves needs it.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     try:

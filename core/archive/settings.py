@@ -105,7 +105,7 @@ def history_settings(
     """
     if where == OFF:
         return None
-    url = _parse_url(where)
+    url = parse_database_url(where)
     if spool_bytes < LEAST_SPOOL_BYTES:
         raise HistorySettingsError(f"a spool of {spool_bytes} bytes is too small, at least {LEAST_SPOOL_BYTES}")
     if spool is None:
@@ -161,21 +161,22 @@ def _parse_rows(entry: str, text: str) -> int:
     return int(text)
 
 
-def _parse_url(where: str) -> URL:
+def parse_database_url(where: str, what: str = "history") -> URL:
+    """Returns where *where* says that *what* is kept: a file or a URL. Raises :class:`HistorySettingsError`."""
     if "://" not in where:
         if not where or where.endswith("/"):
-            raise HistorySettingsError(f"{where!r} names no file for the history")
+            raise HistorySettingsError(f"{where!r} names no file for the {what}")
         return URL.create("sqlite+pysqlite", database=str(Path(where).absolute()))
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
         # The message would repeat the text, and with it a password.
-        raise HistorySettingsError("the URL of the history database cannot be read") from None
+        raise HistorySettingsError(f"the URL of the {what} database cannot be read") from None
     known = _DRIVERS.get(url.drivername, url.drivername)
     if known not in _DRIVERS.values():
         raise HistorySettingsError(
-            f"{url.drivername!r} is no database the history can be in, expected sqlite or postgresql"
+            f"{url.drivername!r} is no database the {what} can be in, expected sqlite or postgresql"
         )
     if known == "sqlite+pysqlite" and (not url.database or url.database == ":memory:"):
-        raise HistorySettingsError("a history in memory is none, name a file")
+        raise HistorySettingsError(f"a {what} in memory is none, name a file")
     return url.set(drivername=known)

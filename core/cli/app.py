@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "events": CommandSource("events", "events", _PAST),
     "refusals": CommandSource("refusals", "refusals", _PAST),
     "history": CommandSource("history", "history_app", _PAST),
+    "journal": CommandSource("journal", "journal_app", _PAST),
+    "replay": CommandSource("journal", "replay", _PAST),
     "config": CommandSource("config", "config_app", _CHANGE),
     "drain": CommandSource("drain", "drain_app", _CHANGE),
     "undrain": CommandSource("drain", "undrain_app", _CHANGE),

@@ -10,6 +10,7 @@ import typer
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
 from kornel.core.cli.terminal import print_error
+from kornel.core.journal.sync import JournalSync
 from kornel.core.partition.defaults import RESERVATION_PERCENT
 from kornel.core.service.log_choices import LogFormat, LogLevel
 from kornel.core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
@@ -106,6 +107,31 @@ def serve(
             "--history-spool-mb", metavar="MIB", min=1, help="Most MiB of records that may wait in the spool."
         ),
     ] = DEFAULT_SPOOL_BYTES // 2**20,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            "--journal",
+            metavar="FILE|URL|off",
+            envvar="KORNEL_JOURNAL",
+            help="Where every call of the engine is written down before what it decided leaves the core, and from where"
+            " the next core goes on: an SQLite file, or the URL of a PostgreSQL database. Off without.",
+        ),
+    ] = None,
+    journal_sync: Annotated[
+        JournalSync,
+        typer.Option(
+            "--journal-sync",
+            help="What a decision waits for: full: its record is on the disk; written: the system or the database has"
+            " it, so that it survives the core; off: nothing.",
+        ),
+    ] = JournalSync.FULL,
+    journal_afresh: Annotated[
+        bool,
+        typer.Option(
+            "--journal-afresh",
+            help="Begin with an empty core whatever the journal holds, as after a change of version.",
+        ),
+    ] = False,
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -267,8 +293,8 @@ def serve(
 ) -> None:
     """Run a core until SIGTERM or SIGINT, then finish the requests it has received and exit 0.
 
-    Exits 2 when a file or the combination of options cannot be used, 1 when it cannot listen on the address or cannot
-    open the history where --history says.
+    Exits 2 when a file or the combination of options cannot be used, 1 when it cannot listen on the address, cannot
+    open the history where --history says, or cannot go on from --journal.
     """
     if watch and config is None:
         print_error("--watch takes a file to watch: --config FILE")
@@ -291,6 +317,9 @@ def serve(
             history_keep=tuple(history_keep or ()),
             history_spool=history_spool,
             history_spool_mib=history_spool_mb,
+            journal=journal,
+            journal_sync=journal_sync,
+            journal_afresh=journal_afresh,
             test_clock=test_clock,
             rest_address="" if rest_address.lower() == "off" else rest_address,
             rest_hosts=tuple(rest_host or ()),

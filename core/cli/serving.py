@@ -3,14 +3,20 @@ server."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
+from structlog.typing import FilteringBoundLogger
 
 from kornel.core.cli.configuration_file import check_text, read_file
 from kornel.core.cli.options import EXIT_BAD_INPUT, EXIT_FAILED
 from kornel.core.cli.terminal import print_error
+from kornel.core.journal.calls import Beginning
+from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.settings import OFF, JournalSettingsError, journal_settings
+from kornel.core.journal.sync import JournalSync
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS
 from kornel.core.partition.engine import Engine
 from kornel.core.process import entry
@@ -45,6 +51,9 @@ class ServeOptions:
     history_keep: tuple[str, ...]
     history_spool: Path | None
     history_spool_mib: int
+    journal: str | None
+    journal_sync: JournalSync
+    journal_afresh: bool
     test_clock: bool
     rest_address: str
     rest_hosts: tuple[str, ...]
@@ -101,20 +110,41 @@ def serve_core(options: ServeOptions) -> None:
     except (SecurityError, entry.TracingUnavailable) as error:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
-
-    def make_engine() -> Engine:
-        return Engine(
-            reservation_delay_ns=RESERVATION_DELAY_NS if options.reservation else None,
-            reservation_percent=options.reserved_nodes_percent,
-        )
-
     try:
-        well = entry.run(make_engine(), settings, sources, logger, levels, guarded, tracing, make_engine)
-    except (AddressUnavailable, HistoryUnusable) as error:
+        engine, journal, make_engine = _make_engine(options, logger)
+        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing, make_engine, journal)
+    except (AddressUnavailable, HistoryUnusable, JournalUnusable) as error:
         print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
     if not well:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _make_engine(
+    options: ServeOptions, logger: FilteringBoundLogger
+) -> tuple[Engine, Journal | None, Callable[[], Engine] | None]:
+    """Returns the engine, as its journal left it if there is one; the journal; and what makes further engines.
+
+    Raises :class:`JournalUnusable`. A journal is that of one engine, so that a core with a journal makes no others.
+    """
+    delay_ns = RESERVATION_DELAY_NS if options.reservation else None
+    try:
+        settings = journal_settings(options.journal or OFF, options.journal_sync, afresh=options.journal_afresh)
+    except JournalSettingsError as error:
+        print_error(f"--journal: {error}")
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    if settings is None:
+        if options.journal is None:
+            logger.info("no journal is kept: with --journal a core that is restarted goes on where this one ends")
+
+        def make_engine() -> Engine:
+            return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes_percent)
+
+        return make_engine(), None, make_engine
+    beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
+    logger.info("a journal is kept, so one resource manager at a time is served", journal=settings.shown)
+    journal = Journal.open(settings, beginning, now_ns=SystemClock().now_ns, logger=logger)
+    return journal.engine, journal, None
 
 
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:

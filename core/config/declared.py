@@ -19,13 +19,13 @@ from kornel.core.config.problems import ProblemLog, Remark
 from kornel.core.config.quantities import parse_duration, parse_quantity
 from kornel.core.config.yaml_reader import FoldedNode, shorten_text
 from kornel.core.domain.access import NOBODY, AccessList
-from kornel.core.domain.settings import FilterConfig, GuaranteeMode, NodeSortPolicy
+from kornel.core.domain.settings import FilterConfig, GangScheduling, GuaranteeMode, NodeSortPolicy
 from kornel.core.preemption.guarantee.victim_orders import COSTS
 from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.registry import KINDS, NAMES
 
 _PARTITION_KEYS: Final = (
-    "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver",
+    "name", "queues", "placementrules", "limits", "preemption", "nodesortpolicy", "usergroupresolver", "gang",
 )  # fmt: skip
 _QUEUE_KEYS: Final = (
     "name", "parent", "queues", "resources", "maxapplications", "properties", "adminacl", "submitacl",
@@ -164,6 +164,7 @@ class DeclaredPartition:
     preemption: PreemptionConfig
     node_sort: NodeSortConfig
     resolver: str
+    gang_scheduling: GangScheduling
 
 
 def read_partitions(top: Field, unavailable_resolvers: Mapping[str, str]) -> list[DeclaredPartition]:
@@ -194,6 +195,7 @@ class _Reader:
             preemption=self.preemption(keys["preemption"]),
             node_sort=self.node_sort(keys["nodesortpolicy"]),
             resolver=self.resolver(keys["usergroupresolver"]),
+            gang_scheduling=self.gang_scheduling(keys["gang"]),
         )
 
     def queue(self, at: Field) -> DeclaredQueue:
@@ -380,6 +382,10 @@ class _Reader:
         policy = NodeSortPolicy(keys["type"].choice(NodeSortPolicy, NodeSortPolicy.FAIR))
         weights = {name: found.number() for name, found in keys["resourceweights"].entries().items()}
         return NodeSortConfig(policy, weights) if weights else NodeSortConfig(policy)
+
+    def gang_scheduling(self, at: Field) -> GangScheduling:
+        keys = at.mapping(("scheduling",))
+        return GangScheduling(keys["scheduling"].choice(GangScheduling, GangScheduling.UNITS))
 
     def resolver(self, at: Field) -> str:
         keys = at.mapping(("type",))

@@ -163,6 +163,7 @@ def _make_partition(declared: DeclaredPartition, root: DeclaredQueue) -> Partiti
         preemption=declared.preemption,
         node_sort=replace(node_sort, weights=MappingProxyType(dict(node_sort.weights))),
         resolver=declared.resolver,
+        gang_scheduling=declared.gang_scheduling,
     )
 
 

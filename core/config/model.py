@@ -13,6 +13,7 @@ from kornel.core.config.problems import Problem
 from kornel.core.domain.access import AccessList
 from kornel.core.domain.settings import (
     DEFAULT_GOVERNOR,
+    GangScheduling,
     GovernorSettings,
     GuaranteeMode,
     NodeSortPolicy,
@@ -128,6 +129,7 @@ class PartitionConfig:
     preemption: PreemptionConfig = PreemptionConfig()
     node_sort: NodeSortConfig = NodeSortConfig()
     resolver: str = ""
+    gang_scheduling: GangScheduling = GangScheduling.UNITS
 
 
 @dataclass(frozen=True, slots=True)

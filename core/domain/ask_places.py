@@ -66,6 +66,10 @@ class WaitsFor(StrEnum):
     """The end of its application's back-off."""
     TURN = "turn"
     """A turn among asks that depend on other placements, about which the shim is asked one at a time."""
+    GANG = "gang"
+    """The other members of its gang: not all of them have been asked for, or the shim is asked about them."""
+    ROOM_FOR_GANG = "room-for-gang"
+    """Room for all members of its gang at once."""
 
 
 class AskMove(IntEnum):
@@ -103,6 +107,8 @@ class AskMove(IntEnum):
     """The allocation is chosen as a victim, and the shim is asked to end it."""
     RELEASE = 15
     """The shim is asked to end the placeholder, but not for preemption."""
+    GATHER = 16
+    """The placeholder is put with the others of its gang, because all of them are placed together."""
 
 
 MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
@@ -149,6 +155,7 @@ MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
         },
         AskMove.PREEMPT: {AskPlace.PLACED: AskPlace.PREEMPTED},
         AskMove.RELEASE: {AskPlace.PLACED: AskPlace.RELEASED},
+        AskMove.GATHER: {AskPlace.NOWHERE: AskPlace.WAITING},
     }
 )
 """The places where each move leads, by move and place; it applies to no other."""

@@ -96,6 +96,8 @@ class Unschedulable(StrEnum):
     """The shim refused every node that has room."""
     REQUIRED_NODE = "required-node"
     """The node that it must run on has no room, or is not there."""
+    GANG_INCOMPLETE = "gang-incomplete"
+    """Not all members of its gang would find a place, so none of them is given one."""
 
 
 class Outcome(StrEnum):
@@ -125,6 +127,8 @@ class Outcome(StrEnum):
     """The laws let nobody go whom the ask could use."""
     NO_NODE = "NO_NODE"
     """Nobody who may go makes enough room on any node."""
+    GANG_INCOMPLETE = "GANG_INCOMPLETE"
+    """Not all members of the gang would find a place, so nobody leaves for any of them."""
     PREDICATE_REFUSED = "PREDICATE_REFUSED"
     """The shim refused every node that would have room."""
     VICTIM_RELEASED = "VICTIM_RELEASED"

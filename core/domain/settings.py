@@ -63,6 +63,15 @@ class MonitorContract(StrEnum):
     STRICT = "strict"
 
 
+class GangScheduling(StrEnum):
+    """The ways in which the placeholders of a gang are placed."""
+
+    UNITS = "units"
+    """All that a gang needs at least by one decision, or none of them."""
+    UPSTREAM = "upstream"
+    """Each for itself, as YuniKorn does it."""
+
+
 class NodeSortPolicy(StrEnum):
     """The order of nodes: the least used (fair) or the fullest (binpacking) first."""
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kornel.core.laws.verdict import Law, Violation
-from kornel.core.model.allocations import Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,18 @@ class Need:
         return self.amount > 0 and self.freed() - self.gains.get(key, 0) < self.amount
 
 
-def check(needs: Sequence[Need], victims: Sequence[Allocation]) -> Iterator[Violation]:
-    """Yields every victim that could be left out, and every need that is met by more than it takes."""
+def check(needs: Sequence[Need], victims: Sequence[str]) -> Iterator[Violation]:
+    """Yields every one of *victims*, by key, that could be left out, and every need that is met by more than it
+    takes."""
     real = [need for need in needs if need.amount > 0]
-    needed: dict[str, list[Need]] = {v.key: [n for n in real if n.depends_on(v.key)] for v in victims}
-    for victim in victims:
-        if not any(victim.key in need.mine for need in needed[victim.key]):
-            yield Violation(Law.MINIMAL, f"{victim.key} need not go")
+    needed: dict[str, list[Need]] = {key: [need for need in real if need.depends_on(key)] for key in victims}
+    for key in victims:
+        if not any(key in need.mine for need in needed[key]):
+            yield Violation(Law.MINIMAL, f"{key} need not go")
     for need in real:
         spare = need.freed() - need.amount
-        for victim in victims:
-            gain = need.gains.get(victim.key, 0)
-            if gain and gain <= spare and all(other is need for other in needed[victim.key]):
-                detail = f"{need.freed()} freed of {need.place}, {need.amount} needed: {victim.key} could stay"
+        for key in victims:
+            gain = need.gains.get(key, 0)
+            if gain and gain <= spare and all(other is need for other in needed[key]):
+                detail = f"{need.freed()} freed of {need.place}, {need.amount} needed: {key} could stay"
                 yield Violation(Law.MINIMAL, detail)

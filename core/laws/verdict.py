@@ -38,6 +38,8 @@ class Law(StrEnum):
     """A victim of the periodic policy that was not notified in time, or not selected in every round since."""
     ROUND_LIMIT = "invariant 17, limit"
     """More than its part of the cluster is selected in one round of the periodic policy."""
+    GANG_WHOLE = "invariant 19"
+    """A gang would be left with fewer members than are of use."""
     APPLIED = "invariant 1"
     """The records after a plan differ from those before by something else than the plan."""
     NODE_USABLE = "usable node"

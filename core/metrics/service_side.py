@@ -8,7 +8,7 @@ from prometheus_client.core import Metric
 
 from kornel.core.domain.reasons import Ignored
 from kornel.core.metrics.families import make_counter, make_counters, make_gauge, make_gauges, make_histogram
-from kornel.core.metrics.sources import HistoryGauges, Sources
+from kornel.core.metrics.sources import HistoryGauges, JournalGauges, Sources
 from kornel.core.service.admission import Refusal
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.connections import Cause
@@ -25,6 +25,9 @@ def service_families(sources: Sources) -> Iterable[Metric]:
     yield from _configuration_metrics(sources)
     yield from _health(sources)
     yield from _memory_metrics()
+    journal = sources.journal()
+    if journal is not None:
+        yield from _journal_metrics(journal)
     history = sources.history()
     if history is not None:
         yield from _history(history, sources.clock)
@@ -258,6 +261,28 @@ def _memory_metrics() -> Iterable[Metric]:
             ["state"],
             {"used": native.used_bytes, "free": native.free_bytes},
         )
+
+
+def _journal_metrics(journal: JournalGauges) -> Iterable[Metric]:
+    yield make_gauge(
+        "kornel_journal_epoch", "How many cores have written the journal, this one included.", journal.epoch
+    )
+    yield make_counter("kornel_journal_records_total", "Records of the journal, of all epochs.", journal.last_record)
+    yield make_gauge(
+        "kornel_journal_records_behind",
+        "Calls of the engine whose record is not durable.",
+        journal.last_record - journal.last_durable,
+    )
+    yield make_gauge(
+        "kornel_journal_waiting", "Sets of effects that wait for their record to be durable.", journal.sets_waiting
+    )
+    yield make_counter(
+        "kornel_journal_bytes_total", "Bytes written to the journal since the start.", journal.bytes_written
+    )
+    yield make_histogram("kornel_journal_commit_seconds", "How long commits of the journal took.", journal.commits)
+    yield make_gauge(
+        "kornel_journal_problem", "1: the journal cannot be written, and nothing is taken.", int(bool(journal.problem))
+    )
 
 
 def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:

@@ -63,10 +63,42 @@ class HistoryGauges(Protocol):
         """Records and files that were set aside."""
 
 
+class JournalGauges(Protocol):
+    """The gauges of a journal. ``problem`` empty: nothing is wrong."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of this life of the core among those that wrote the journal."""
+
+    @property
+    def last_record(self) -> int:
+        """The number of the last record."""
+
+    @property
+    def last_durable(self) -> int:
+        """The number of the last record that is durable."""
+
+    @property
+    def sets_waiting(self) -> int:
+        """The sets of effects that wait for that before they leave the core."""
+
+    @property
+    def problem(self) -> str:
+        """Present problem; empty: none."""
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the blocks written since the start."""
+
+    @property
+    def commits(self) -> Durations:
+        """The times that commits took."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``queue_limit``: of
-    response queues. ``latency``: from the sending of questions to their answers."""
+    """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``journal``: likewise.
+    ``queue_limit``: of response queues. ``latency``: from the sending of questions to their answers."""
 
     measures: Measures
     managers: Managers
@@ -80,6 +112,7 @@ class Sources:
     version: str
     queue_limit: int
     history: Callable[[], HistoryGauges | None] = lambda: None
+    journal: Callable[[], JournalGauges | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,6 +347,9 @@ class AskGroup:
         self.due: dict[Allocation, None] = _NOT_DUE
         """Asks whose next attempt to preempt is due."""
 
+    is_unit = False
+    """Tells whether its asks are members of a gang, placed together or not at all."""
+
     @property
     def kept_back(self) -> bool:
         """Tells whether it sits in a waiting room that no preemption can open: a limit of its user, group or of

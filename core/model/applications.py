@@ -49,6 +49,7 @@ class Application:
         "held_at",
         "held_count",
         "held_groups",
+        "leaves_whole",
         "limit_group",
         "offered_by",
         "order",
@@ -108,6 +109,8 @@ class Application:
         """Highest priority that its asks lend it (preemption.md G)."""
         self.set_back = False
         """None of its asks may be tried for now, whatever they are: it lends its queue no priority."""
+        self.leaves_whole = False
+        """Members of its task groups are victims together, once fewer than their minimum would be left."""
         self.preempted_count = 0
         self.unschedulable = 0
         """Asks found to fit on no node since the last back-off ended or the last ask was placed."""

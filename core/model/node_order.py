@@ -80,6 +80,10 @@ class NodeOrder:
         for group in self._groups:
             yield from group.nodes
 
+    def score_of(self, node: Node) -> float:
+        """Returns the score by which *node* is put in order, as its load is now."""
+        return self._score(node)
+
     def first_fit(self, pairs: Pairs) -> Node | None:
         """Returns the first node in order whose open room holds *pairs*."""
         if not pairs:

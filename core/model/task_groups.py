@@ -22,11 +22,13 @@ class TaskGroup:
     ``shape`` is that of the first placeholder; by contract all have it.
     """
 
-    __slots__ = ("asks", "count", "free", "name", "replaced", "shape", "timed_out")
+    __slots__ = ("asks", "count", "free", "name", "replaced", "shape", "stated_minimum", "timed_out")
 
-    def __init__(self, name: str, shape: Shape) -> None:
+    def __init__(self, name: str, shape: Shape, stated_minimum: int | None = None) -> None:
         self.name: Final = name
         self.shape: Final = shape
+        self.stated_minimum: Final = stated_minimum
+        """The number of members that are of use to anybody, if the first placeholder says so."""
         self.count = 0
         """Placeholders ever asked for or recovered."""
         self.replaced = 0
@@ -42,6 +44,13 @@ class TaskGroup:
     def open(self) -> bool:
         """Tells whether a placeholder is left that may come to stand in for a real ask (scheduling.md 10.2)."""
         return self.count > self.replaced + self.timed_out
+
+    def minimum(self, *, hard: bool) -> int:
+        """Returns how many members have to run for any of them to be of use: all placeholders of a *hard* gang that are
+        not gone, otherwise one, unless the shim says something else."""
+        if self.stated_minimum is not None:
+            return self.stated_minimum
+        return self.count - self.timed_out if hard else 1
 
     def __repr__(self) -> str:
         return f"TaskGroup({self.name}: {self.count}, {self.replaced} replaced, {self.timed_out} timed out)"

@@ -174,6 +174,14 @@ class Engine:
         self._remains.extend(dissolving.take_apart(building.state) for building in self._built.values())
         self._built = {}
 
+    def set_reservation(self, delay_ns: int | None, percent: int) -> None:
+        """Replaces the options about nodes that are kept free, from now on and in all partitions."""
+        self._reservation_delay_ns = delay_ns
+        self._reservation_percent = percent
+        for state in self._partitions.values():
+            state.reserving.delay_ns = delay_ns
+            state.reserving.percent = percent
+
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         self._keeps_events = True
@@ -430,10 +438,10 @@ class Engine:
             for state in self._partitions.values():
                 if noticing.note_answer(state, reply):
                     break
-        for partition, key in command.acknowledged:
-            acknowledged_in = self._partitions.get(partition)
+        for placed in command.acknowledged:
+            acknowledged_in = self._partitions.get(placed.partition)
             if acknowledged_in is not None:
-                dependence.note_acknowledged(self._callbacks, acknowledged_in, key, late=late)
+                dependence.note_acknowledged(self._callbacks, acknowledged_in, placed.key, placed.node_id, late=late)
 
     def _note_dependence(self, question: int) -> None:
         inquiry = self._callbacks.open.get(question)

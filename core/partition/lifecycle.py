@@ -117,7 +117,7 @@ def allocation_removed(state: PartitionState, application: Application, *, place
     waiting gang."""
     if placeholder:
         if not application.holds_any(placeholders=True):
-            _no_placeholder_left(state, application, now_ns)
+            no_placeholder_left(state, application, now_ns)
     elif application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)
     elif application.state is not AppState.COMPLETING and _is_idle(application):
@@ -138,7 +138,7 @@ def placeholder_replaced(state: PartitionState, application: Application, now_ns
     if application.state is not AppState.RESUMING:
         fire_event(state, application, AppEvent.RUN, now_ns)
     if not application.holds_any(placeholders=True):
-        _no_placeholder_left(state, application, now_ns)
+        no_placeholder_left(state, application, now_ns)
 
 
 def placeholder_returned(application: Application) -> None:
@@ -148,7 +148,8 @@ def placeholder_returned(application: Application) -> None:
         placeholders.stop_timer(application)
 
 
-def _no_placeholder_left(state: PartitionState, application: Application, now_ns: int) -> None:
+def no_placeholder_left(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* go on without its gang, or end, now that none of its placeholders is allocated."""
     placeholders.stop_timer(application)
     if application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)

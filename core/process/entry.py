@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.journal.journal import Journal
 from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer, ServerSettings
 from kornel.core.process.version import core_version
@@ -55,18 +56,19 @@ def run(
     security: Security | None = None,
     tracing: Tracing | None = None,
     make_engine: Callable[[], EnginePort] | None = None,
+    journal: Journal | None = None,
 ) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
-    makes those of further resource managers.
+    makes those of further resource managers. *journal*: the one that *engine* is recorded in; absent: none is.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
     """
-    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long. With
-    # Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
+    # A thread that reads a configuration or a page of the history lets the event loop have its turn after this long.
+    # With Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine))
+        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine, journal))
 
 
 async def _serve(
@@ -78,11 +80,13 @@ async def _serve(
     security: Security | None,
     tracing: Tracing | None,
     make_engine: Callable[[], EnginePort] | None,
+    journal: Journal | None,
 ) -> bool:
+    last_ns = journal.last_ns if journal is not None else 0
     server = KornelServer(
         engine,
         settings,
-        clock=ManualClock(wall_ns()) if settings.test_clock else SystemClock(),
+        clock=ManualClock(max(wall_ns(), last_ns)) if settings.test_clock else SystemClock(last_ns),
         metrics=ServiceMetrics(),
         logger=logger,
         garbage=GarbageKeeper(),
@@ -91,6 +95,7 @@ async def _serve(
         security=security,
         tracing=tracing,
         make_engine=make_engine,
+        journal=journal,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -23,6 +23,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
+from kornel.core.journal.journal import Journal
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -120,6 +121,9 @@ HISTORY: Final = "kornel.v1.History"
 
 CONCURRENT_CALLS: Final = 32
 """Calls of one connection without a security file, which has a limit of its own."""
+
+JOURNAL: Final = "kornel.v1.Journal"
+"""Health of the journal: NOT_SERVING while it cannot be written, and nothing is taken."""
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -241,12 +245,14 @@ class KornelServer:
         security: Security | None = None,
         tracing: Tracing | None = None,
         make_engine: Callable[[], EnginePort] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """Builds the server without starting it. Raises :class:`kornel.core.process.history.HistoryUnusable`.
 
         *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
         absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced. *engine* is
         the first manager's, *make_engine* makes those of further ones; absent: the core serves one at a time.
+        *journal*: the one that *engine* is recorded in; absent: none is.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -294,6 +300,10 @@ class KornelServer:
         self._latency = Durations(BOUNDS_S)
         self._unavailable_resolvers = sources.unavailable
         self._make_engine = make_engine
+        self._journal = journal
+        if journal is not None:
+            journal.unsent = lambda: metrics.queued_entries
+            journal.on_problem = self._on_journal_problem
         self.managers = Managers(
             self._make_place(engine),
             lobby=Lobby(Switchboard(metrics), CallbackBoard(clock=clock, metrics=metrics, logger=logger)),
@@ -331,6 +341,7 @@ class KornelServer:
                 events=self.events,
                 health=self.health,
                 history=self.history.status,
+                journal=journal.status if journal is not None else lambda: None,
                 clock=clock,
                 version=settings.version,
                 queue_limit=settings.queue_limit,
@@ -379,6 +390,8 @@ class KornelServer:
         """The handlers of gRPC by service and method, such as ``AdminService/DrainNode``."""
         self._damaged = False
         """Tells whether no engine can be trusted."""
+        self._journal_fails = False
+        """Tells whether the journal cannot be written, so that nothing is taken."""
         self._ready = False
         """Tells whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
@@ -442,6 +455,8 @@ class KornelServer:
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
+        if self._journal is not None:
+            self._journal.start()
         self.managers.start()
         await server.start()
         self.health.start()
@@ -452,6 +467,8 @@ class KornelServer:
         if self._http is not None:
             await self._http.start()
         self._set_health(serving=True)
+        if self._journal is not None:
+            self._health.set_serving(JOURNAL, True)
         if self.history.kept:
             self._health.set_serving(HISTORY, True)
             self._usage_sampler.start()
@@ -524,6 +541,8 @@ class KornelServer:
             await http_down
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close, self._settings.grace_s)
         await asyncio.to_thread(self.history.close, self._settings.grace_s)
         self._log_summary()
 
@@ -632,6 +651,8 @@ class KornelServer:
             ),
             on_settings=follow_settings,
             timer=self.measures.timings,
+            gate=self._journal.gate if self._journal is not None else None,
+            untold=self._journal.untold if self._journal is not None else (),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(
@@ -672,7 +693,7 @@ class KornelServer:
         damaged = self.managers.damaged
         if damaged is not self._damaged:
             self._damaged = damaged
-            self._set_health(serving=not damaged)
+            self._set_health(serving=not damaged and not self._journal_fails)
 
     def _on_file_problem(self, place: Place, problem: str) -> None:
         self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
@@ -685,6 +706,11 @@ class KornelServer:
         else:
             self._logger.info("resource manager is back", rm_id=found.rm_id)
         self.health.check_at_once()
+
+    def _on_journal_problem(self, problem: str) -> None:
+        self._health.set_serving(JOURNAL, not problem)
+        self._journal_fails = bool(problem)
+        self._set_health(serving=not problem and not self._damaged)
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)

@@ -7,6 +7,7 @@ matter how a stream ended: the next turn of the task finds out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kornel.core.domain.commands import (
     AnswerCallbacks,
@@ -21,6 +22,9 @@ from kornel.core.service.callback_wire import Subscription
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.status_codes import EngineFault
+
+_TOLD_BEFORE: Final = AttachCallbacks("")
+"""Stands for whatever subscription an engine has from a core before this one."""
 
 
 class CallbackLink:
@@ -38,6 +42,10 @@ class CallbackLink:
         self._metrics = metrics
         self._told: AttachCallbacks | None = None
         """The last subscription that the engine was given."""
+
+    def follow_engine(self) -> None:
+        """Say to the engine who is asked now, whatever a core before this one said."""
+        self._told = _TOLD_BEFORE
 
     def attach_stream(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Ask *stream* from here on."""

@@ -82,8 +82,9 @@ class Offset:
 class SystemClock:
     """The machine's monotonic clock, dated by its wall clock once, when the core starts."""
 
-    def __init__(self) -> None:
-        self._began_ns = time.time_ns() - time.monotonic_ns()
+    def __init__(self, not_before_ns: int = 0) -> None:
+        """Makes a clock that shows at least *not_before_ns*: what the core before this one saw is not to come again."""
+        self._began_ns = max(time.time_ns(), not_before_ns) - time.monotonic_ns()
         self._offset = Offset()
 
     def now_ns(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -46,13 +46,22 @@ from kornel.core.service.callback_wire import Subscription
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
 from kornel.core.service.engine_port import EnginePort
 from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.gate import Gate, OpenGate
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
 from kornel.core.service.sessions import NO_SESSION, SESSION, Session, Sessions
 from kornel.core.service.sharing import STEP_S, Sharing
-from kornel.core.service.status_codes import EngineFault, ManagerGone, ShuttingDown, Superseded
+from kornel.core.service.status_codes import (
+    EngineFault,
+    JournalFull,
+    JournalUnavailable,
+    ManagerGone,
+    ServiceError,
+    ShuttingDown,
+    Superseded,
+)
 from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
 
@@ -132,6 +141,9 @@ class PartitionRunner:
     ``presence``: notified of streams by *switchboard* and *callbacks*; absent: nobody counts as gone.
 
     ``callbacks`` absent: a board of its own, to which nobody attaches.
+
+    ``gate``: everything passes it that leaves the core; absent: nothing waits there. ``untold``: effects of the core
+    before this one that may not have arrived, if *engine* goes on where that one was.
     """
 
     def __init__(
@@ -150,6 +162,8 @@ class PartitionRunner:
         on_submit: Callable[[StreamCommand], None] | None = None,
         on_settings: Callable[[Mapping[str, str]], None] = lambda settings: None,
         timer: EngineTimer | None = None,
+        gate: Gate | None = None,
+        untold: Sequence[Effect] = (),
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -168,6 +182,8 @@ class PartitionRunner:
         self._on_submit = on_submit
         self._on_settings = on_settings
         self._timer = timer or NoTimer()
+        self._gate = gate or OpenGate()
+        self._untold = untold
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._entries_waiting = 0
@@ -180,9 +196,11 @@ class PartitionRunner:
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
         self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
-        """Answers what the partitions hold; no slice or command is under way when anybody else runs."""
+        """Answers what the partitions hold. No slice or command is under way when anybody else runs, but the update of
+        very many queues may be."""
         self.questions = Questions()
-        """The queue of questions that take long."""
+        """The queue of questions that take long, which wait while a configuration comes into force. The managers of a
+        core share it."""
         self.turns_taken = 0
         """The number of turns taken: while it stays the same nothing has changed."""
         engine.observe_ignored(self._log_ignored)
@@ -192,6 +210,7 @@ class PartitionRunner:
 
         A stream that floods has a turn's worth of entries in the queue, so others do not wait for more than that.
         """
+        self._gate.check_intake()
         entries = _size_of(command)
         while entries > FEW_ENTRIES and self._entries_waiting >= ENTRIES_PER_TURN and not self._stopping:
             self._room.clear()
@@ -207,14 +226,20 @@ class PartitionRunner:
 
     async def end(self, stream: Stream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done, and its responses are sent."""
+        if isinstance(error, JournalFull | JournalUnavailable):
+            # Nothing is done as long as that lasts, and somebody waits for the reason.
+            self._switchboard.end_stream(stream, error, flush=False)
+            return
         await self._put(_EndOfStream(stream, error))
 
     async def attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         """Make *stream* the one that is asked. Waits while the queue is full. Raises :class:`ShuttingDown`."""
+        self._gate.check_intake()
         await self._put(_Turn(partial(self._attach, stream, subscription)))
 
     async def answer(self, stream: CallbackStream, command: AnswerCallbacks) -> None:
         """Queue answers that came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`."""
+        self._gate.check_intake()
         answers = len(command.predicates) + len(command.preemption_predicates) + len(command.notices)
         answers += len(command.acknowledged)
         await self._put(_Turn(partial(self._link.pass_answers, stream, command), answers))
@@ -228,6 +253,7 @@ class PartitionRunner:
 
         *configuration*: what its text says, if somebody has read it already.
         """
+        self._gate.check_intake()
         if isinstance(command, RegisterManager) and configuration is not None:
             # Whoever waits asks again and again: nothing is built for a registration that is refused as it stands.
             self._sessions.admit(SESSION.get(), command.rm_id, self._presence.now)
@@ -247,7 +273,7 @@ class PartitionRunner:
 
     async def wait_until_idle(self) -> None:
         """Return once there is nothing to do before time passes or input comes. Raises :class:`ShuttingDown`."""
-        while not self._asleep or self._wake.is_set() or not self._intake.empty():
+        while not self._asleep or self._wake.is_set() or not self._intake.empty() or self._gate.waiting:
             if self._stopping:
                 raise ShuttingDown("the core is shutting down")
             await asyncio.sleep(0)
@@ -293,13 +319,17 @@ class PartitionRunner:
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
         self._stopping = True
+        self._gate.stop()
         self._room.set()
         self._wake.set()
 
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
         sharing = Sharing.of_loop()
+        if self._engine.rm_id:
+            self._go_on()
         while True:
+            await self._gate.wait_for_room()
             began = time.perf_counter()
             self.turns_taken += 1
             ended, entries, call = self._take_in()
@@ -311,7 +341,7 @@ class PartitionRunner:
                 began = time.perf_counter()
             more = self._run_slice()
             for end in ended:
-                self._switchboard.end_stream(end.stream, end.error)
+                self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
             if self._stopping and self._intake.empty():
                 break
             if more or not self._intake.empty():
@@ -322,6 +352,8 @@ class PartitionRunner:
         sharing.note_idle(self)
         await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
         self._turn_away()
+        with suppress(ServiceError):
+            await self._gate.wait_until_passed()
 
     async def _put(self, item: _Item) -> None:
         if self._stopping:
@@ -404,6 +436,7 @@ class PartitionRunner:
             self._sessions.check(call.session)
 
     async def _call(self, call: _Call) -> None:
+        """Make *call* and answer it. Nothing else is done until what it brought about may leave the core."""
         try:
             self._check_session(call)
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
@@ -413,6 +446,7 @@ class PartitionRunner:
                 effects = await self._update(call.command)
             else:
                 effects = self._apply(call.command)
+            await self._gate.wait_until_passed()
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
@@ -433,6 +467,8 @@ class PartitionRunner:
                 self._hand_over(effects)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
             self._metrics.commands_refused += 1
+            with suppress(ServiceError):
+                await self._gate.wait_until_passed()
             if not self._engine.rm_id:
                 self._switchboard.note_registered("")
             if not call.answer.done():
@@ -443,6 +479,15 @@ class PartitionRunner:
         self._callbacks.note_registration(self._engine.rm_id, self._engine.extra_config)
         self._on_settings(self._engine.extra_config)
         self._link.follow_board()
+
+    def _go_on(self) -> None:
+        """Take over from the core that the engine served before: its manager need not register again."""
+        self._switchboard.note_registered(self._engine.rm_id)
+        self._switchboard.deliver_effects(self._untold)
+        self._untold = ()
+        self._link.follow_engine()
+        self._callbacks.note_registration(self._engine.rm_id, self._engine.extra_config)
+        self._on_settings(self._engine.extra_config)
 
     def _start_afresh(self) -> None:
         self._switchboard.note_registered(self._engine.rm_id)
@@ -533,8 +578,10 @@ class PartitionRunner:
         return due
 
     def _hand_over(self, effects: list[Effect]) -> None:
-        if not effects:
-            return
+        if effects:
+            self._gate.pass_on(partial(self._tell_effects, effects))
+
+    def _tell_effects(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, PreemptionDecided):
                 self._metrics.preemption_decisions += 1

@@ -33,6 +33,8 @@
     CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
     EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
     SlowReader                    RESOURCE_EXHAUSTED    the caller: resume, and read faster
+    JournalFull                   RESOURCE_EXHAUSTED    the administrator: make room for the journal
+    JournalUnavailable            UNAVAILABLE           the caller: try again when the journal can be written
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
 
@@ -193,6 +195,14 @@ class HistoryUnavailable(ServiceError):
     """The history database does not answer."""
 
 
+class JournalFull(ServiceError):
+    """There is no room for the journal, so nothing is taken."""
+
+
+class JournalUnavailable(ServiceError):
+    """The journal cannot be written, so nothing is taken."""
+
+
 class ShuttingDown(ServiceError):
     """The core stops and takes nothing more."""
 
@@ -246,6 +256,8 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
     HistoryOff: grpc.StatusCode.FAILED_PRECONDITION,
     HistoryUnavailable: grpc.StatusCode.UNAVAILABLE,
+    JournalFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    JournalUnavailable: grpc.StatusCode.UNAVAILABLE,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }

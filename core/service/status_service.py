@@ -75,7 +75,7 @@ class StatusService:
         self._logger = logger
         self._clock = clock
         self._version = version
-        self._questions = Questions(beside=runner.questions)
+        self._questions = Questions(beside=managers.questions)
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""

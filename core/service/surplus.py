@@ -21,11 +21,11 @@ class Standing(IntEnum):
     NEVER_CALLED = 0
     IDLE = 1
     CALLING = 2
-    """It has a call, whose caller has proved nothing."""
+    """A connection with a call whose caller has proved nothing."""
     NEWCOMER = 3
     PROVED_IDLE = 4
     PROVED = 5
-    """It has a call of somebody who has proved who it is; or, of a socket file, nobody knows whether it has."""
+    """A connection with a call of somebody who has proved who it is, or to a socket file, whose calls are not known."""
     MANAGER = 6
 
 

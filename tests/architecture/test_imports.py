@@ -28,6 +28,7 @@ LAYERS = {
     "core.client": {"core.service"},
     "core.load": set(),
     "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
+    "core.journal": {"core.archive", "core.config", "core.domain", "core.partition", "core.service"},
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
     "core.metrics": {"core.domain", "core.preemption", "core.service", "core.telling"},
@@ -37,12 +38,12 @@ LAYERS = {
     },
     "core.web": set(),
     "core.process": {
-        "core.archive", "core.config", "core.domain", "core.metrics", "core.rest", "core.security", "core.service",
-        "core.telling", "core.tracing", "core.web",
+        "core.archive", "core.config", "core.domain", "core.journal", "core.metrics", "core.rest", "core.security",
+        "core.service", "core.telling", "core.tracing", "core.web",
     },
     "core.cli": {
-        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.load",
-        "core.partition", "core.process", "core.security", "core.service", "core.telling",
+        "core.archive.defaults", "core.client", "core.config", "core.domain.readable_amounts", "core.journal",
+        "core.load", "core.partition", "core.process", "core.security", "core.service", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
@@ -50,6 +51,7 @@ LAYERS = {
 SHELL = (
     "core.archive",
     "core.client",
+    "core.journal",
     "core.load",
     "core.metrics",
     "core.rest",

@@ -16,13 +16,13 @@ MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": tuple(f"preemption.{kind}.laws" for kind in _KINDS),
     "planners": (
-        "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",
+        "preemption.gang_losses", "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(
             f"preemption.guarantee.{name}"
             for name in (
-                "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "needs", "order",
-                "predicates", "prospects", "search", "solve", "victim_orders",
+                "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "gang_victims",
+                "needs", "order", "predicates", "prospects", "search", "solve", "victim_orders",
             )
         ),
         *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),
@@ -72,12 +72,12 @@ ROOMS: dict[str, set[str]] = {
     "records": {"plans", "planners"},
     "state": {"planners", "records"},
     "books": {"records", "state"},
-    "waiting": {"state"},
+    "waiting": {"records", "state"},
     "asks": _BOOKED | {"waiting"},
     "preemption": _MOVED | {"laws"},
     "gangs": _MOVED | {"preemption"},
     "lifecycle": _DECIDED,
-    "configuration": _MOVED | {"preemption"},
+    "configuration": _DECIDED,
     "kinds": _DECIDED | {"laws"},
     "scheduling": _DECIDED | {"lifecycle", "kinds"},
     "cycles": _DECIDED | {"lifecycle", "kinds", "scheduling"},

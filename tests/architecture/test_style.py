@@ -52,7 +52,7 @@ TERMS = words(
     # Subcommands, which are named after what is typed.
     " serve status queues nodes applications asks users top events watch config history preemptions reservations bench"
     " version scenarios trace demo generate check preview show diff ask quota priority health apps configs certificate"
-    " token completion"
+    " token completion info verify prune replay"
 )
 """Functions of one word that say enough."""
 
@@ -104,6 +104,7 @@ BOUNDS = {
     "core/client": Bounds(0, 0, 0, 9, 0),
     "core/config": Bounds(0, 0, 0, 14, 0),
     "core/domain": Bounds(0, 0, 0, 4, 0),
+    "core/journal": Bounds(0, 0, 0, 4, 0),
     "core/laws": Bounds(0, 0, 0, 8, 0),
     "core/load": Bounds(0, 0, 0, 6, 0),
     "core/metrics": Bounds(0, 0, 0, 7, 0),
@@ -121,7 +122,7 @@ BOUNDS = {
     "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 11, 0),
     "shim_local": Bounds(0, 0, 0, 3, 0),
-    "conformance": Bounds(0, 0, 4, 16, 0),
+    "conformance": Bounds(0, 0, 4, 7, 0),
 }
 ELSEWHERE = Bounds(30, 60, 30, 80, 60)
 """For folders of core that have no bounds of their own yet."""

@@ -23,7 +23,7 @@ class MovedClock:
     async def now_ns(self) -> int:
         return self._clock.now_ns()
 
-    async def advance(self, seconds: float) -> None:
+    async def advance_time(self, seconds: float) -> None:
         # Let the core take in what is on its way to it, or it would arrive after the time it was sent at.
         await asyncio.sleep(SETTLE_S)
         self._clock.advance(int(seconds * SECOND_NS))

@@ -68,7 +68,7 @@ async def test_answers_go_with_their_questions(channel: tuple[grpc.aio.Channel, 
         state_dump="{}",
     )
     peer = CallbackPeer(callback_pb2_grpc.CallbackServiceStub(opened).Attach(), answers, deadline_s=5.0)
-    await peer.attach("rm")
+    await peer.subscribe_rm("rm")
     await peer.wait_until(lambda: peer.states, "the core to have been answered")
     subscription, answer = core.heard
     assert subscription.subscription == callback_pb2.Subscription(
@@ -88,13 +88,13 @@ async def test_what_does_not_come_is_said(channel: tuple[grpc.aio.Channel, _Aski
     opened, _ = channel
     stub = callback_pb2_grpc.CallbackServiceStub(opened)
     peer = CallbackPeer(stub.Attach(), Answers(), deadline_s=0.2)
-    await peer.attach("rm")
+    await peer.subscribe_rm("rm")
     with pytest.raises(Mismatch, match="expected a state, but that did not come"):
         await peer.wait_until(lambda: peer.states, "a state")
     await peer.close()
     refused = CallbackPeer(stub.Attach(), Answers(), deadline_s=5.0)
     with pytest.raises(Mismatch, match="refused: FAILED_PRECONDITION not registered"):
-        await refused.attach("nobody")
+        await refused.subscribe_rm("nobody")
     await refused.close()
     elsewhere = opened.stream_stream(
         "/kornel.v1.Nothing/Attach",
@@ -103,5 +103,5 @@ async def test_what_does_not_come_is_said(channel: tuple[grpc.aio.Channel, _Aski
     )
     missing = CallbackPeer(elsewhere(), Answers(), deadline_s=5.0)
     with pytest.raises(Skipped, match=r"does not serve kornel\.v1\.CallbackService"):
-        await missing.attach("rm")
+        await missing.subscribe_rm("rm")
     await missing.close()

@@ -245,7 +245,7 @@ async def test_a_core_with_a_test_clock_is_not_waited_for() -> None:
     async with clock_of(f"127.0.0.1:{port}") as clock:
         assert isinstance(clock, CoreClock)
         assert clock.patience_s == math.inf
-        await clock.advance(3 * 24 * 3600)
+        await clock.advance_time(3 * 24 * 3600)
         assert await clock.now_ns() == 10**18 + 3 * 24 * 3600 * 10**9
     await server.stop(None)
     async with running_core() as core, clock_of(core.address, 7.0) as clock:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from docs.site import asks_page, commands_reference, grpc_reference, reasons_page, rest_reference, shim_client_reference
 from kornel import shim_client
@@ -50,17 +50,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
-    """A page of a browser without a network."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         pytest.skip(f"no browser at {CHROMIUM}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        opened = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True).new_page()
-        opened.set_default_timeout(20_000)
-        yield opened
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of a browser without a network."""
+    opened = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True).new_page()
+    opened.set_default_timeout(20_000)
+    yield opened
+    opened.context.close()
 
 
 def test_the_search_works_from_files(site: Path, page: Page) -> None:

@@ -81,7 +81,7 @@ def test_pages_at_once_over_grpc(full: AttackedCore, method: str) -> None:
     request.page.page_size = 300 if method == "ListConfigurations" else 1_000
     own = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     channels = [grpc.insecure_channel(full.address, options=own) for _ in range(10)]
-    with full.attack(processor_s=120, memory_mib=96, health_s=0.5):
+    with full.attack(processor_s=120, memory_mib=96, health_s=0.3):
         calls = [getattr(HistoryServiceStub(channel), method).future for channel in channels for _ in range(30)]
         codes = Counter(future.code() for future in [call(request, timeout=120) for call in calls])
     for channel in channels:

@@ -94,7 +94,7 @@ def test_refused_configurations_leave_nothing(core: AttackedCore) -> None:
     queues = ",".join(f"{{name: q{number}}}" for number in range(50_000))
     text = f"partitions: [{{name: default, queues: [{{name: root, queues: [{queues}".encode()
     # A text that is to come into force is read in a thread beside the event loop, and both want the interpreter.
-    with core.attack(processor_s=60, health_s=1.5), ThreadPoolExecutor(20) as threads:
+    with core.attack(processor_s=60), ThreadPoolExecutor(20) as threads:
         statuses = Counter(threads.map(lambda _: post(core, CONFIGURATION, text, YAML), range(20)))
     assert set(statuses) <= {400, 503}
     assert statuses[400] >= 8

@@ -9,6 +9,7 @@ Input lines are a directive, names and ``option=value`` pairs; amounts are base 
 starts with ``+`` belongs to the same request as the line before.
 
     partition NAME nodesort=binpacking weights={..} guaranteemode=strict preemption=off quota=on limit=0.5 batch=2
+                   gangs=upstream
                    governor="{..}" victim="{..}" policies="[..]" cost=NAME        flow style YAML
     queue PATH guaranteed={..} max={..} parent maxapplications=N PROPERTY=VALUE
     limit PATH users=U,* groups=G,* max={..} apps=N                   one entry of the queue's limits
@@ -20,6 +21,7 @@ starts with ``+`` belongs to the same request as the line before.
     ask K app=A [RES] p=N created=T required=N self=no other=yes originator group=G placeholder legacy
                                       instance=N: which of its key; maxallocations=N on legacy asks
                                       dependent: on other placements, so asked about in turn
+                                      minimum=N: members of its task group that are of use to anybody
     run K node=N ...                  as ask, already running on N
     resize-ask K [RES] node=N         what is known of K again, with another size
     foreign F node=N [RES] kind=static                                release-foreign F
@@ -30,7 +32,7 @@ starts with ``+`` belongs to the same request as the line before.
     attach predicates victims scaling events timeout=1s   what the shim answers or hears from now on; ``detach``
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
     answer K depends                  as above, and says that other placements decide
-    acknowledge K                     the shim has the placement of K in place
+    acknowledge K node=N              the shim has the placement of K in place, on N if it says where
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
     show queue|node|app|request|user|total|attempts NAME FIELDS...
@@ -96,6 +98,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
 )
 from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.gangs import MINIMUM_TAG
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.domain.reasons import Outcome
@@ -263,6 +266,8 @@ class Configuration:
     def partition(self, line: Line) -> None:
         options = line.options
         config: dict[str, Any] = {"name": line.name or "default", "queues": [_bare("root")]}
+        if "gangs" in options:
+            config["gang"] = {"scheduling": options["gangs"]}
         if "nodesort" in options or "weights" in options:
             config["nodesortpolicy"] = {"type": options.get("nodesort", "fair")}
             if "weights" in options:
@@ -478,7 +483,8 @@ class Stage:
         return self._apply(AnswerCallbacks(RM, preemption_predicates=(verdict,)))
 
     def _acknowledge(self, line: Line) -> list[str]:
-        return self._apply(AnswerCallbacks(RM, acknowledged=(PlacementKey(_partition(line), line.name),)))
+        placed = PlacementKey(_partition(line), line.name, line.options.get("node", ""))
+        return self._apply(AnswerCallbacks(RM, acknowledged=(placed,)))
 
     def _cycle(self, line: Line) -> list[str]:
         answers = self._run_slices(int(line.options.get("budget", "1000")), once="once" in line.names)
@@ -572,6 +578,7 @@ class Stage:
             max_allocations=int(options.get("maxallocations", "1")),
             instance=int(options.get("instance", "0")),
             dependent=line.flag("dependent"),
+            tags=((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else (),
         )
         if line.directive != "resize-ask":
             return spec
@@ -916,6 +923,10 @@ def _waiting_room(state: PartitionState, request: Allocation) -> str:
     room = request.group.parked_at if request.group is not None else None
     if room is None:
         return "turn" if request.pending else "-"
+    if room is state.gangs.gathering:
+        return "gang"
+    if any(gang_room.waiters is room for gang_room in state.gangs.rooms.values()):
+        return "room-for-gang"
     for queue in state.queues.values():
         if any(groups is room for groups in queue.parked.values()):
             return queue.path

@@ -16,7 +16,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask, wait_in_line
-from kornel.core.partition.waiting.rooms import forget_reservation
+from kornel.core.partition.waiting.rooms import activate_group, forget_reservation
 from kornel.core.partition.waiting.waking import wake_waiting
 
 _PLACE: Final = AskMove.PLACE
@@ -32,8 +32,11 @@ def add_ask(state: PartitionState, ask: Allocation) -> None:
 
 def drop_ask(state: PartitionState, ask: Allocation) -> None:
     """Takes a pending *ask* out of where it waits and off the books: it was withdrawn."""
+    group = ask.group
     move_ask(state, ask, AskMove.END)
     ledger.unbook_pending(ask)
+    if group is not None and group.is_unit and group.size:
+        activate_group(group)  # Those that are left may be too few by now, or few enough for the room there is.
 
 
 def place_ask(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:

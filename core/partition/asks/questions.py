@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.partition.asks import moves
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, inquiries
@@ -26,6 +27,10 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
             withdraw_pair(state, ask)
         ask.inquiry = None
     if ask.place is AskPlace.HELD:
+        vetting = state.gangs.vetting.get(ask.application)
+        if vetting is not None and ask in vetting.nodes:
+            call_off_vetting(state, ask.application)
+            return
         moves.end_hold(state, ask)
         wait_again(state, ask)
     elif ask.place is AskPlace.REFUSED:
@@ -34,6 +39,18 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
             wait_in_line(state, ask)
         else:
             move_ask(state, ask, AskMove.RESERVE)
+
+
+def call_off_vetting(state: PartitionState, application: Application) -> None:
+    """Ends the questions about the gang of *application*: none of its members is held any more, and all wait again."""
+    vetting = state.gangs.vetting.pop(application)
+    for member in vetting.nodes:
+        if member.inquiry is not None:
+            inquiries.forget_inquiry(state, member.inquiry)
+            member.inquiry = None
+        moves.end_hold(state, member)
+    for member in vetting.nodes:
+        wait_again(state, member)
 
 
 def wait_again(state: PartitionState, ask: Allocation) -> None:

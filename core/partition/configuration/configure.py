@@ -14,15 +14,18 @@ from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.config.sharing import own_settings
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.readable_amounts import format_count
+from kornel.core.domain.settings import GangScheduling
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.model.shapes import TooManyTypes
 from kornel.core.model.users import NO_LIMITS
 from kornel.core.partition.books import ledger, user_accounting
 from kornel.core.partition.configuration import dynamic_queues, offered_types
+from kornel.core.partition.gangs.pools import regroup_members
 from kornel.core.partition.history.queue_events import QueueSettings, settings_of
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
+from kornel.core.partition.waiting.gathering import bind_members
 from kornel.core.partition.waiting.rooms import activate_group, filter_newcomers, look_again
 from kornel.core.partition.waiting.waking import take_review_steps, wake_for_queue
 from kornel.core.policies.node_score import NodeScore
@@ -155,6 +158,11 @@ def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: in
     yield from _make_changes(state, config, before, change)
     if before is not None and before.preemption != config.preemption:
         yield from _take_watch_steps(state)
+    if before is not None and before.gang_scheduling is not config.gang_scheduling:
+        for application in list(state.applications.values()):
+            bind_members(state, application)
+            regroup_members(state, application)
+            yield
     if state.recording:
         yield from state.events.queues.take_record_steps(queues_before, state.queues)
     yield from quota_timers.take_follow_steps(state, enforced_before, change.quotas, now_ns)
@@ -170,6 +178,7 @@ def _make_changes(
         yield
     offered_types.offer_types(state, named)
     state.resolver = config.resolver
+    state.gangs.as_units = config.gang_scheduling is GangScheduling.UNITS
     if before is None or config.placement_rules != before.placement_rules:
         state.placement_rules = compile_rules(config.placement_rules)
     state.preemption = config.preemption

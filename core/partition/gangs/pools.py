@@ -6,10 +6,14 @@ are kept out of normal allocation (scheduling.md 10.2); when the last placeholde
 
 from __future__ import annotations
 
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.gangs import read_minimum
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.asks import moves, questions
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import forms_unit
 from kornel.core.preemption import attempts, eviction
 
 
@@ -18,7 +22,8 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
     application, name = placeholder.application, placeholder.spec.task_group
     task_group = application.task_groups.get(name)
     if task_group is None:
-        task_group = application.task_groups[name] = TaskGroup(name, placeholder.shape)
+        minimum = read_minimum(placeholder.spec.tags)
+        task_group = application.task_groups[name] = TaskGroup(name, placeholder.shape, minimum)
     was_open = task_group.open
     task_group.count += 1
     if was_open:
@@ -48,6 +53,28 @@ def placeholder_gone(state: PartitionState, placeholder: Allocation) -> None:
     task_group = placeholder.application.task_groups[placeholder.spec.task_group]
     task_group.timed_out += 1
     _regroup_asks(state, task_group)
+
+
+def regroup_members(state: PartitionState, application: Application) -> None:
+    """Has the placeholders of *application* that are not placed wait where they belong: together with each other while
+    nothing of the gang runs, and each for itself from then on."""
+    together = forms_unit(state, application)
+    for ask in list(application.asks.values()):
+        if not ask.spec.placeholder or (ask.group is not None and ask.group.is_unit) is together:
+            continue
+        if together:
+            questions.cancel_question(state, ask)
+            eviction.forget_ask(state, ask)
+        if ask.place in (AskPlace.WAITING, AskPlace.NOWHERE):
+            moves.regroup_ask(state, ask)
+        attempts.watch(state, ask)
+
+
+def member_gone(state: PartitionState, member: Allocation) -> None:
+    """Has the placeholders that wait be placed together again, if *member* was the last that ran of its gang."""
+    application = member.application
+    if application.asks and application.task_groups and forms_unit(state, application):
+        regroup_members(state, application)
 
 
 def _regroup_asks(state: PartitionState, task_group: TaskGroup) -> None:

@@ -8,6 +8,7 @@ from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.effects import AskReleased
+from kornel.core.domain.gangs import HARD
 from kornel.core.model.applications import Application
 from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import questions
@@ -20,8 +21,6 @@ from kornel.core.preemption import eviction
 
 REASON: Final = "ResourceReservationTimeout"
 """Message of the state change: shims search for this word (protocol.md 11)."""
-HARD: Final = "Hard"
-"""The one gang style that fails; every other text means Soft."""
 
 
 def give_up_expired(state: PartitionState, now_ns: int) -> None:
@@ -54,6 +53,9 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
     )
     if pending:
         lifecycle.asks_withdrawn(state, application, now_ns)
+    if not application.holds_any(placeholders=True):
+        # They waited for each other, and none was placed: no confirmation will come that the application waits for.
+        lifecycle.no_placeholder_left(state, application, now_ns)
 
 
 def _stand_down(state: PartitionState, application: Application) -> None:

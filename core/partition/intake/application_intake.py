@@ -26,6 +26,7 @@ from kornel.core.partition.configuration import dynamic_queues
 from kornel.core.partition.configuration.dynamic_queues import Prospect
 from kornel.core.partition.intake import removal
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import bind_members
 from kornel.core.policies.placement.applicant import Applicant, applicant_of
 from kornel.core.policies.placement.decide import Unplaced, place_applicant
 from kornel.core.policies.placement.namespace_limits import namespace_limits
@@ -56,6 +57,8 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
         return
     leaf = dynamic_queues.enter_leaf(state, placed, prospect)
     application = Application(spec, leaf, applicant.user, now_ns, len(state.types.names))
+    if spec.gang_style or spec.placeholder_ask is not None:
+        bind_members(state, application)
     leaf.applications[spec.application_id] = application
     state.applications[spec.application_id] = application
     user_accounting.open_accounts(state, application)

@@ -34,6 +34,8 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
     instances.forget_request(state, allocation)
     if allocation.spec.placeholder:
         pools.placeholder_gone(state, allocation)
+    if allocation.spec.task_group:
+        pools.member_gone(state, allocation)
     if state.notices.open or state.notices.checkpoints:
         state.notices.allocation_left(allocation, by_us=was_victim)
     if was_victim:
@@ -68,6 +70,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
     allocation.rearms = 0
     allocation.scale_up = False
     moves.add_ask(state, allocation)
+    if allocation.spec.task_group:
+        pools.member_gone(state, allocation)
     lifecycle.placeholder_returned(application)
     attempts.watch(state, allocation)
     return True

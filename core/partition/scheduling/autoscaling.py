@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.effects import SchedulingFailed
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
@@ -111,6 +112,11 @@ def _tried_asks(
     What waits for room under a quota does not fit its limits, so it need not be looked at.
     """
     for group in application.groups.values():
+        if group.waits_for is WaitsFor.ROOM_FOR_GANG:
+            # Members need not be alike, and all of them lack room until the last of them has some.
+            for ask in group.asks():
+                yield ask.order, ask, ask.shape.pairs, not ask.scale_up
+            continue
         waits = group.parked_at is not None and group.parked_at is state.no_room.get(group.shape)
         if waits and not group.required_node:
             yield group.head_order(), group, group.shape.pairs, group.scale_ups < group.size

@@ -13,12 +13,13 @@ from typing import Final
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.model.allocations import AskGroup
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import finding
 from kornel.core.partition.books import ledger
 from kornel.core.partition.gangs import approval, replacement, timeouts
-from kornel.core.partition.scheduling import reserved, reserving, vetting
+from kornel.core.partition.scheduling import gang_turns, reserved, reserving, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import backoff, dependence, failing
 from kornel.core.partition.waiting.rooms import (
@@ -116,6 +117,9 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if application.state is _ACCEPTED and not may_start_next(application):
         hold_back(application, application.queue)
         return 1
+    if group.is_unit:
+        assert isinstance(group, GangUnit)
+        return gang_turns.serve_gang(state, group, now_ns)
     ask = group.first_ask()
     found = finding.find_node(state, ask)
     if not isinstance(found, NotPlaced):

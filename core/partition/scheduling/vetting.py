@@ -29,7 +29,8 @@ MORE_NODES: Final = 64
 DEPENDENT_NODES: Final = 256
 """The most nodes offered where others wait for the answer, since every question more costs them a round trip."""
 
-_SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
+SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
+"""Applications in these states may be given something."""
 
 
 def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -71,7 +72,7 @@ def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     def offer() -> tuple[str, ...]:
         node = ask.held_on
         assert node is not None, "an ask in line is held"
-        if not _still_sound(state, ask, node):
+        if not is_still_sound(state, ask, node):
             return ()
         # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
         likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
@@ -144,12 +145,12 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
         if node_ids != (node.node_id,):
             # What counts is the first node that passed, for that is where the shim has put it in its mind.
             refused = {**refused, node.node_id: ""}
-    if node.node_id not in refused and _still_sound(state, ask, node):
-        _settle_hold(state, ask, now_ns)
+    if node.node_id not in refused and is_still_sound(state, ask, node):
+        settle_hold(state, ask, now_ns)
         _note_placement(state, ask, now_ns)
         return
     moves.end_hold(state, ask)
-    if ask.application.state in _SERVED:
+    if ask.application.state in SERVED:
         # The same answer let these nodes pass, so the ask goes to one of them without another question.
         for other in _passed_nodes(state, ask, node_ids, refused):
             if other is node:
@@ -167,16 +168,17 @@ def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None
         dependence.note_placement(state, ask, now_ns)
 
 
-def _settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    """Has *ask* run where it is held, since the shim agrees; what was held or claimed for it elsewhere ends."""
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
     moves.end_claim(state, ask)
     placement.announce_placement(state, ask, moves.confirm_hold(state, ask, now_ns), now_ns)
 
 
-def _still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
+def is_still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
     """Tells whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
-    if state.nodes.get(node.node_id) is not node or ask.application.state not in _SERVED:
+    if state.nodes.get(node.node_id) is not node or ask.application.state not in SERVED:
         return False
     if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
         return False

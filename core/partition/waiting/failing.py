@@ -35,6 +35,7 @@ _PREEMPTION: Final[Mapping[Outcome, str]] = MappingProxyType(
         Outcome.FENCED_AT_LEAF: "Preemption cannot help: nobody outside queue {queue} may be preempted for it",
         Outcome.NO_CANDIDATES: "Preemption cannot help: nobody may be preempted for a request of queue {queue}",
         Outcome.NO_NODE: "Preemption cannot help: those who may be preempted leave no node enough room for {amounts}",
+        Outcome.GANG_INCOMPLETE: "Preemption cannot help: not all members of the gang would find a place",
         Outcome.PREDICATE_REFUSED: "Preemption cannot help: every node that victims could leave was refused",
         Outcome.BUDGET_SPENT: "Preemption is put off: as much was preempted lately as may be",
         Outcome.COOLING_DOWN: "Preemption is put off: those who could be preempted lost something just now",
@@ -68,6 +69,8 @@ def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
         note_failure(ask, describe_lack_of_room(ask), now_ns)
     elif reason is Unschedulable.REQUIRED_NODE:
         note_failure(ask, f"Required node {ask.spec.required_node} is unknown or has no room", now_ns)
+    elif reason is Unschedulable.GANG_INCOMPLETE:
+        note_failure(ask, "Not all members of the gang find a place", now_ns)
     elif reason in _BY_LIMIT:
         note_failure(ask, _BY_LIMIT[reason], now_ns)
 

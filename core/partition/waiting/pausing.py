@@ -17,7 +17,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.places import move_ask, resume_waiting
-from kornel.core.partition.waiting.rooms import look_again
+from kornel.core.partition.waiting.rooms import activate_group, look_again
 
 PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9
@@ -104,6 +104,8 @@ def _try_again(state: PartitionState, ask: Allocation) -> None:
         resume_waiting(state, ask)
     elif ask.reservation is not None:
         look_again(state, ask.reservation)
+    elif ask.group is not None and ask.group.is_unit:
+        activate_group(ask.group)
     elif ask.place is AskPlace.POOLED:
         state.note_pairs(ask.application, ask.application.task_groups[ask.spec.task_group])
 

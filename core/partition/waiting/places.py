@@ -12,7 +12,9 @@ from typing import Final
 from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import Allocation, AskGroup
+from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import forms_unit
 from kornel.core.partition.waiting.rooms import (
     activate_group,
     leave_room,
@@ -45,7 +47,11 @@ def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
 def wait_in_line(state: PartitionState, ask: Allocation) -> None:
     """Has *ask*, which is nowhere, wait for a placeholder while its task group has some, otherwise with its equals."""
     task_groups = ask.application.task_groups
-    if task_groups and not ask.spec.placeholder:
+    if task_groups:
+        if ask.spec.placeholder:
+            together = forms_unit(state, ask.application)
+            move_ask(state, ask, AskMove.GATHER if together else _WAIT)
+            return
         task_group = task_groups.get(ask.spec.task_group)
         if task_group is not None and task_group.open:
             move_ask(state, ask, AskMove.POOL)
@@ -104,6 +110,20 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
         offer_application(application)
     else:
         gate.held_back[application.queue].mark_changed(application)
+
+
+def _join_unit(state: PartitionState, ask: Allocation) -> None:
+    """Puts *ask* with the other members of its gang, which are looked at again: now all of them may be there."""
+    application = ask.application
+    unit = application.groups.get(UNIT_KEY)
+    if unit is None:
+        unit = application.groups[UNIT_KEY] = GangUnit(application, application.next_group_number())
+    comes_first = unit.add(ask)
+    activate_group(unit)
+    if comes_first and unit.lent != NOTHING_WAITS:
+        lend_priority(unit)
+    if application.held_at is not None:
+        application.held_at.held_back[application.queue].mark_changed(application)
 
 
 def _leave_group(state: PartitionState, ask: Allocation) -> None:
@@ -166,6 +186,8 @@ _ENTERING: Final[dict[AskPlace, _Change]] = {
     AskPlace.POOLED: _join_pool,
     AskPlace.REFUSED: _join_refused,
 }
+_ENTERING_BY: Final[dict[AskMove, _Change]] = {AskMove.GATHER: _join_unit}
+"""By a move, what enters the place that it leads to, instead of what otherwise enters that."""
 _LEAVING: Final[dict[AskPlace, _Change]] = {
     AskPlace.WAITING: _leave_group,
     AskPlace.POOLED: _leave_pool,
@@ -173,10 +195,12 @@ _LEAVING: Final[dict[AskPlace, _Change]] = {
 }
 _STEPS: Final = tuple(
     tuple(
-        (_LEAVING.get(place), targets[place], _ENTERING.get(targets[place])) if place in targets else None
+        (_LEAVING.get(place), targets[place], _ENTERING_BY.get(move) or _ENTERING.get(targets[place]))
+        if place in targets
+        else None
         for place in AskPlace
     )
-    for targets in (MOVES[move] for move in AskMove)
+    for move, targets in ((move, MOVES[move]) for move in AskMove)
 )
 """The steps of a move, by its number and that of the place: what leaves the place, the next one, and what enters that.
 Every ask moves several times, and hashing a member costs as much as a call."""

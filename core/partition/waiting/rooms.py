@@ -30,6 +30,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
+from kornel.core.partition.gangs.gang_record import GangRoom
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.application_order import application_key
 
@@ -185,6 +186,18 @@ def park_for_node(state: PartitionState, group: AskGroup) -> None:
 def park_for_turn(state: PartitionState, waiter: AskGroup | Reservation) -> None:
     """Has *waiter* wait until the line of asks that depend on other placements is shorter."""
     _park_waiter(waiter, state.waiting_for_turn, WaitsFor.TURN)
+
+
+def park_for_members(state: PartitionState, unit: AskGroup) -> None:
+    """Has the gang of *unit* wait until all its members have been asked for, or the shim has answered about them."""
+    _park_waiter(unit, state.gangs.gathering, WaitsFor.GANG)
+    lend_nothing(unit)
+
+
+def park_without_places(unit: AskGroup, room: GangRoom) -> None:
+    """Has the gang of *unit* wait in *room* until there may be enough places for all its members."""
+    _park_waiter(unit, room.waiters, WaitsFor.ROOM_FOR_GANG)
+    lend_nothing(unit)
 
 
 def back_off(application: Application) -> None:

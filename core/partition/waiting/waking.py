@@ -57,6 +57,8 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     waiting = state.waiting_for_node.pop(node.node_id, None)
     if waiting:
         _wake_room(state, waiting)
+    if state.gangs.rooms:
+        wake_gangs(state, node)
     if node not in state.node_order:
         return
     if state.refused:
@@ -108,6 +110,19 @@ def wake_for_turn(state: PartitionState) -> None:
     """Wakes those who wait for their turn to be asked about, in the order of scheduling."""
     _wake_room(state, state.waiting_for_turn)
     state.waiting_for_turn.clear()
+
+
+def wake_gangs(state: PartitionState, node: Node) -> None:
+    """Wakes the gangs for all members of which there may be enough room, now that *node* has more."""
+    counts = node in state.node_order
+    for demand, room in list(state.gangs.rooms.items()):
+        if not room.waiters:
+            del state.gangs.rooms[demand]
+        elif not counts and not any(members.required_node == node.node_id for members in demand):
+            room.forget_node(node)
+        elif room.count_again(node):
+            del state.gangs.rooms[demand]
+            _wake_room(state, room.waiters)
 
 
 def _wake_room(state: PartitionState, room: Room) -> None:

@@ -9,7 +9,7 @@ falls below its guarantee. Taking a victim lowers the rooms on its path; none ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -155,6 +155,48 @@ class Terms:
             terms.kinds[shape] = found
             self._kinds += 1
         return found
+
+    def kind_of_member(self, kind: Kind, room: int) -> Kind:
+        """Returns *kind* for members of one task group, each of which takes one of what is left in *room*."""
+        self._kinds += 1
+        return Kind(self._kinds, kind.depth, kind.gains, (*kind.uses, (room, 1)), kind.serves)
+
+    def kind_of_gang(
+        self, terms: LeafTerms, here: Sequence[Shape], everywhere: Sequence[Shape], surplus: Pairs
+    ) -> Kind | None:
+        """Returns what losing a gang means that holds *here* on the node in question, and *everywhere* in all.
+
+        *surplus*: the rooms that count who may go one by one, all of which it takes. ``None``: a law forbids it, or it
+        is of no use.
+        """
+        needs = self._needs
+        gains: dict[int, int] = {}
+        for shape in everywhere:
+            for i, amount in self.gains_of(shape, terms.scopes):
+                if needs.scopes[i] is not None:
+                    gains[i] = gains.get(i, 0) + amount
+        for shape in here:
+            for i, amount in self.gains_of(shape, terms.scopes):
+                if needs.scopes[i] is None:
+                    gains[i] = gains.get(i, 0) + amount
+        serves = tuple(i for i in gains if needs.owed[i] or needs.types[i] in terms.declared)
+        if not serves or (
+            terms.inherited and not all(any(t in terms.declared for t, _ in s.pairs) for s in everywhere)
+        ):
+            return None
+        uses = dict(surplus)
+        for shape in everywhere:
+            for t, amount in shape.pairs:
+                for r in terms.rooms.get(t, ()):
+                    uses[r] = uses.get(r, 0) + amount
+        if any(self.room[r] < amount for r, amount in uses.items()):
+            return None
+        self._kinds += 1
+        return Kind(self._kinds, terms.common.depth, tuple(sorted(gains.items())), tuple(uses.items()), serves)
+
+    def open_room(self, leaf: Queue, spare: int) -> int:
+        """Returns the index of a room of *leaf* for something else than a guarantee, in which *spare* is left."""
+        return self._new_room(leaf, spare)
 
     def gains_of(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
         """Returns (need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked

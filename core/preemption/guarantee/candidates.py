@@ -14,10 +14,12 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Shape
-from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.preemption.gang_losses import GangLosses
+from kornel.core.preemption.guarantee.allowances import Kind, LeafTerms, Terms
 from kornel.core.preemption.guarantee.cost import Pricing
 from kornel.core.preemption.guarantee.order import Candidate
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
@@ -71,6 +73,10 @@ class Candidates:
             if leaf is not ask.queue:
                 self._consider_leaf(leaf)
         self._prices: Mapping[Allocation, int] | None = None
+        self._losses = GangLosses()
+        self._member_kinds: dict[tuple[Application, str, Kind], Kind] = {}
+        self._gang_rooms: dict[tuple[Application, str], int] = {}
+        """By task group of an application, the room that counts how many of its members may still go one by one."""
 
     def order_by_price(self, pricing: Pricing, now_ns: int) -> None:
         """Have the cheapest go first within each class. To be called before anybody looks."""
@@ -246,9 +252,49 @@ class Candidates:
         if self._spared is not NOBODY_SPARED and self._is_spared(allocation):
             dropped["governor"] += 1
             return None
+        if application.leaves_whole and allocation.spec.task_group:
+            member_kind = self._kind_of_member(allocation, kind)
+            if member_kind is None:
+                dropped["gang"] += 1
+                return None
+            kind = member_kind
         return (
             order, -allocation.created_ns, application.preempted_count, allocation.key, allocation, kind,
         )  # fmt: skip
+
+    def _kind_of_member(self, member: Allocation, kind: Kind) -> Kind | None:
+        """Returns the kind of *member*, which counts against the surplus of its task group; ``None``: there is none."""
+        surplus = self._losses.surplus_of(member)
+        if surplus <= 0:
+            return None
+        group = member.application, member.spec.task_group
+        known = self._member_kinds.get((*group, kind))
+        if known is None:
+            room = self._gang_rooms.get(group)
+            if room is None:
+                room = self._gang_rooms[group] = self._terms.open_room(member.queue, surplus)
+            known = self._member_kinds[(*group, kind)] = self._terms.kind_of_member(kind, room)
+        return known
+
+    def surplus_rooms(self, application: Application) -> Pairs:
+        """Returns the rooms that count who of *application* may go one by one, with all that they hold."""
+        rooms = [room for (owner, _), room in self._gang_rooms.items() if owner is application]
+        return tuple((room, self._terms.room[room]) for room in rooms)
+
+    def may_lose(self, application: Application) -> bool:
+        """Tells whether anything of *application* may go at all: law 3 protects the ask's own, the governor others."""
+        name = application.application_id
+        return name != self._own_application and name not in self._spared.applications
+
+    @property
+    def has_prices(self) -> bool:
+        """Tells whether victims are taken in the order of their prices."""
+        return self._prices is not None
+
+    def order_of(self, leaf_terms: LeafTerms, allocation: Allocation) -> int:
+        """Returns the price of *allocation*, or its adjusted priority where victims have none."""
+        prices = self._prices
+        return leaf_terms.adjusted.of(allocation.priority) if prices is None else prices.get(allocation, 0)
 
     def _is_spared(self, allocation: Allocation) -> bool:
         node = allocation.node

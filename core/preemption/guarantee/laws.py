@@ -12,7 +12,7 @@ from itertools import combinations
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
-from kornel.core.laws import overkill
+from kornel.core.laws import overkill, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -30,7 +30,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         violation
         for rule in (
             _check_eligible, _check_law_2, _check_law_3, _check_law_4, _check_law_5, _check_law_6, _check_law_7,
-            _on_node, _check_sufficient, _check_minimal, _node_usable,
+            _check_gangs, _on_node, _check_sufficient, _check_minimal, _node_usable,
         )
         for violation in rule(case)
     )  # fmt: skip
@@ -278,11 +278,18 @@ def _lacks_room(case: _Case) -> bool:
     return any(case.available[t] < asked for t, asked in case.demand.items())
 
 
+def _check_gangs(case: _Case) -> Iterator[Violation]:
+    """Yields gangs that would be left with fewer members than are of use."""
+    return whole_gangs.check(case.victims)
+
+
 def _on_node(case: _Case) -> Iterator[Violation]:
-    """Yields victims elsewhere although the node lacks room."""
+    """Yields victims elsewhere although the node lacks room; with a gang that leaves as a whole one has to be there."""
     if _lacks_room(case):
+        whole = whole_gangs.leave_whole(case.victims)
+        there = {whole[victim] for victim in case.victims if victim in whole and victim.node is case.plan.node}
         for victim in case.victims:
-            if victim.node is not case.plan.node:
+            if victim.node is not case.plan.node and whole.get(victim) not in there:
                 where = "nowhere" if victim.node is None else victim.node.node_id
                 yield Violation(Law.ON_NODE, f"{victim.key} runs on {where}, {case.plan.node.node_id} lacks room")
 
@@ -316,7 +323,8 @@ def _check_minimal(case: _Case) -> Iterator[Violation]:
         return
     if case.plan.extended:
         return
-    yield from overkill.check(_list_needs(case), case.victims)
+    needs, keys = whole_gangs.merge_gangs(_list_needs(case), case.victims)
+    yield from overkill.check(needs, keys)
 
 
 def _list_needs(case: _Case) -> list[overkill.Need]:

@@ -19,6 +19,7 @@ from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
 from kornel.core.preemption.guarantee.entitlement import find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.order import Solution
 from kornel.core.preemption.guarantee.predicates import Approval
 from kornel.core.preemption.guarantee.prospects import KnownProspects, Prospects
 from kornel.core.preemption.guarantee.search import Search
@@ -81,6 +82,8 @@ def plan_preemption(
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
     if solution is None:
+        solution = _find_whole_gang(ask, search, predicate)
+    if solution is None:
         nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         return replace(nobody, anywhere=needs.is_met_anywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
@@ -94,6 +97,17 @@ def plan_preemption(
         extended=extended,
         weighed=search.describe_weighed(),
     )
+
+
+def _find_whole_gang(ask: Allocation, search: Search, predicate: PreemptionPredicate | None) -> Solution | None:
+    """Returns the best solution that takes a whole gang and that *predicate* lets pass without further victims."""
+    for solution in search.list_with_gangs():
+        here = tuple(victim[4] for victim in solution.victims if victim[4].node is solution.node)
+        last = len(here) - 1
+        answer = last if predicate is None else predicate(ask, solution.node, here, last)
+        if answer is not None and answer <= last:
+            return solution
+    return None
 
 
 def _explain_failure(

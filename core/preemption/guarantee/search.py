@@ -28,6 +28,7 @@ from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.allowances import Terms
 from kornel.core.preemption.guarantee.candidates import Candidates, Ranking
 from kornel.core.preemption.guarantee.frontier import Frontier
+from kornel.core.preemption.guarantee.gang_victims import GangSearch
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.order import Candidate, Solution
 from kornel.core.preemption.guarantee.prospects import Prospects
@@ -95,6 +96,7 @@ class Search:
         self._solutions = 0
         self._second: Solution | None = None
         self._looked = 0
+        self._gangs_left = False
 
     def find_best(self) -> Solution | None:
         """Returns the solution with the smallest key of all nodes."""
@@ -108,6 +110,14 @@ class Search:
                 break
             best = self._best_of(level, best)
         return best
+
+    def list_with_gangs(self) -> list[Solution]:
+        """Returns solutions that take a whole gang, best first: for when there is no other."""
+        gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack)
+        found = gangs.list_solutions()
+        self._gangs_left = gangs.cut_short
+        self._solutions, self._second = len(found), found[1] if len(found) > 1 else None
+        return found
 
     def list_solutions(self) -> Iterable[Solution]:
         """Yields the solution of every node, best first: for when a predicate has the last word."""
@@ -143,8 +153,9 @@ class Search:
 
     @property
     def cut_short(self) -> bool:
-        """Tells whether the budget of steps ended some exact search before everything was tried."""
-        return self._solver.cut_short
+        """Tells whether the budget of steps ended some exact search before everything was tried, or there were more
+        gangs than were looked at."""
+        return self._solver.cut_short or self._gangs_left
 
     def describe_weighed(self) -> str:
         """Returns how many nodes came into question, and what the next best of them would have cost.

@@ -22,6 +22,7 @@ from kornel.core.partition.asks import moves, reservations
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import eviction
+from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.governor import governing
 from kornel.core.preemption.monitor import laws as monitor_laws
 from kornel.core.preemption.monitor import noticing
@@ -299,8 +300,14 @@ def _take_places(
 ) -> None:
     """Have the victims of *piece* leave for its asks (B.7). *stale*: other things happened since they were selected."""
     notices = state.notices
+    spare = SpareMembers()
     piece = [
-        place for place in piece if all(_still_there(state, due_victim.allocation) for due_victim in place.victims)
+        place
+        for place in piece
+        if all(
+            _still_there(state, due_victim.allocation) and spare.may_leave(due_victim.allocation)
+            for due_victim in place.victims
+        )
     ]
     if not any(place.victims for place in piece):
         return

@@ -10,6 +10,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import LEAVING, Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
+from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.monitor.figures import Amounts, MonitorView, Picture, QueueFigures, waits_for_room
 from kornel.core.preemption.monitor.ideal import Share, amount_to_give_up, assign_shares
 from kornel.core.preemption.monitor.passages import Deficits, Passage, count_coming, count_leaving
@@ -76,6 +77,7 @@ class Round:
         self.spared = spared
         limits = {t: floor(settings.per_round * most) for t, most in figures.cluster.items()}
         self.selection = Selection(limits)
+        self._spare_members = SpareMembers()
         self.left: dict[QueueFigures, Amounts] = {}
         """The amounts that each leaf is still to give up; leaves that are done are left out."""
         self.most: Amounts | None = None
@@ -190,7 +192,10 @@ class Round:
     def may_go(self, allocation: Allocation) -> bool:
         """Tells whether *allocation* may be a victim at all, whoever wants its room."""
         return not (
-            allocation.place in _OUT_OF_REACH or allocation.spec.required_node or allocation.key in self.selection.waits
+            allocation.place in _OUT_OF_REACH
+            or allocation.spec.required_node
+            or allocation.key in self.selection.waits
+            or not self._spare_members.may_leave(allocation)
         )
 
     def is_wanting(self, left: Amounts) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.domain.reasons import Outcome
+from kornel.core.laws import whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -20,6 +21,7 @@ def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
         *_check_target(view, plan),
         *_check_outcome(view, plan),
         *_not_too_much(view, plan),
+        *whole_gangs.check(plan.victims),
     )
 
 

@@ -22,6 +22,8 @@ class ProtectedBy(StrEnum):
     """Tasks bound to their node are never victims."""
     ENDING = "ending"
     """Tasks that somebody ends already for another reason."""
+    GANG = "gang"
+    """Members of a gang that would be left with fewer than are of use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
+from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.quota.combinations import improve_choice
 from kornel.core.preemption.quota.plan import ProtectedBy, Protection, QuotaPlan
 from kornel.core.preemption.quota.shares import (
@@ -77,7 +78,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
     yield from _prune_victims(choice, order)
     protected: tuple[Protection, ...] = ()
     if choice.lacking_amounts():
-        protected = yield from _find_protections(choice, queue)
+        protected = yield from _find_protections(choice, queue, order.spare_members)
     victims = tuple(choice.victims)
     return QuotaPlan(
         queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected
@@ -98,7 +99,9 @@ def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
     yield from choice.prune_victims(merge(*map(reversed, runs), key=order.key_of, reverse=True))
 
 
-def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tuple[Protection, ...]]:
+def _find_protections(
+    choice: Choice, queue: Queue, spare: SpareMembers
+) -> Generator[int, None, tuple[Protection, ...]]:
     """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
     thing."""
     unmet = choice.unmet_amounts()
@@ -114,7 +117,7 @@ def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tupl
                     looked = 0
                     yield RUN_LENGTH
                 if not (task.preempted or task.node is None or task in choice.victims):
-                    kind = _kept_by(task), task.shape
+                    kind = _kept_by(task, spare), task.shape
                     kinds[kind] = kinds.get(kind, 0) + 1
         for (reason, shape), count in kinds.items():
             level, of = queue, -1
@@ -140,9 +143,11 @@ def _find_protections(choice: Choice, queue: Queue) -> Generator[int, None, tupl
     )
 
 
-def _kept_by(task: Allocation) -> ProtectedBy:
+def _kept_by(task: Allocation, spare: SpareMembers) -> ProtectedBy:
     if task.spec.required_node:
         return ProtectedBy.REQUIRED_NODE
+    if not spare.may_leave(task):
+        return ProtectedBy.GANG
     return ProtectedBy.ENDING if task.released else ProtectedBy.GUARANTEE
 
 
@@ -167,7 +172,9 @@ def confirm_batch(
     """
     over = find_excess(queue, ceilings, staying)
     choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
-    for _ in choice.complete_target(victims):
+    # Since they were chosen their gangs may have lost members.
+    spare = SpareMembers()
+    for _ in choice.complete_target(victim for victim in victims if spare.may_leave(victim)):
         pass
     for _ in choice.prune_victims(list(reversed(choice.victims))):
         pass

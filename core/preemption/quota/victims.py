@@ -17,6 +17,7 @@ from typing import Final
 from kornel.core.model.allocations import LEAVING, Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
+from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.quota.shares import Amounts, net_usage
 
 Kind = tuple[float, tuple[float, ...]]
@@ -46,6 +47,7 @@ class VictimOrder:
         self._wanted = wanted
         self._ceilings = ceilings
         self._kinds: dict[Shape, Kind] = {}
+        self.spare_members: Final = SpareMembers()
 
     def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
         """Returns those of *allocations* that may go, the first to go first."""
@@ -53,7 +55,9 @@ class VictimOrder:
         able = [
             a
             for a in allocations
-            if not (a.spec.required_node or is_out_of_reach(a)) and kind_of(a.shape) is not UNWANTED
+            if not (a.spec.required_node or is_out_of_reach(a))
+            and kind_of(a.shape) is not UNWANTED
+            and (not a.application.leaves_whole or self.spare_members.may_leave(a))
         ]
         able.sort(key=self.key_of)
         return able

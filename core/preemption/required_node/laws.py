@@ -87,7 +87,7 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
         needs.append(overkill.Need(f"{name} on {plan.node.node_id}", amount - there, gains, everybody))
     if not victims:
         yield Violation(Law.MINIMAL, "nobody has to go")
-    yield from overkill.check(needs, victims)
+    yield from overkill.check(needs, [victim.key for victim in victims])
 
 
 def _class_of(allocation: Allocation) -> int:

@@ -7,22 +7,26 @@ group, queues from the leaf to the root, reservation, nodes); within a level wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account, AccountKind
+from kornel.core.partition.scheduling.gang_places import add_up, demand_of
 from kornel.core.partition.scheduling.reserving import missing_share
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import application_key
+from kornel.core.policies.gang_nodes import Candidates, Shortfall, choose_nodes
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
@@ -32,9 +36,13 @@ _LEVELS = {level: at for at, level in enumerate(Level)}
 
 def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
     """Returns what keeps *ask* waiting, ranked, and how many open nodes have room for it. Cost: linear in nodes."""
+    group = ask.group
+    if isinstance(group, GangUnit):
+        found = [*_application_blockers(ask), *gang_blockers(state, group)]
+        return tuple(sorted(found, key=_rank_of)), 0
     found = [
         *_application_blockers(ask),
-        *_user_blockers(state, ask),
+        *_user_blockers(state, ask.application, ask.shape.pairs),
         *_queue_blockers(state, ask),
         *_reservation_blockers(state, ask),
     ]
@@ -116,9 +124,40 @@ def _turn_blockers(application: Application) -> Iterator[Blocker]:
     yield Blocker(BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, leaf.path, detail, (numbers,), distance=1.0)
 
 
-def _user_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
-    pairs = ask.shape.pairs
-    for account in ask.application.accounts:
+def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
+    """Yields what keeps the gang of *unit* waiting: members that nobody has asked for, limits that have to admit all of
+    them together, or that only some of them would find a place."""
+    application = unit.application
+    name = application.application_id
+    announced: Mapping[str, int] = application.spec.placeholder_ask or {}
+    missing = unit.find_missing(announced)
+    if missing:
+        short = tuple(
+            Shortage(t, announced[t], unit.amounts.get(t, 0), announced[t], amount) for t, amount in missing.items()
+        )
+        detail = f"{format_count(unit.size, 'placeholder')} so far, not all that the application announced"
+        yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail, short)
+        return
+    members = minimum_members(unit)
+    pairs = add_up(members)
+    yield from _user_blockers(state, application, pairs)
+    for queue in application.queue.lineage()[:-1]:
+        short = queue_shortages(state, queue, pairs)
+        if short:
+            yield _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
+    demand, alike = demand_of(members)
+    found = choose_nodes(Candidates(state.node_order, state.nodes), demand)
+    if isinstance(found, Shortfall):
+        lacking = alike[found.lacking][0]
+        tried = "" if found.exhaustive else "; not every way to pack them was tried"
+        detail = f"{found.placed} of {found.wanted} places; none for {lacking.spec.key}{tried}"
+        on_nodes, _ = node_blockers(state, lacking)
+        yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail)
+        yield from on_nodes
+
+
+def _user_blockers(state: PartitionState, application: Application, pairs: Pairs) -> Iterator[Blocker]:
+    for account in application.accounts:
         short = tuple(
             Shortage(state.types.names[t], most, most - left, asked, asked - left)
             for t, asked, left, most in user_limits.find_shortfalls(account, pairs)

@@ -108,6 +108,8 @@ def partition_settings(old: PartitionConfig, new: PartitionConfig) -> tuple[Sett
         found.append(SettingChange("nodesortpolicy", before_, after_))
     if old.resolver != new.resolver:
         found.append(SettingChange("usergroupresolver", old.resolver, new.resolver))
+    if old.gang_scheduling is not new.gang_scheduling:
+        found.append(SettingChange("gang.scheduling", str(old.gang_scheduling), str(new.gang_scheduling)))
     return tuple(found)
 
 

@@ -72,6 +72,9 @@ def find_outlook(
         return PreemptionOutlook(
             verdict.FORBIDDEN, f"{limited.reason}: preemption cannot help", "", f"victims make no room in {what}"
         )
+    if ask.group is not None and ask.group.is_unit:
+        blocked_by, detail = "it is placed together with its gang", "nobody leaves for a part of a gang"
+        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
     if ask.place is AskPlace.POOLED:
         return PreemptionOutlook(verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not this")
     return _ask_kinds(state, ask, Circumstances(limited, index, now_ns))

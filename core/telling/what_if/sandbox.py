@@ -29,6 +29,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, standing_of
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
@@ -36,10 +37,12 @@ from kornel.core.partition import lifecycle
 from kornel.core.partition.asks import finding, moves
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
 from kornel.core.partition.books import ledger
-from kornel.core.partition.scheduling import placement, reserved, vetting
+from kornel.core.partition.scheduling import gang_turns, placement, reserved, vetting
 from kornel.core.partition.scheduling.cycle import first_group, set_aside
+from kornel.core.partition.scheduling.gang_places import find_places
 from kornel.core.partition.scheduling.reserving import Turns, by_missing_share, most_kept_by_age
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting.gathering import minimum_members
 from kornel.core.partition.waiting.places import refused_asks
 from kornel.core.partition.waiting.rooms import Gate, hold_back, may_start_next, note_lost_capacity
 from kornel.core.partition.waiting.waking import wake_for_queue, wake_waiting
@@ -141,6 +144,8 @@ class Sandbox:
         state.no_room.clear()
         state.waiting_for_node.clear()
         state.gangs.without_room.clear()
+        state.gangs.gathering.clear()
+        state.gangs.rooms.clear()
 
     def _keep_groups(self, application: Application) -> None:
         self._keep_application(application)
@@ -156,6 +161,9 @@ class Sandbox:
         self._keep_application(application)
         journal.keep_record(ask)
         journal.keep_record(ask.shape)
+        unit = application.groups.get(UNIT_KEY)
+        if unit is not None:
+            journal.keep_record(unit)
         group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent))
         if group is not None:
             journal.keep_record(group)
@@ -214,6 +222,9 @@ class Sandbox:
             if application.state is AppState.ACCEPTED and not may_start_next(application):
                 hold_back(application, application.queue)
                 continue
+            if isinstance(group, GangUnit):
+                yield from self._place_gang(group)
+                continue
             ask = group.first_ask()
             found = self.find_place(ask)
             if isinstance(found, Node):
@@ -224,6 +235,18 @@ class Sandbox:
                 vetting.refused_everywhere(state, ask, self.now_ns)
             elif found.reason is not Unschedulable.REQUIRED_NODE or not self._insist_on_node(ask, self.now_ns):
                 set_aside(state, group, found, self.now_ns)
+
+    def _place_gang(self, unit: GangUnit) -> Iterator[tuple[Allocation, Node]]:
+        """Places the gang of *unit* as its turn would, or has it wait; yields who was placed where."""
+        members = unit.asks()
+        for ask in members:
+            self._keep_ask(ask)
+        chosen = find_places(self.state, unit.application, minimum_members(unit))
+        if isinstance(chosen, list):
+            for _, node in chosen:
+                self._keep_node(node)
+        gang_turns.serve_gang(self.state, unit, self.now_ns)
+        yield from ((ask, ask.node) for ask in members if ask.node is not None)
 
     def _place_holders(self) -> Iterator[tuple[Allocation, Node]]:
         state, turns = self.state, Turns()
@@ -269,6 +292,8 @@ class Sandbox:
         ask.dialogue = None  # The shim is not asked, whatever it said so far.
         if ask.triggered:
             return Refusal(Outcome.ALREADY_TRIGGERED), due_ns
+        if ask.group is not None and ask.group.is_unit:
+            return Refusal(Outcome.GANG_INCOMPLETE), due_ns
         if ask.spec.required_node:
             return self._attempt_on_required_node(ask, due_ns), due_ns
         if not state.guarantee_preemption:

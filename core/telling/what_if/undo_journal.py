@@ -23,7 +23,7 @@ from kornel.core.model.group_order import GroupOrder
 from kornel.core.model.keyed_heap import KeyedHeap
 from kornel.core.model.node_order import NodeGroup, NodeOrder
 from kornel.core.model.task_groups import TaskGroup
-from kornel.core.partition.gangs.gang_record import GangRecord
+from kornel.core.partition.gangs.gang_record import GangRecord, GangRoom, Vetting
 from kornel.core.partition.scheduling.reserving_record import ReservingRecord
 from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
@@ -31,8 +31,8 @@ from kornel.core.preemption.registry import KINDS
 
 PARTS: Final = frozenset(
     {
-        Callbacks, Claims, FailureLog, GangRecord, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup, NodeOrder, Pace,
-        PaceOfKind, ReservingRecord, TaskGroup, Totals, Window,
+        Callbacks, Claims, FailureLog, GangRecord, GangRoom, GovernorBooks, GroupOrder, KeyedHeap, NodeGroup,
+        NodeOrder, Pace, PaceOfKind, ReservingRecord, TaskGroup, Totals, Vetting, Window,
         *(record for kind in KINDS for record in kind.records),
     }
 )  # fmt: skip

@@ -14,7 +14,8 @@ from playwright.async_api import Browser, Page, expect
 
 CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
-PICTURES: Final = Path(__file__).parents[3] / "build" / "web"
+PICTURES: Final = os.environ.get("KORNEL_PICTURES", "")
+"""The folder for pictures of what tests see; empty: none are taken, because each costs as much as a small test."""
 VIEWS: Final = (
     "overview", "queues", "applications", "nodes", "users",
     "preemption", "history", "events", "configuration", "what-if",
@@ -46,8 +47,8 @@ class Visit:
 
     async def picture(self, name: str) -> None:
         """Keep what is to be seen now, for whoever wants to look."""
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        await self.page.screenshot(path=PICTURES / f"{name}.png")
+        if PICTURES:
+            await self.page.screenshot(path=f"{PICTURES}/{name}.png")
 
     async def wait_for_layout(self) -> None:
         """Waits until lists have measured themselves, which they do in the frame after they are put in."""

@@ -9,6 +9,7 @@ from kornel.core.domain.commands import AnswerCallbacks, TerminationType
 from kornel.core.domain.effects import Allocated, AskReleased, PredicatesAsked, Released
 from kornel.core.model.allocations import identity_of
 from tests.properties.machine.answers import Answers
+from tests.properties.machine.gangs import gangs_at_rest, judge_gangs, may_still_pass
 from tests.properties.machine.shim_view import Known, ShimView, placed
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, RequestView, add
 
@@ -29,7 +30,11 @@ def take_answers(shim: ShimView, command: AnswerCallbacks) -> list[Allowed]:
         if isinstance(asked, PredicatesAsked):
             del shim.questions[answer.question]
             nodes = frozenset(asked.node_ids) - dict(answer.refused).keys()
-            allowed += [Allowed(asked.key, asked.node_ids[0], nodes)] if asked.allocate else []
+            if asked.allocate:
+                permit = Allowed(asked.key, asked.node_ids[0], nodes)
+                allowed.append(permit)
+                if may_still_pass(shim, asked):
+                    shim.standing.setdefault(asked.application_id, []).append(permit)
     for verdict in command.preemption_predicates:
         if not isinstance(shim.questions.get(verdict.question), PredicatesAsked):
             shim.questions.pop(verdict.question, None)
@@ -38,6 +43,10 @@ def take_answers(shim: ShimView, command: AnswerCallbacks) -> list[Allowed]:
 
 def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed] | None = None) -> None:
     """Take in everything that was decided. *allowed*: by an answer of the shim; ``None``: by a slice or a round."""
+    at_rest = gangs_at_rest(shim)
+    if allowed is not None:
+        # What the shim said about one member of a gang counts once it has answered about all of them.
+        allowed = [*allowed, *(permit for permits in shim.standing.values() for permit in permits)]
     if answers.any(Allocated):
         free = {name: partition.free() for name, partition in shim.partitions.items()}
         lacked = {name: _lacked(partition, known.held) for name, partition in shim.partitions.items()}
@@ -64,6 +73,10 @@ def judge(shim: ShimView, answers: Answers, known: Known, allowed: list[Allowed]
                 _told_to_leave(shim, Released(*effect, asks[0].spec.instance))
             case _:
                 raise ContractBroken("decision", f"{effect} answers nobody")
+    judge_gangs(shim, at_rest)
+    shim.standing = {
+        name: permits for name, permits in shim.standing.items() if any(name in g for g in at_rest.values())
+    }
 
 
 def _permit(allowed: list[Allowed], effect: Allocated) -> Allowed:

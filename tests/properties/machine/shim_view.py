@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kornel.core.domain.commands import AttachCallbacks
 from kornel.core.domain.effects import Allocated, Effect
@@ -43,6 +43,8 @@ class ShimView:
     attached: AttachCallbacks | None = None
     questions: dict[int, Effect] = field(default_factory=dict)
     """Those that were not answered, by number; the core may have given up waiting."""
+    standing: dict[str, list[Any]] = field(default_factory=dict)
+    """By application, what the shim let pass about members of a gang while it had not answered about all of them."""
     now_ns: int = 0
     updates: dict[str, list[str]] = field(default_factory=dict)
     removing: set[str] = field(default_factory=set)

@@ -10,6 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
+from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -24,6 +25,9 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             if not view.placeholders(ask.spec.application_id, ask.spec.task_group):
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
             continue
+        if ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
+            check_gang_not_forgotten(state, view, ask, limits)
+            continue
         if _is_kept_back(state, ask, limits):
             continue
         if roomy := [node for node in _usable(state, ask) if has_room(state, node, ask)]:
@@ -31,11 +35,15 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
 
 
 def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
-    """An ask is held on a node only while the shim is being asked whether it may run there."""
-    asked = {(q.key, q.node_ids[0]) for q in questions if isinstance(q, PredicatesAsked) and q.allocate}
+    """An ask is held on a node only while the shim is being asked whether it may run there, or about others of its
+    gang, which is placed as a whole."""
+    allocating = [q for q in questions if isinstance(q, PredicatesAsked) and q.allocate]
+    asked = {(q.key, q.node_ids[0]) for q in allocating}
+    gangs = {q.application_id for q in allocating}
     for node in state.nodes.values():
         for ask in node.held.values():
-            if (ask.spec.key, node.node_id) not in asked:
+            with_gang = ask.spec.placeholder and ask.spec.application_id in gangs
+            if (ask.spec.key, node.node_id) not in asked and not with_gang:
                 raise ContractBroken("held", f"{ask} is held on {node}, and nobody is asked")
 
 
@@ -43,7 +51,7 @@ def _is_kept_back(state: PartitionState, ask: Allocation, limits: Quotas) -> boo
     """By a quota or limit. What is held for asks that the shim has to agree to counts too, and so does what others have
     preempted for, but only the core knows of either."""
     claimed = any(queue.claims for queue in ask.queue.lineage())
-    if (state.held_count or claimed) and finding.kept_back(state, ask) is not None:
+    if (state.held_count or claimed) and finding.exceeded_limit(state, ask) is not None:
         return True
     if state.held_count:
         return False

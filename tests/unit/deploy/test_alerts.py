@@ -176,6 +176,8 @@ CASES = (
         {"kornel_configuration_rollback_holds": "0x40 1x20"},
     ),
     once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
+    Case("KornelJournalProblem", {"kornel_journal_problem": "0x50 1x10"}, {"kornel_journal_problem": "0x60"}),
+    Case("KornelJournalSlow", slow("kornel_journal_commit_seconds"), quick("kornel_journal_commit_seconds")),
     Case(
         "KornelHistorySpoolFilling",
         {"kornel_history_spool_bytes": "51x60", "kornel_history_spool_limit_bytes": "100x60"},
@@ -252,28 +254,34 @@ def test_every_alert_says_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["annotations"]["description"].endswith(".")
 
 
-@needs_promtool
 def _judge(cases: tuple[Case, ...], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Returns what promtool says of *cases*: each alert fires where it should, and not where all is quiet."""
-    tests = [
-        {
-            "interval": "1m",
-            "input_series": [{"series": series, "values": values} for series, values in given.items()],
-            "promql_expr_test": [
-                {
-                    "expr": f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"}}) or vector(0)',
-                    "eval_time": "1h",
-                    "exp_samples": [{"labels": "{}", "value": expected}],
-                }
-            ],
-        }
-        for case in cases
-        for given, expected in ((case.fires, 1), (case.quiet, 0))
-    ]
-    wanted = {"rule_files": [str(PROMETHEUS / "alerts.yaml")], "evaluation_interval": "1m", "tests": tests}
-    file = folder / "cases.yaml"
-    file.write_text(yaml.safe_dump(wanted))
-    return _promtool("test", "rules", str(file))
+    """Returns what promtool says of *cases*: each alert fires where it should, and not where all is quiet.
+
+    It evaluates every rule of a file each minute, so each case has a file with its own.
+    """
+    files = []
+    for number, case in enumerate(cases):
+        rules = folder / f"rules-{number}.yaml"
+        rules.write_text(yaml.safe_dump({"groups": [{"name": "kornel", "rules": [RULES[case.alert]]}]}))
+        tests = [
+            {
+                "interval": "1m",
+                "input_series": [{"series": series, "values": values} for series, values in given.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"}}) or vector(0)',
+                        "eval_time": "1h",
+                        "exp_samples": [{"labels": "{}", "value": expected}],
+                    }
+                ],
+            }
+            for given, expected in ((case.fires, 1), (case.quiet, 0))
+        ]
+        wanted = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+        file = folder / f"case-{number}.yaml"
+        file.write_text(yaml.safe_dump(wanted))
+        files.append(str(file))
+    return _promtool("test", "rules", *files)
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +290,7 @@ def all_pass(tmp_path_factory: pytest.TempPathFactory) -> bool:
     return _judge(CASES, tmp_path_factory.mktemp("cases")).returncode == 0
 
 
+@needs_promtool
 @pytest.mark.parametrize("case", CASES, ids=[case.alert for case in CASES])
 def test_an_alert_fires_when_it_should(case: Case, all_pass: bool, tmp_path: Path) -> None:
     if not all_pass:

@@ -139,18 +139,18 @@ def test_a_text_without_secrets_stays_as_it_is() -> None:
 
 def test_time_is_in_proportion_to_the_text() -> None:
     for text in (
-        "a: " * 1_000_000 + "token: x",
-        "token: x, " * 300_000,
-        "token:" * 500_000,
-        "key " * 700_000,
-        "{" + "token: x, " * 300_000,
-        "'token':" * 400_000,
-        "://token=" * 300_000,
-        "token: '" * 300_000,
-        "token:\n" + " x\n" * 500_000,
-        "max: {" * 150_000 + "token: 1, " * 150_000,
-        "max:\n" + " token: 1\n" * 200_000,
+        "a: " * 200_000 + "token: x",
+        "token: x, " * 60_000,
+        "token:" * 100_000,
+        "key " * 140_000,
+        "{" + "token: x, " * 60_000,
+        "'token':" * 80_000,
+        "://token=" * 60_000,
+        "token: '" * 60_000,
+        "token:\n" + " x\n" * 100_000,
+        "max: {" * 30_000 + "token: 1, " * 30_000,
+        "max:\n" + " token: 1\n" * 40_000,
     ):
         with paced_time() as took:
             text_without_secrets(text)
-        assert took.seconds < 5, text[:10]
+        assert took.seconds < 1, text[:10]

@@ -123,8 +123,15 @@ def test_nodes_and_applications() -> None:
 )
 def test_too_many_entries_are_refused_unparsed(kind: Kind, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
+    monkeypatch.setattr(wire_pieces, "MOST_ENTRIES", 50_000)
+    with pytest.raises(TooMany, match="50,000"):
+        messages(kind, raw * 50_001)
+
+
+def test_half_a_million_entries_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
     with pytest.raises(TooMany, match="500,000"):
-        messages(kind, raw * (MOST_ENTRIES + 1))
+        messages(Kind.ALLOCATION, b"\x22\x00" * (MOST_ENTRIES + 1))
 
 
 def test_entries_within_releases_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import signal
 from pathlib import Path
 
@@ -106,7 +108,22 @@ async def test_the_demo_passes_on_a_small_trace(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "utilisation.svg").exists()
 
 
-@pytest.mark.parametrize("kind", list(DemoKind))
+async def test_the_demo_shows_shims_that_take_over_from_each_other(tmp_path: Path) -> None:
+    """Real programs: the simulated cluster gives way to kornel-local, and that to another manager; nothing restarts."""
+    status, text = await demonstrate("--kind", "swap", "--out", str(tmp_path))
+    assert status == 0, text
+    process = re.search(r"Job 1 runs on this machine, as process (\d+)", text)
+    assert process is not None, text
+    assert "superseded" in text
+    assert "[annex]default: nodes 1, running 1, waiting 0" in text
+    assert f"Job 1 is still process {process[1]}" in text
+    served = [line for line in (tmp_path / "core.log").read_text().splitlines() if '"serving"' in line]
+    assert len(served) == 1, "the core was not started again"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process[1]), 0)  # The demo cleans up.
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DemoKind if kind is not DemoKind.SWAP])
 async def test_the_demo_shows_each_kind(kind: DemoKind, tmp_path: Path) -> None:
     """Each kind of preemption on its own, against the real core, meets all that its scenario expects."""
     status, text = await demonstrate("--kind", kind, "--out", str(tmp_path))

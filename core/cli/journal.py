@@ -1,0 +1,171 @@
+"""``kornel journal`` and ``kornel replay``: look at the journal of a core, at the place where it is kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kornel.core.cli.options import EXIT_BAD_INPUT, report_failure
+from kornel.core.cli.terminal import echo_line, echo_text, print_error
+from kornel.core.cli.text.lines import join_lines
+from kornel.core.cli.text.times import format_time
+
+if TYPE_CHECKING:
+    from kornel.core.journal.store import JournalStore
+
+journal_app = typer.Typer(help="Look at a core's journal, check it, and remove what is behind.", no_args_is_help=True)
+
+PATIENCE_S = 60.0
+
+Where = Annotated[
+    str,
+    typer.Argument(metavar="FILE|URL", envvar="KORNEL_JOURNAL", help="Where the journal is, as --journal names it."),
+]
+First = Annotated[int, typer.Option("--from", min=0, metavar="RECORD", help="First record; 0: the first that is kept.")]
+Last = Annotated[int, typer.Option("--to", min=0, metavar="RECORD", help="Last record; 0: the last one.")]
+
+
+@journal_app.command("info")
+def info(where: Where) -> None:
+    """Show how much a journal holds, and with which record the next core would begin."""
+    with _open_store(where) as store:
+        end = store.find_end()
+        first, blocks, size = store.count_bytes()
+    if not end.sequence:
+        echo_line("no records")
+        return
+    echo_text(
+        join_lines(
+            [
+                f"records {first} to {end.sequence} in {blocks} blocks, {size} bytes",
+                f"epoch {end.epoch}, last written at {format_time(end.at_ns)}",
+                f"a core that starts plays records {end.life} to {end.sequence}",
+            ]
+        )
+    )
+
+
+@journal_app.command("verify")
+def verify(where: Where) -> None:
+    """Look at every record. Exits 1 when one is missing or is not what was written, and names it."""
+    from kornel.core.journal.reading import verify_store  # noqa: PLC0415 - takes a while to import
+
+    with _open_store(where) as store:
+        found = verify_store(store)
+    for damage in found.damage:
+        records = (
+            f"record {damage.first}" if damage.first == damage.last else f"records {damage.first} to {damage.last}"
+        )
+        print_error(f"{records}: {damage.reason}")
+    if found.damage:
+        print_error(f"{found.records} of the records {found.first} to {found.last} are sound")
+        raise typer.Exit(1)
+    echo_line(f"{found.records} records are sound" if found.records else "no records")
+
+
+@journal_app.command("export")
+def export(
+    where: Where,
+    first: First = 0,
+    last: Last = 0,
+    anonymise: Annotated[
+        bool, typer.Option("--anonymise", help="Replace all names, and leave out configurations, tags and remarks.")
+    ] = False,
+) -> None:
+    """Print records as lines of JSON."""
+    from kornel.core.journal.export import Pseudonyms, write_line  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.reading import read_records  # noqa: PLC0415
+    from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
+
+    pseudonyms = Pseudonyms() if anonymise else None
+    with _open_store(where) as store:
+        try:
+            for record, _ in read_records(store, max(1, first)):
+                if last and record.sequence > last:
+                    break
+                sys.stdout.buffer.write(write_line(record, pseudonyms))
+        except RecordDamaged as error:
+            raise report_failure(error) from error
+    sys.stdout.flush()
+
+
+@journal_app.command("prune")
+def prune(where: Where) -> None:
+    """Remove the records that no core begins with any more: those before the engine last began empty."""
+    with _open_store(where, writing=True) as store:
+        end = store.find_end()
+        removed = store.prune_before(end.life)
+    echo_line(f"{removed} blocks before record {end.life} are removed")
+
+
+def replay(
+    where: Where,
+    first: First = 0,
+    last: Last = 0,
+    verify: Annotated[  # noqa: A002, RUF100
+        bool, typer.Option("--verify", help="Compare with what was decided, and stop at the first difference.")
+    ] = False,
+) -> None:
+    """Decide again what a journal says was decided. Prints each call and its effects, or compares with --verify.
+
+    Exits 1 at the first difference, which is printed with both sides, and where a record cannot be read.
+    """
+    from kornel.core.journal.reading import read_records  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
+    from kornel.core.journal.replay import Replay, ReplayImpossible, pause_collecting  # noqa: PLC0415
+
+    played = Replay()
+    began = time.perf_counter()
+    with _open_store(where) as store, pause_collecting():
+        begin = store.find_life(first) if first else 1
+        try:
+            for record, _ in read_records(store, begin or 1):
+                if last and record.sequence > last:
+                    break
+                found = played.play(record)
+                if record.sequence < first:
+                    continue
+                if not verify:
+                    echo_line(played.describe_last(record))
+                elif found is not None:
+                    print_error(found.describe())
+                    raise typer.Exit(1)
+        except (RecordDamaged, ReplayImpossible) as error:
+            raise report_failure(error) from error
+    took_s = time.perf_counter() - began
+    summary = f"{played.records} records with {played.effects} effects in {took_s:.1f} s"
+    echo_line(f"{summary}, decided alike" if verify else summary)
+
+
+@contextmanager
+def _open_store(where: str, *, writing: bool = False) -> Iterator[JournalStore]:
+    # Takes a while to import, and no other command needs it.
+    from kornel.core.journal.settings import JournalSettingsError, journal_settings  # noqa: PLC0415
+    from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error  # noqa: PLC0415
+
+    try:
+        settings = journal_settings(where)
+    except JournalSettingsError as error:
+        print_error(error)
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    if settings is None:
+        print_error("a journal that is off holds nothing")
+        raise typer.Exit(EXIT_BAD_INPUT)
+    try:
+        store = JournalStore(settings.url, PATIENCE_S, read_only=not writing)
+        if not writing:
+            store.open()
+    except (ImportError, *STORE_ERRORS) as error:
+        raise report_failure(error) from error
+    try:
+        yield store
+    except STORE_ERRORS as error:
+        print_error(f"{settings.shown}: {describe_error(error)}")
+        raise typer.Exit(1) from error
+    finally:
+        store.close()

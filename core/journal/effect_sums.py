@@ -1,0 +1,55 @@
+"""The sum of effects, by which two engines that decided the same recognise each other.
+
+It is a CRC-32 over the text of one effect after the other since the beginning of an epoch. The text says everything
+that was decided; what of an :class:`kornel.core.domain.effects.Allocated` repeats the ask is left out, since the ask
+is in the journal. Events tell of decisions once more and are more than all others together: of them only the number
+counts, which each record has beside the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+from zlib import crc32
+
+from kornel.core.domain.effects import Allocated, Effect, EventRecorded
+from kornel.core.domain.resources import Resources
+
+
+def sum_effects(effects: Iterable[Effect], before: int) -> int:
+    """Returns the sum of *effects* behind those that came to *before*."""
+    return crc32(write_effects(effects).encode("utf-8", "surrogatepass"), before)
+
+
+def write_effects(effects: Iterable[Effect]) -> str:
+    """Returns *effects* as text: equal for equal decisions, in any process."""
+    parts: list[str] = []
+    for effect in effects:
+        kind = type(effect)
+        if kind is EventRecorded:
+            continue
+        if kind is Allocated:
+            # Known by its exact class, which costs less than asking whether it is an instance.
+            spec, node_id, resources = cast("Allocated", effect)
+            parts += ("=", spec[0], spec[1], node_id)
+            if resources is not spec.resources and resources != spec.resources:
+                parts.append(_write_value(resources))
+            if spec.instance:
+                parts.append(str(spec.instance))
+        else:
+            parts.append(type(effect).__name__)
+            parts.extend(map(_write_value, effect))
+    parts.append("")
+    return "\x1f".join(parts)
+
+
+def _write_value(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, Resources):
+        return repr(value)
+    if isinstance(value, tuple):
+        return "(" + "\x1e".join(map(_write_value, value)) + ")"
+    return "-" if value is None else repr(value)

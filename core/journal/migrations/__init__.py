@@ -1,0 +1,1 @@
+"""The versions of the journal's tables; a released one stays as it is."""

@@ -1,0 +1,82 @@
+"""Reads a journal from a store, record by record, and finds what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kornel.core.journal.records import Block, Record, RecordDamaged, read_block
+from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
+
+
+class Damage(NamedTuple):
+    """Records *first* to *last* that cannot be read or trusted, and why."""
+
+    first: int
+    last: int
+    reason: str
+
+
+class Findings(NamedTuple):
+    """The result of looking at all records. ``damage`` empty: every record is there and is what was written."""
+
+    first: int
+    last: int
+    records: int
+    damage: tuple[Damage, ...]
+
+
+class ReadRecord(NamedTuple):
+    """A record with what its block says of delivery (:attr:`kornel.core.journal.records.Block.delivered`)."""
+
+    record: Record
+    delivered: int
+
+
+def read_records(store: JournalStore, first: int = 1) -> Iterator[ReadRecord]:
+    """Yields the records from *first* on. Raises :class:`RecordDamaged` at the first that is missing or cannot be
+    trusted, and what the store raises."""
+    before: Block | None = None
+    for block, _ in store.read_blocks(first):
+        problem = _find_break(before, block)
+        if problem is not None:
+            raise RecordDamaged(problem.first, problem.reason)
+        for record in read_block(block):
+            if record.sequence >= first:
+                yield ReadRecord(record, block.delivered)
+        before = block
+
+
+def verify_store(store: JournalStore) -> Findings:
+    """Looks at every record, also behind damage."""
+    damage: list[Damage] = []
+    before: Block | None = None
+    first = last = records = 0
+    try:
+        for block, _ in store.read_blocks():
+            first = first or block.first
+            broken = _find_break(before, block)
+            if broken is not None:
+                damage.append(broken)
+            try:
+                for _ in read_block(block):
+                    records += 1
+            except RecordDamaged as error:
+                damage.append(Damage(error.sequence, max(block.last, error.sequence), error.reason))
+            last = max(last, block.last)
+            before = block
+    except STORE_ERRORS as error:
+        at = last + 1
+        damage.append(Damage(at, at, f"the store cannot be read from here on: {describe_error(error)}"))
+    return Findings(first, last, records, tuple(damage))
+
+
+def _find_break(before: Block | None, block: Block) -> Damage | None:
+    """Returns what is wrong between two blocks that should follow each other."""
+    if before is None:
+        return None
+    if block.first != before.last + 1:
+        return Damage(before.last + 1, block.first - 1, "it is missing")
+    if block.chain_before != before.chain:
+        return Damage(block.first, block.first, "it does not follow the record before it")
+    return None

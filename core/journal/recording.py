@@ -1,0 +1,102 @@
+"""The engine of a core with a journal: each call is written that it gets, once there is a journal to write to.
+
+A call is written when it has been made, with how it ended; what it decided waits for that at the gate. Hints
+(``prepare_configuration``, ``build_ahead``) decide nothing and are not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Protocol
+
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import Command, CommandRefused, UpdateConfiguration
+from kornel.core.domain.effects import Effect
+from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, EngineCall
+from kornel.core.partition.engine import CycleResult, Engine
+
+
+class Recorder(Protocol):
+    """Writes calls down. Must be quick, may not wait."""
+
+    def add(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+        """Have *call* written, with what came of it. *effects* are shared and must not be changed."""
+
+
+class RecordingEngine(Engine):
+    """An engine whose calls are written, from :meth:`record_calls` on."""
+
+    _recorder: Recorder | None = None
+    _last_ns = 0
+
+    @classmethod
+    def begin_empty(cls, beginning: Beginning) -> RecordingEngine:
+        """Returns an empty engine with the options of *beginning*."""
+        return cls(
+            reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
+        )
+
+    def record_calls(self, recorder: Recorder, now_ns: int) -> None:
+        """Have calls written by *recorder* from now on. *now_ns*: the time, for calls that are given none."""
+        self._recorder = recorder
+        self._last_ns = now_ns
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        """Does what *command* says and returns what there is to answer, in order."""
+        call = EngineCall(CallKind.COMMAND, now_ns, command)
+        try:
+            effects = super().apply(command, now_ns)
+        except (CommandRefused, ConfigError):
+            self._record(call, CallOutcome.REFUSED, ())
+            raise
+        except Exception:
+            self._record(call, CallOutcome.FAILED, ())
+            raise
+        self._record(call, CallOutcome.DONE, effects)
+        return effects
+
+    def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+        """Does what :meth:`apply` does with *command*, and yields often; the journal has it as the one call it is."""
+        call = EngineCall(CallKind.COMMAND, now_ns, command)
+        try:
+            effects = yield from super().update_in_steps(command, now_ns)
+        except (CommandRefused, ConfigError):
+            self._record(call, CallOutcome.REFUSED, ())
+            raise
+        except Exception:
+            self._record(call, CallOutcome.FAILED, ())
+            raise
+        self._record(call, CallOutcome.DONE, effects)
+        return effects
+
+    def cycle(self, now_ns: int, budget: int) -> CycleResult:
+        """Runs one slice of the allocation cycle: at most about *budget* decisions per partition."""
+        call = EngineCall(CallKind.SLICE, now_ns, None, budget)
+        try:
+            result = super().cycle(now_ns, budget)
+        except Exception:
+            self._record(call, CallOutcome.FAILED, ())
+            raise
+        self._record(call, CallOutcome.DONE, result.effects)
+        return result
+
+    def preempt(self, now_ns: int) -> list[Effect]:
+        """Runs one round of the periodic preemption cycle."""
+        call = EngineCall(CallKind.PREEMPTION, now_ns)
+        try:
+            effects = super().preempt(now_ns)
+        except Exception:
+            self._record(call, CallOutcome.FAILED, ())
+            raise
+        self._record(call, CallOutcome.DONE, effects)
+        return effects
+
+    def record_events(self) -> None:
+        """Records the event history from now on, whether a shim wants it or not."""
+        super().record_events()
+        self._record(EngineCall(CallKind.RECORD_EVENTS, self._last_ns), CallOutcome.DONE, ())
+
+    def _record(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+        self._last_ns = call.now_ns
+        if self._recorder is not None:
+            self._recorder.add(call, outcome, effects)

@@ -1,0 +1,205 @@
+"""Records as bytes, and blocks of them.
+
+A block is what is committed at once: its records, each with its length before it and its checksum behind it, deflated
+together. The checksum is chained to the record before it, over its number and epoch too, so that nothing can be
+changed, left out or put elsewhere unnoticed. A block that was damaged is read up to the damage: :func:`read_block` says
+which record is the first that cannot be trusted.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.commands import decode_command, encode_command
+from kornel.v1 import journal_pb2 as pb
+
+_PLACE: Final = struct.Struct("<QQ")
+_CHECKSUM: Final = struct.Struct("<I")
+_LEVEL: Final = 1
+"""The effort of zlib: what repeats is found at the first level, and time is what the engine loses."""
+
+
+class Record(NamedTuple):
+    """One record as it was read."""
+
+    sequence: int
+    epoch: int
+    call: EngineCall
+    result: CallResult
+
+
+class Block(NamedTuple):
+    """Records that were committed together.
+
+    chain_before, chain  the checksums of the records before the first one, and of the last one
+    delivered            all records up to this number had been handed to the transport when this block was made
+    """
+
+    first: int
+    last: int
+    epoch: int
+    at_ns: int
+    chain_before: int
+    chain: int
+    delivered: int
+    payload: bytes
+
+
+class RecordDamaged(Exception):
+    """A record that cannot be trusted. ``sequence``: the first one of its block."""
+
+    def __init__(self, sequence: int, reason: str) -> None:
+        super().__init__(f"record {sequence}: {reason}")
+        self.sequence = sequence
+        self.reason = reason
+
+
+class BlockWriter:
+    """Makes blocks of calls, one epoch after what is there. *sequence*, *chain*: number and checksum of the last
+    record."""
+
+    def __init__(self, sequence: int, chain: int, epoch: int) -> None:
+        self.sequence = sequence
+        self.chain = chain
+        self.epoch = epoch
+
+    def make_block(self, calls: Iterable[tuple[EngineCall, CallResult]], delivered: int) -> Block:
+        """Returns the next block, which has to be written before any later one."""
+        parts: list[bytes] = []
+        first, before, epoch = self.sequence + 1, self.chain, self.epoch
+        sequence, chain = self.sequence, self.chain
+        last_ns = at_ns = 0
+        for call, result in calls:
+            message = pb.JournalRecord(call=int(call.kind), after_ns=call.now_ns - last_ns)  # type: ignore[arg-type]
+            last_ns = call.now_ns
+            at_ns = at_ns or last_ns
+            if call.command is not None:
+                encode_command(call.command, message.command)
+            if call.budget:
+                message.budget = call.budget
+            if call.beginning is not None:
+                _write_beginning(call.beginning, message.beginning)
+            if result.outcome:
+                message.outcome = int(result.outcome)  # type: ignore[assignment]
+            if result.effects:
+                message.effects = result.effects
+                message.effects_checksum = result.effects_sum
+            sequence += 1
+            raw = message.SerializeToString()
+            chain = _chain_checksum(raw, sequence, epoch, chain)
+            parts += (_write_length(len(raw)), raw, _CHECKSUM.pack(chain))
+        self.sequence, self.chain = sequence, chain
+        return Block(first, sequence, epoch, at_ns, before, chain, delivered, zlib.compress(b"".join(parts), _LEVEL))
+
+
+def read_block(block: Block) -> Iterator[Record]:
+    """Yields the records of *block* in order. Raises :class:`RecordDamaged` at the first that cannot be trusted."""
+    sequence, chain, now_ns = block.first - 1, block.chain_before, 0
+    effects_sum = 0
+    for raw in _read_parts(block):
+        sequence += 1
+        if raw is None:
+            if sequence > block.last and chain == block.chain:
+                return  # What zlib puts at the end is damaged; the records are all there, by their own checksums.
+            raise RecordDamaged(sequence, "it cannot be read")
+        chain = _chain_checksum(raw[:-4], sequence, block.epoch, chain)
+        if raw[-4:] != _CHECKSUM.pack(chain):
+            raise RecordDamaged(sequence, "its checksum does not hold")
+        message = pb.JournalRecord()
+        try:
+            message.ParseFromString(raw[:-4])
+        except DecodeError as error:
+            raise RecordDamaged(sequence, "it is no message") from error
+        now_ns += message.after_ns
+        if message.effects:
+            effects_sum = message.effects_checksum
+        try:
+            call = _read_call(message, now_ns)
+        except ValueError as error:
+            raise RecordDamaged(sequence, str(error)) from error
+        result = CallResult(CallOutcome(message.outcome), message.effects, effects_sum)
+        yield Record(sequence, block.epoch, call, result)
+    if sequence != block.last or chain != block.chain:
+        raise RecordDamaged(min(sequence + 1, block.last), "its block does not end as it says")
+
+
+def _read_call(message: pb.JournalRecord, now_ns: int) -> EngineCall:
+    command = decode_command(message.command) if message.HasField("command") else None
+    beginning = _read_beginning(message.beginning) if message.HasField("beginning") else None
+    return EngineCall(CallKind(message.call), now_ns, command, message.budget, beginning)
+
+
+def _write_beginning(beginning: Beginning, message: pb.JournalBeginning) -> None:
+    message.version = beginning.version
+    message.afresh = beginning.afresh
+    if beginning.reservation_delay_ns is not None:
+        message.reservation_delay_ns = beginning.reservation_delay_ns
+    message.reservation_percent = beginning.reservation_percent
+
+
+def _read_beginning(message: pb.JournalBeginning) -> Beginning:
+    delay_ns = message.reservation_delay_ns if message.HasField("reservation_delay_ns") else None
+    return Beginning(message.version, message.afresh, delay_ns, message.reservation_percent)
+
+
+def _chain_checksum(raw: bytes, sequence: int, epoch: int, before: int) -> int:
+    return zlib.crc32(raw, zlib.crc32(_PLACE.pack(sequence, epoch), before))
+
+
+def _write_length(number: int) -> bytes:
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def _read_parts(block: Block) -> Iterator[bytes | None]:
+    """Yields the bytes of one record after the other, each with its checksum; ``None`` at last if there is more that
+    cannot be read."""
+    inflated, whole = _inflate_payload(block.payload)
+    at, end = 0, len(inflated)
+    while at < end:
+        length = shift = 0
+        while True:
+            if at == end or shift > 35:
+                yield None
+                return
+            byte = inflated[at]
+            at += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        length += _CHECKSUM.size
+        if at + length > end:
+            yield None
+            return
+        yield inflated[at : at + length]
+        at += length
+    if not whole:
+        yield None
+
+
+def _inflate_payload(payload: bytes) -> tuple[bytes, bool]:
+    """Returns what can be inflated of *payload*, and whether that is all."""
+    try:
+        return zlib.decompress(payload), True
+    except zlib.error:
+        pass
+    inflater = zlib.decompressobj()
+    found = bytearray()
+    # Byte by byte towards the damage, since an error takes with it what came of the same call.
+    for at in range(len(payload)):
+        try:
+            found += inflater.decompress(payload[at : at + 1])
+        except zlib.error:
+            break
+    return bytes(found), False

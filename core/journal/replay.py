@@ -1,0 +1,173 @@
+"""Decides again what a journal says was decided, and compares.
+
+An engine gets the calls of the records in their order with their times. How each call ended, how many effects it had
+and the sum of all effects have to be what the record says.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager
+from kornel.core.domain.effects import Effect
+from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.effect_sums import sum_effects
+from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.records import Record
+
+TOLD_AGAIN_NS: Final = 120 * 10**9
+"""The time before the end of the journal of which effects are sent again: what the transport took need not have
+arrived, and a connection that is dead is noticed after a minute."""
+
+_SHOWN: Final = 5
+
+
+class Difference(NamedTuple):
+    """The first record that was decided otherwise. ``effects``: what the engine decided now."""
+
+    sequence: int
+    call: EngineCall
+    recorded: CallResult
+    replayed: CallResult
+    effects: Sequence[Effect]
+
+    def describe(self) -> str:
+        """Returns both sides in a few lines."""
+        call = self.call.kind.name.lower()
+        if self.call.command is not None:
+            call += f" {type(self.call.command).__name__}"
+        lines = [
+            f"record {self.sequence} ({call} at {self.call.now_ns}) was decided otherwise",
+            f"  journal: {_describe_result(self.recorded)}",
+            f"  replay:  {_describe_result(self.replayed)}",
+        ]
+        lines += [f"    {effect}" for effect in self.effects[:_SHOWN]]
+        if len(self.effects) > _SHOWN:
+            lines.append(f"    and {len(self.effects) - _SHOWN} more")
+        return "\n".join(lines)
+
+
+class ReplayImpossible(Exception):
+    """The records cannot be played from where they begin."""
+
+
+@contextmanager
+def pause_collecting() -> Iterator[None]:
+    """Keeps the collector of cycles from looking at a growing cluster again and again while records are played."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class Replay:
+    """Plays records into an engine. ``engine``: as of the last record; ``None``: none has begun yet."""
+
+    def __init__(self, make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty) -> None:
+        self._make_engine = make_engine
+        self.engine: RecordingEngine | None = None
+        self.records = 0
+        self.effects = 0
+        self.last_ns = 0
+        self.outcome = CallOutcome.DONE
+        self.last_effects: Sequence[Effect] = ()
+        """The outcome and the effects of the last call."""
+        self._sum = 0
+        self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
+        self._delivered = 0
+
+    def play(self, record: Record, delivered: int = 0) -> Difference | None:
+        """Makes the call of *record*. Returns how it came out differently, if it did.
+
+        *delivered*: the record up to which the transport had taken everything at that time. Raises
+        :class:`ReplayImpossible` where the engine has not begun.
+        """
+        self.records += 1
+        self.last_ns = max(self.last_ns, record.call.now_ns)
+        self._delivered = max(self._delivered, delivered)
+        outcome, effects = self._make_call(record.call)
+        self.outcome, self.last_effects = outcome, effects
+        self.effects += len(effects)
+        if effects:
+            self._sum = sum_effects(effects, self._sum)
+        replayed = CallResult(outcome, len(effects), self._sum)
+        recorded = record.result
+        self._note_recent(record, outcome, effects)
+        if (outcome, len(effects)) != (recorded.outcome, recorded.effects) or (
+            effects and self._sum != recorded.effects_sum
+        ):
+            return Difference(record.sequence, record.call, recorded, replayed, effects)
+        return None
+
+    def play_all(self, records: Iterable[Record]) -> Difference | None:
+        """Plays *records* up to the first that comes out differently, which is returned."""
+        return next((found for record in records if (found := self.play(record)) is not None), None)
+
+    def describe_last(self, record: Record) -> str:
+        """Returns the call of *record*, which was played last, and its effects."""
+        call = record.call
+        what = call.kind.name.lower() if call.command is None else str(call.command)
+        lines = [f"{record.sequence} {call.now_ns} {what}"]
+        if self.outcome is not CallOutcome.DONE:
+            lines.append(f"  {self.outcome.name.lower()}")
+        return "\n".join(lines + [f"  {effect}" for effect in self.last_effects])
+
+    def list_untold(self) -> list[Effect]:
+        """Returns the effects that may not have arrived at the manager that is registered now, in order."""
+        return [effect for _, _, effects in self._recent for effect in effects]
+
+    def _make_call(self, call: EngineCall) -> tuple[CallOutcome, Sequence[Effect]]:
+        if call.kind is CallKind.BEGIN:
+            self._begin_epoch(call)
+            return CallOutcome.DONE, ()
+        engine = self.engine
+        if engine is None:
+            raise ReplayImpossible("the records do not begin where an engine did")
+        try:
+            if call.kind is CallKind.COMMAND:
+                assert call.command is not None, "read_block sees to it"
+                return CallOutcome.DONE, engine.apply(call.command, call.now_ns)
+            if call.kind is CallKind.SLICE:
+                return CallOutcome.DONE, engine.cycle(call.now_ns, call.budget).effects
+            if call.kind is CallKind.PREEMPTION:
+                return CallOutcome.DONE, engine.preempt(call.now_ns)
+            engine.record_events()
+        except (CommandRefused, ConfigError):
+            return CallOutcome.REFUSED, ()
+        except Exception:  # noqa: BLE001 - a bug of the engine belongs to what happened
+            return CallOutcome.FAILED, ()
+        return CallOutcome.DONE, ()
+
+    def _begin_epoch(self, call: EngineCall) -> None:
+        assert call.beginning is not None, "read_block sees to it"
+        self._sum = 0
+        if call.beginning.afresh:
+            self.engine = self._make_engine(call.beginning)
+            self._recent.clear()
+        elif self.engine is None:
+            raise ReplayImpossible("the records do not begin where an engine did")
+        else:
+            self.engine.set_reservation(call.beginning.reservation_delay_ns, call.beginning.reservation_percent)
+
+    def _note_recent(self, record: Record, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+        recent = self._recent
+        command = record.call.command
+        if isinstance(command, RegisterManager | UnregisterManager) and outcome is CallOutcome.DONE:
+            recent.clear()  # What a registration lets go of is no shim's to hear.
+        elif effects:
+            recent.append((record.sequence, record.call.now_ns, effects))
+        oldest_ns = self.last_ns - TOLD_AGAIN_NS
+        while recent and recent[0][0] <= self._delivered and recent[0][1] < oldest_ns:
+            recent.popleft()
+
+
+def _describe_result(result: CallResult) -> str:
+    return f"{result.outcome.name.lower()}, {result.effects} effects, sum {result.effects_sum:08x}"

@@ -1,0 +1,185 @@
+"""The database of a journal: blocks are appended, read in order, and removed from the beginning."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Row
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from kornel.core.archive.database import connect, reason_of, upgrade_tables
+from kornel.core.journal.records import Block
+from kornel.core.journal.tables import BLOCKS
+
+STORE_ERRORS: Final = (SQLAlchemyError, OSError)
+"""The errors with which a database fails; the next try may do."""
+
+READ_AT_ONCE: Final = 256
+"""The blocks that are fetched with one query."""
+
+PRUNED_AT_ONCE: Final = 1_000
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that is nobody else's
+
+
+class StoreTaken(Exception):
+    """Another core writes this journal, and has gone on from where this one was."""
+
+
+class StoreEnd(NamedTuple):
+    """The end of what a store holds: of its last block the last record, the epoch, the life and so on."""
+
+    sequence: int = 0
+    epoch: int = 0
+    life: int = 0
+    at_ns: int = 0
+    chain: int = 0
+    delivered: int = 0
+
+
+class JournalStore:
+    """A journal's database. All methods but :meth:`close` may raise one of :data:`STORE_ERRORS`."""
+
+    def __init__(self, url: URL, patience_s: float, *, durable: bool = True, read_only: bool = False) -> None:
+        """Opens nothing yet. Raises ``ImportError`` without the driver."""
+        self._url = url
+        self._is_sqlite = url.drivername.startswith("sqlite")
+        self._read_only = read_only
+        self._engine = connect(url, patience_s, read_only=read_only, durable=durable, what="journal")
+        dialect = sqlite.dialect() if self._is_sqlite else postgresql.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
+        self._insert = str(BLOCKS.insert().compile(dialect=dialect))
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the tables, or bring them to this version. Raises :class:`StoreTaken` while another core has the file,
+        and :class:`kornel.core.archive.database.DatabaseTooNew`."""
+        if self._read_only:
+            if self._is_sqlite and not Path(str(self._url.database)).is_file():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._url.database))
+            return
+        if self._is_sqlite:
+            self._prepare_file(Path(str(self._url.database)))
+        with self._engine.begin() as connection:
+            if not self._is_sqlite:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+            upgrade_tables(connection, _MIGRATIONS)
+
+    def _prepare_file(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            raise StoreTaken(f"another core writes {path}") from None
+        self._lock = held
+        # Configurations and names of users are in it, which are nobody else's to read.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def find_end(self) -> StoreEnd:
+        """Returns the end of what is there; all numbers are 0 in an empty store."""
+        columns = (BLOCKS.c.last, BLOCKS.c.epoch, BLOCKS.c.life, BLOCKS.c.at_ns, BLOCKS.c.chain, BLOCKS.c.delivered)
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(*columns).order_by(BLOCKS.c.first.desc()).limit(1)).first()
+        return StoreEnd(*row) if row is not None else StoreEnd()
+
+    def append_block(self, block: Block, life: int) -> None:
+        """Commit *block*. Raises :class:`StoreTaken` if another core has written records with its numbers.
+
+        May be called again with the same block after an error: it is there once.
+        """
+        row = (
+            block.first, block.last, block.epoch, life, block.at_ns, block.chain_before, block.chain, block.delivered,
+            block.payload,
+        )  # fmt: skip
+        try:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(self._insert, row)
+        except IntegrityError as error:
+            with self._engine.begin() as connection:
+                found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
+            # A commit of which the answer was lost is there already.
+            if found is None or found.chain != block.chain or found.epoch != block.epoch:
+                raise StoreTaken(f"another core writes this journal since record {block.first}") from error
+
+    def read_blocks(self, first: int = 1) -> Iterator[tuple[Block, int]]:
+        """Yields the blocks from that with record *first* on, each with the life that it belongs to."""
+        at = first
+        while True:
+            with self._engine.begin() as connection:
+                query = sa.select(BLOCKS).where(BLOCKS.c.last >= at).order_by(BLOCKS.c.first).limit(READ_AT_ONCE)
+                rows = list(connection.execute(query))
+            for row in rows:
+                yield _make_block(row), row.life
+            if len(rows) < READ_AT_ONCE:
+                return
+            at = rows[-1].last + 1
+
+    def find_life(self, sequence: int) -> int:
+        """Returns the life that record *sequence* belongs to, 0 if it is not there."""
+        query = sa.select(BLOCKS.c.life).where(BLOCKS.c.first <= sequence).order_by(BLOCKS.c.first.desc()).limit(1)
+        with self._engine.begin() as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    def count_bytes(self) -> tuple[int, int, int]:
+        """Returns the first record that is kept, the number of blocks, and their bytes."""
+        query = sa.select(sa.func.min(BLOCKS.c.first), sa.func.count(), sa.func.sum(sa.func.length(BLOCKS.c.payload)))
+        with self._engine.begin() as connection:
+            first, blocks, size = connection.execute(query).one()
+        return int(first or 0), int(blocks), int(size or 0)
+
+    def prune_before(self, sequence: int) -> int:
+        """Removes blocks that end before *sequence*, few at a time. Returns how many there were."""
+        removed = 0
+        while True:
+            old = sa.select(BLOCKS.c.first).where(BLOCKS.c.last < sequence).order_by(BLOCKS.c.first)
+            with self._engine.begin() as connection:
+                gone = connection.execute(sa.delete(BLOCKS).where(BLOCKS.c.first.in_(old.limit(PRUNED_AT_ONCE))))
+            removed += gone.rowcount
+            if gone.rowcount < PRUNED_AT_ONCE:
+                return removed
+
+    def forget_connections(self) -> None:
+        """Drop all connections after a failure, so that the next use opens new ones."""
+        self._engine.dispose()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        with suppress(*STORE_ERRORS):
+            self._engine.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def describe_error(error: Exception) -> str:
+    """Returns *error* of a store in one line."""
+    if isinstance(error, OSError):
+        return str(error)
+    return reason_of(error)
+
+
+def is_full(error: Exception) -> bool:
+    """Tells whether *error* says that there is no room: the operator can help, and no other address."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause: Any = error.orig if isinstance(error, DBAPIError) else error
+    if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return True
+    return str(getattr(cause, "sqlstate", "") or "") in {"53100", "54023"}
+
+
+def _make_block(row: Row[Any]) -> Block:
+    return Block(
+        row.first, row.last, row.epoch, row.at_ns, row.chain_before, row.chain, row.delivered, bytes(row.payload)
+    )

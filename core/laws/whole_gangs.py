@@ -1,0 +1,93 @@
+"""A gang is of no use below its minimum: whoever takes more than its surplus takes all of it.
+
+Binds every kind of preemption but that for an ask that must run on one node. Counts for itself what runs of a gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kornel.core.domain.ask_places import AskPlace
+from kornel.core.laws.overkill import Need
+from kornel.core.laws.verdict import Law, Violation
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+
+
+def check(victims: Sequence[Allocation]) -> Iterator[Violation]:
+    """Yields gangs of which too few members would be left for any of them to be of use."""
+    for application, losses in _group_losses(victims).items():
+        running = _list_running(application)
+        if all(member in losses for member in running):
+            continue
+        for name in dict.fromkeys(victim.spec.task_group for victim in losses):
+            before = [member for member in running if member.spec.task_group == name]
+            after = [member for member in before if member not in losses]
+            least = _find_minimum(application, name, len(before))
+            if len(after) < least:
+                detail = (
+                    f"{application.application_id} would keep {len(after)} of {len(before)} in {name}, needs {least}"
+                )
+                yield Violation(Law.GANG_WHOLE, detail)
+
+
+def merge_gangs(needs: Sequence[Need], victims: Sequence[Allocation]) -> tuple[list[Need], list[str]]:
+    """Returns *needs* and the keys of *victims* with each gang that leaves as a whole as one victim.
+
+    Whether it is needed is judged of all of it.
+    """
+    names: dict[str, str] = {}
+    for application, losses in _group_losses(victims).items():
+        if all(member in losses for member in _list_running(application)):
+            names.update((victim.key, f"gang {application.application_id}") for victim in losses)
+    if not names:
+        return list(needs), [victim.key for victim in victims]
+    merged: list[Need] = []
+    for need in needs:
+        gains: dict[str, int] = {}
+        for key, gain in need.gains.items():
+            name = names.get(key, key)
+            gains[name] = gains.get(name, 0) + gain
+        merged.append(replace(need, gains=gains, mine=frozenset(names.get(key, key) for key in need.mine)))
+    return merged, list(dict.fromkeys(names.get(victim.key, victim.key) for victim in victims))
+
+
+def leave_whole(victims: Sequence[Allocation]) -> dict[Allocation, Application]:
+    """Returns the victims whose gang leaves as a whole, each with its application."""
+    return {
+        victim: application
+        for application, losses in _group_losses(victims).items()
+        if all(member in losses for member in _list_running(application))
+        for victim in losses
+    }
+
+
+def _group_losses(victims: Sequence[Allocation]) -> dict[Application, dict[Allocation, None]]:
+    """Returns the members of gangs among *victims*, by application."""
+    found: dict[Application, dict[Allocation, None]] = {}
+    for victim in victims:
+        if victim.application.leaves_whole and victim.spec.task_group:
+            found.setdefault(victim.application, {})[victim] = None
+    return found
+
+
+def _list_running(application: Application) -> list[Allocation]:
+    """Returns the members that nobody asked to leave, but for those whose place another one takes."""
+    return [
+        member
+        for member in application.allocations.values()
+        if member.spec.task_group
+        and (member.place is AskPlace.PLACED or (member.place is AskPlace.RELEASED and member.replaced_by is not None))
+    ]
+
+
+def _find_minimum(application: Application, name: str, running: int) -> int:
+    """Returns how many members of a task group have to run; of a hard gang whose placeholders nobody has seen all."""
+    hard = application.spec.gang_style == "Hard"
+    group = application.task_groups.get(name)
+    if group is None:
+        return running if hard else 0
+    if not hard and group.stated_minimum is None:
+        return 0
+    return min(running, group.minimum(hard=hard))

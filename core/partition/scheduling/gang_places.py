@@ -1,0 +1,124 @@
+"""Finds nodes for all members of a gang, or what keeps the gang back, and places the members all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kornel.core.domain.application_states import AppEvent, AppState
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.domain.resources import NOTHING
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.partition import lifecycle
+from kornel.core.partition.books import ledger
+from kornel.core.partition.gangs import pools
+from kornel.core.partition.gangs.gang_record import Demand
+from kornel.core.partition.scheduling import placement
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission
+from kornel.core.policies import user_limits
+from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall, choose_nodes
+
+MOST_TOTALS: Final = 1_024
+"""Sums of gangs that are remembered."""
+
+Places = list[tuple[Allocation, Node]]
+"""Members with the nodes chosen for them, in the order of the members."""
+
+
+def find_places(state: PartitionState, application: Application, members: Sequence[Allocation]) -> Places | NotPlaced:
+    """Returns a node for each of *members*, or what keeps the gang back: a limit, or that not all find a place."""
+    limited = exceeded_limit(state, application, members)
+    if state.recording:
+        for ask in members:
+            state.events.limits_checked(ask, limited)
+    if limited is not None:
+        return limited
+    # The room of a demand says that a gang of it found no places, and that no node has gained enough since.
+    demand, _ = demand_of(members)
+    places = None if demand in state.gangs.rooms else choose_places(state, members)
+    return NotPlaced(Unschedulable.GANG_INCOMPLETE) if places is None else places
+
+
+def choose_places(
+    state: PartitionState, members: Sequence[Allocation], among: Sequence[Node] | None = None
+) -> Places | None:
+    """Returns nodes with room for all *members*, if there are such, or such *among* some of the open ones."""
+    demand, alike = demand_of(members)
+    chosen = choose_nodes(Candidates(state.node_order, state.nodes, among), demand)
+    if isinstance(chosen, Shortfall):
+        return None
+    nodes: dict[Allocation, Node] = {}
+    for asks, places in zip(alike, chosen, strict=True):
+        nodes.update(zip(asks, places, strict=True))
+    return [(ask, nodes[ask]) for ask in members]
+
+
+def exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
+    """Returns the limit that all *members* together would exceed now: of applications, then of user and group, then of
+    queues."""
+    gate = admission.may_run(state, application)
+    if isinstance(gate, Queue):
+        return NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
+    if gate is not None:
+        return NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
+    pairs = add_up(members)
+    if application.accounts:
+        account = user_limits.find_exceeded(application.accounts, pairs)
+        if account is not None:
+            return NotPlaced(Unschedulable.USER_QUOTA, account=account)
+    full = ledger.queue_path_admits(application.queue, pairs)
+    return None if full is None else NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+
+
+def add_up(members: Sequence[Allocation]) -> Pairs:
+    """Returns what *members* want together."""
+    total: dict[int, int] = {}
+    for ask in members:
+        for t, amount in ask.shape.pairs:
+            total[t] = total.get(t, 0) + amount
+    return tuple(sorted(total.items()))
+
+
+def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shape:
+    """Returns what *members* want together, one object for all gangs that want the same: they wait as one."""
+    pairs, known = add_up(members), state.gangs.totals
+    found = known.get(pairs)
+    if found is None:
+        if len(known) >= MOST_TOTALS:
+            known.clear()
+        found = known[pairs] = Shape(NOTHING, pairs)
+    return found
+
+
+def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocation]]]:
+    """Returns what *members* want, those that are alike together, and who these are."""
+    alike: dict[tuple[Shape, str, frozenset[str]], list[Allocation]] = {}
+    for ask in members:
+        refused = NONE_REFUSED if ask.refused is None else frozenset(ask.refused)
+        alike.setdefault((ask.shape, ask.spec.required_node, refused), []).append(ask)
+    demand = tuple(Members(key[0].pairs, len(asks), key[1], key[2]) for key, asks in alike.items())
+    return demand, list(alike.values())
+
+
+def place_gang(state: PartitionState, application: Application, places: Places, now_ns: int) -> None:
+    """Places the members of a gang, all at once."""
+    for ask, node in places:
+        placement.bind(state, ask, node, now_ns)
+    begin_gang(state, application, now_ns)
+
+
+def begin_gang(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Has *application* run, all members of whose minimum were placed. What it wants beyond that waits one by one from
+    now on."""
+    pools.regroup_members(state, application)
+    if application.state is AppState.ACCEPTED and any(
+        group.stated_minimum is not None for group in application.task_groups.values()
+    ):
+        # It is of use already, and need not wait for all that it announced.
+        lifecycle.fire_event(state, application, AppEvent.RUN, now_ns)

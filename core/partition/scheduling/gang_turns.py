@@ -1,0 +1,97 @@
+"""The turn of a gang: all members of its minimum find a node at once, or none is placed.
+
+A gang waits until its placeholders add up to what its application announced. Then quotas and limits have to admit all
+members together, and nodes are chosen for all of them on paper. What comes of that is booked in one go, so that all
+allocations leave in one message. A gang that finds no places waits until there may be enough: gangs with equal demands
+are tried once, not each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.reasons import Unschedulable
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.gangs import placeholders
+from kornel.core.partition.gangs.gang_record import GangRoom
+from kornel.core.partition.scheduling import gang_vetting
+from kornel.core.partition.scheduling.gang_places import demand_of, find_places, place_gang, shape_together
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import backoff, failing
+from kornel.core.partition.waiting.gathering import minimum_members
+from kornel.core.partition.waiting.rooms import (
+    hold_back,
+    park_below_limit,
+    park_below_quota,
+    park_for_members,
+    park_without_places,
+)
+from kornel.core.policies.gang_nodes import Candidates
+
+NODES_PER_UNIT: Final = 20
+"""Nodes looked at that count for one decision in a slice's budget."""
+
+
+def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
+    """Places the minimum of the gang of *unit*, or has it wait for what it lacks. Returns what that cost in
+    decisions."""
+    application = unit.application
+    unit.no_attempt_is_due()
+    if not _is_complete(state, unit, now_ns):
+        park_for_members(state, unit)
+        return 1
+    members = minimum_members(unit)
+    found = find_places(state, application, members)
+    if isinstance(found, list):
+        if state.callbacks.predicates:
+            gang_vetting.ask_about_gang(state, application, found, now_ns)
+        else:
+            place_gang(state, application, found, now_ns)
+        return len(members)
+    # Gangs may be woken often before they fit: only what is news is put down for each member.
+    if unit.lacks is not found.reason:
+        unit.lacks = found.reason
+        for ask in members:
+            failing.note_unplaced(ask, found.reason, now_ns)
+    set_gang_aside(state, unit, members, found, now_ns)
+    return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
+
+
+def set_gang_aside(
+    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+) -> None:
+    """Has the gang of *unit*, which found no places, wait for what *why* says that it lacks."""
+    gate = why.account or why.queue
+    if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
+        hold_back(unit.application, gate)
+    elif why.account is not None:
+        park_below_limit(unit, shape_together(state, members), why.account)
+    elif why.queue is not None:
+        park_below_quota(unit, shape_together(state, members), why.queue)
+    else:
+        demand, _ = demand_of(members)
+        room = state.gangs.rooms.get(demand)
+        if room is None:
+            room = state.gangs.rooms[demand] = GangRoom(demand, Candidates(state.node_order, state.nodes))
+        park_without_places(unit, room)
+        gang_vetting.pause_refused(state, members, now_ns)
+        backoff.count_unplaced(state, unit, now_ns)
+
+
+def _is_complete(state: PartitionState, unit: GangUnit, now_ns: int) -> bool:
+    """Tells whether the placeholders add up to what was announced. They have as long as placeholders may wait."""
+    application = unit.application
+    if application in state.gangs.vetting:
+        return False
+    announced = application.spec.placeholder_ask
+    assert announced is not None, "a gang that is placed as a unit was announced"
+    if not unit.find_missing(announced):
+        placeholders.stop_timer(application)
+        return True
+    if application.placeholder_deadline_ns is None and application.state is AppState.ACCEPTED:
+        placeholders.start_timer(state, application, now_ns)
+    return False

@@ -1,0 +1,116 @@
+"""Nodes were chosen for a gang: the shim is asked about all its members at once (protocol.md 13, Predicates).
+
+While the shim thinks, all members are held where they are to run. Once it has answered about each of them, all are
+placed, or none is held any more. Members that may not run where they were to go are given other nodes that the shim let
+pass in the same answers, if that makes the gang whole; otherwise the gang is tried anew without the refused nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.partition.asks import finding, moves, questions
+from kornel.core.partition.gangs.gang_record import Vetting
+from kornel.core.partition.scheduling import vetting
+from kornel.core.partition.scheduling.gang_places import Places, begin_gang, choose_places, exceeded_limit, place_gang
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import admission, inquiries, pausing
+from kornel.core.partition.waiting.failing import note_failure
+
+OTHER_NODES: Final = 7
+"""Nodes offered for each member beside the one that was chosen."""
+
+
+def ask_about_gang(
+    state: PartitionState, application: Application, places: Sequence[tuple[Allocation, Node]], now_ns: int
+) -> None:
+    """Holds the members of a gang where they are to run, and asks the shim about all of them."""
+    others = {ask: _other_nodes(state, ask, node) for ask, node in places}
+    state.gangs.vetting[application] = Vetting(dict(places))
+    for ask, node in places:
+        moves.hold_ask(state, ask, node)
+    admission.note_allocating(state, application)
+    for ask, node in places:
+        _ask_about_member(state, ask, (node.node_id, *others[ask]), now_ns)
+
+
+def pause_refused(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> None:
+    """See that what was refused for some of *members*, whose gang finds no places, is forgotten after a while."""
+    for ask in members:
+        if ask.refused is not None:
+            pausing.pause_ask(state, ask, now_ns)
+
+
+def _other_nodes(state: PartitionState, ask: Allocation, chosen: Node) -> tuple[str, ...]:
+    if ask.spec.required_node:
+        return ()
+    others = (node.node_id for node in finding.acceptable_nodes(state, ask) if node is not chosen)
+    return tuple(islice(others, OTHER_NODES))
+
+
+def _ask_about_member(state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], now_ns: int) -> None:
+    def decide(refused: Mapping[str, str], at_ns: int) -> None:
+        # By its number, because the question itself refers to this function: see is_open.
+        if inquiries.is_open(ask, number):
+            _note_answer(state, ask, refused, at_ns)
+
+    def drop() -> None:
+        if inquiries.is_open(ask, number):
+            questions.cancel_question(state, ask)
+
+    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
+    number = ask.inquiry.number
+
+
+def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
+    """Keeps what the shim says about *ask*, and goes on with the gang once it has answered about every member."""
+    inquiry, asked = ask.inquiry, state.gangs.vetting[ask.application]
+    assert inquiry is not None, "the caller has looked"
+    ask.inquiry = None
+    named = {node_id: refused[node_id] for node_id in inquiry.node_ids if node_id in refused}
+    if named:
+        ask.refused = {**(ask.refused or {}), **named}
+    for reason in dict.fromkeys(named.values()):
+        note_failure(ask, reason, now_ns)
+    asked.passed[ask] = frozenset(inquiry.node_ids) - frozenset(named)
+    del asked.unanswered[ask]
+    if not asked.unanswered:
+        _conclude(state, ask.application, asked, now_ns)
+
+
+def _conclude(state: PartitionState, application: Application, asked: Vetting, now_ns: int) -> None:
+    """Has all members run where they are held, if the shim agrees and nothing has changed that speaks against it."""
+    sound = all(
+        node.node_id in asked.passed[ask] and vetting.is_still_sound(state, ask, node)
+        for ask, node in asked.nodes.items()
+    )
+    if sound:
+        del state.gangs.vetting[application]
+        for ask in asked.nodes:
+            vetting.settle_hold(state, ask, now_ns)
+        begin_gang(state, application, now_ns)
+        return
+    questions.call_off_vetting(state, application)
+    places = _places_that_passed(state, application, asked)
+    if places is not None:
+        place_gang(state, application, places, now_ns)
+
+
+def _places_that_passed(state: PartitionState, application: Application, asked: Vetting) -> Places | None:
+    """Returns other nodes for the members of a gang, if the shim let all of them pass in its answers."""
+    members = list(asked.nodes)
+    served = application.state in vetting.SERVED and all(ask.group is not None and ask.group.is_unit for ask in members)
+    if not served or exceeded_limit(state, application, members) is not None:
+        return None
+    ids = frozenset().union(*asked.passed.values())
+    nodes = [node for node in map(state.nodes.get, ids) if node is not None and node in state.node_order]
+    nodes.sort(key=lambda node: (node.score, node.node_id))
+    places = choose_places(state, members, nodes)
+    if places is None or any(node.node_id not in asked.passed[ask] for ask, node in places):
+        return None
+    return places

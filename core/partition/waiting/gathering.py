@@ -1,0 +1,61 @@
+"""The placeholders of a gang wait for each other, because it is placed by one decision or not at all.
+
+Until something of the gang runs, its placeholders are one unit. From then on each of them is an ask like any other: a
+member that was lost comes back, and what a gang wants beyond its minimum comes and goes one by one.
+"""
+
+from __future__ import annotations
+
+from kornel.core.domain.application_states import AppState
+from kornel.core.domain.gangs import HARD, survives_losses
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
+from kornel.core.partition.state import PartitionState
+
+
+def forms_unit(state: PartitionState, application: Application) -> bool:
+    """Tells whether the placeholders of *application* that wait are placed together.
+
+    They are if they are announced, some have to run for any to be of use, and nothing of the gang runs.
+    """
+    if not state.gangs.as_units or application.state is AppState.RESUMING:
+        return False
+    announced = application.spec.placeholder_ask
+    if announced is None or announced.is_zero():
+        return False
+    if application.spec.gang_style != HARD and not _has_stated_minimum(application):
+        return False
+    return not runs_any_member(application)
+
+
+def bind_members(state: PartitionState, application: Application) -> None:
+    """Decides whether members of *application* may be preempted one by one, whatever is left of its gang."""
+    spec = application.spec
+    is_gang = spec.gang_style == HARD or spec.placeholder_ask is not None
+    application.leaves_whole = state.gangs.as_units and is_gang and not survives_losses(spec.tags)
+
+
+def runs_any_member(application: Application) -> bool:
+    """Tells whether a placeholder of *application* is allocated, or a task of one of its task groups."""
+    if application.placeholder_count:
+        return True
+    task_groups = application.task_groups
+    return any(allocation.spec.task_group in task_groups for allocation in application.allocations.values())
+
+
+def minimum_members(unit: GangUnit) -> list[Allocation]:
+    """Returns those of *unit* that have to be placed together, in order: of each task group as many as its minimum."""
+    application = unit.application
+    hard = application.spec.gang_style == HARD
+    left = {name: group.minimum(hard=hard) for name, group in application.task_groups.items()}
+    found: list[Allocation] = []
+    for ask in unit.asks():
+        if left[ask.spec.task_group] > 0:
+            left[ask.spec.task_group] -= 1
+            found.append(ask)
+    return found
+
+
+def _has_stated_minimum(application: Application) -> bool:
+    return any((group.stated_minimum or 1) > 1 for group in application.task_groups.values())

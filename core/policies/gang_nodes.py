@@ -1,0 +1,258 @@
+"""Nodes for all members of a gang at once: a choice of them, or what is missing for one.
+
+The choice is made on paper: nothing is booked, and what members that come first take is left out of what later ones
+find. Nodes are taken in the order of the partition, which follows what they would hold by then, so that a gang of equal
+members goes where its members would go one after the other.
+
+Equal members are simple: wherever the first of them go, a place for the next one is found as long as there is one. So
+the answer for them is exact. Members of different sizes may get in each other's way. They are tried in the order of
+their turns, then the largest first, and at last every way to pack them is tried, up to a number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+from kornel.core.model.node_order import NodeOrder
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs, unbook_amounts
+
+MOST_STEPS: Final = 5_000
+"""Members put on a node, and taken off again, before a search for a way to pack different ones ends."""
+MOST_PACKED: Final = 256
+"""The members of the largest gang for which other ways are searched for: each takes a step deeper."""
+
+NONE_REFUSED: Final[frozenset[str]] = frozenset()
+
+
+class Members(NamedTuple):
+    """Members of a gang that are alike: how many there are, and what each of them wants.
+
+    *refused*: the nodes on which the shim will not have them.
+    """
+
+    pairs: Pairs
+    number: int
+    required_node: str = ""
+    refused: frozenset[str] = NONE_REFUSED
+
+
+class Shortfall(NamedTuple):
+    """The answer when not all members have a place: how many would have one, of how many.
+
+    *lacking*: the index of the members of which one finds no place. *exhaustive*: there is no other way to pack them;
+    otherwise the search was ended by its number of steps.
+    """
+
+    placed: int
+    wanted: int
+    lacking: int
+    exhaustive: bool = True
+
+
+Chosen = tuple[tuple[Node, ...], ...]
+"""For each of the :class:`Members`, as many nodes as there are of them; one may occur several times."""
+
+
+class Candidates(NamedTuple):
+    """The nodes that come into question: those open to everybody in their *order*, or only *among* some of these in the
+    same order, and all nodes *by_id* for members that must run on one of them."""
+
+    order: NodeOrder
+    by_id: Mapping[str, Node]
+    among: Sequence[Node] | None = None
+
+    def fitting_nodes(self, pairs: Pairs) -> Iterator[Node]:
+        """Yields the nodes whose open room holds *pairs*, in order."""
+        if self.among is None:
+            return self.order.fitting_nodes(pairs)
+        return (node for node in self.among if node.has_room(pairs))
+
+
+def choose_nodes(candidates: Candidates, gang: Sequence[Members]) -> Chosen | Shortfall:
+    """Returns a node for each member of *gang*, or how many would find one. Changes nothing."""
+    wanted = sum(members.number for members in gang)
+    found = _place_in_turn(candidates, gang, range(len(gang)), wanted)
+    if not isinstance(found, Shortfall) or len(gang) == 1:
+        return found
+    largest_first = sorted(range(len(gang)), key=lambda at: _size_key(candidates.order, gang[at]), reverse=True)
+    other = _place_in_turn(candidates, gang, largest_first, wanted)
+    if not isinstance(other, Shortfall):
+        return other
+    best = max(found, other, key=lambda shortfall: shortfall.placed)
+    if _is_hopeless(candidates, gang):
+        return best._replace(exhaustive=True)
+    if wanted > MOST_PACKED:
+        return best
+    return _PackingSearch(candidates, gang, largest_first).run(best)
+
+
+def count_places(candidates: Candidates, members: Members) -> Iterator[tuple[Node, int]]:
+    """Yields each node that has a place for one of *members* now, with how many of them it could take."""
+    for node in _usable_nodes(candidates, members):
+        yield node, places_on(node, members)
+
+
+def places_on(node: Node, members: Members) -> int:
+    """Returns how many of *members* the open room of *node* holds, up to as many as there are."""
+    if node.node_id in members.refused or members.required_node not in ("", node.node_id):
+        return 0
+    room = node.open
+    most = members.number
+    for t, amount in members.pairs:
+        most = min(most, room[t] // amount)
+    return max(0, most)
+
+
+def _usable_nodes(candidates: Candidates, members: Members) -> Iterable[Node]:
+    """Returns the nodes that have room for one of *members*, in order; a required one even if it is closed."""
+    if members.required_node:
+        node = candidates.by_id.get(members.required_node)
+        usable = node is not None and node.has_room(members.pairs) and node.node_id not in members.refused
+        return [node] if node is not None and usable else []
+    fitting = candidates.fitting_nodes(members.pairs)
+    if not members.refused:
+        return fitting
+    return (node for node in fitting if node.node_id not in members.refused)
+
+
+def _size_key(order: NodeOrder, members: Members) -> tuple[bool, float]:
+    """Returns how hard it is to find a place for one of *members*: those that must run on one node come first, then
+    whatever fills the largest part of the first node."""
+    first = next(iter(order), None)
+    if first is None:
+        return (bool(members.required_node), 0.0)
+    shares = [amount / first.capacity[t] for t, amount in members.pairs if first.capacity[t]]
+    return (bool(members.required_node), max(shares, default=0.0))
+
+
+def _is_hopeless(candidates: Candidates, gang: Sequence[Members]) -> bool:
+    """Tells whether some members find too few places even if the gang consisted of them alone."""
+    return any(sum(places for _, places in count_places(candidates, members)) < members.number for members in gang)
+
+
+class _Paper:
+    """The nodes with what the members that were put there on paper leave of them."""
+
+    def __init__(self, order: NodeOrder) -> None:
+        self._order = order
+        self.left: dict[Node, Node] = {}
+        """By node that something was put on, a copy that has less room. Its amounts are its own, the rest is shared."""
+
+    def put(self, node: Node, pairs: Pairs) -> Node:
+        """Puts *pairs* on *node*, and returns the copy that shows it."""
+        written = self.left.get(node)
+        if written is None:
+            written = self.left[node] = copy(node)
+            open_, written.free = node.open, node.free.copy()
+            written.open = written.free if open_ is node.free else open_.copy()
+        unbook_amounts(written.free, pairs)
+        if written.open is not written.free:
+            unbook_amounts(written.open, pairs)
+        written.score = self._order.score_of(written)
+        return written
+
+
+def _place_in_turn(
+    candidates: Candidates, gang: Sequence[Members], turns: Iterable[int], wanted: int
+) -> Chosen | Shortfall:
+    """Places the members one after the other, each on the first node in order, as it is by then."""
+    paper = _Paper(candidates.order)
+    chosen: list[tuple[Node, ...]] = [()] * len(gang)
+    placed = 0
+    lacking: int | None = None
+    for at in turns:
+        members = gang[at]
+        nodes = _take_places(candidates, members, paper)
+        chosen[at] = nodes
+        placed += len(nodes)
+        if len(nodes) < members.number and lacking is None:
+            lacking = at
+    return tuple(chosen) if lacking is None else Shortfall(placed, wanted, lacking, exhaustive=len(gang) == 1)
+
+
+def _take_places(candidates: Candidates, members: Members, paper: _Paper) -> tuple[Node, ...]:
+    """Puts as many of *members* on paper as find a place, and returns their nodes."""
+    pairs = members.pairs
+    before = set(paper.left)
+    untouched = (node for node in _usable_nodes(candidates, members) if node not in before)
+    touched = [
+        (written.score, node.node_id, node)
+        for node, written in paper.left.items()
+        if written.has_room(pairs)
+        and node.node_id not in members.refused
+        and members.required_node in ("", node.node_id)
+        and (members.required_node or candidates.among is None or node in candidates.among)
+    ]
+    heapify(touched)
+    found: list[Node] = []
+    following = next(untouched, None)
+    while len(found) < members.number:
+        if following is not None and (not touched or (following.score, following.node_id) < touched[0][:2]):
+            node, following = following, next(untouched, None)
+        elif touched:
+            node = heappop(touched)[2]
+        else:
+            break
+        found.append(node)
+        written = paper.put(node, pairs)
+        if written.has_room(pairs):
+            heappush(touched, (written.score, node.node_id, node))
+    return tuple(found)
+
+
+class _PackingSearch:
+    """All ways to put members of different sizes on nodes, one member after the other, the largest first."""
+
+    def __init__(self, candidates: Candidates, gang: Sequence[Members], turns: Sequence[int]) -> None:
+        self._gang = gang
+        self._turns = [at for at in turns for _ in range(gang[at].number)]
+        self._nodes = [list(_usable_nodes(candidates, members)) for members in gang]
+        self._room: dict[Node, list[int]] = {node: node.open.copy() for nodes in self._nodes for node in nodes}
+        self._chosen: list[Node] = []
+        self._steps = 0
+
+    def run(self, best: Shortfall) -> Chosen | Shortfall:
+        """Returns a way to pack the gang; otherwise *best*, with whether all ways were tried."""
+        if not self._place_next(0, 0):
+            return best._replace(exhaustive=self._steps < MOST_STEPS)
+        nodes: list[list[Node]] = [[] for _ in self._gang]
+        for at, node in zip(self._turns, self._chosen, strict=True):
+            nodes[at].append(node)
+        return tuple(map(tuple, nodes))
+
+    def _place_next(self, turn: int, start: int) -> bool:
+        """Tries every node for the member whose *turn* it is. Equal members go on nodes in order, from *start* on."""
+        if turn == len(self._turns):
+            return True
+        at = self._turns[turn]
+        pairs, nodes = self._gang[at].pairs, self._nodes[at]
+        following = self._turns[turn + 1] if turn + 1 < len(self._turns) else -1
+        tried: set[tuple[int, ...]] = set()
+        for index in range(start, len(nodes)):
+            node = nodes[index]
+            room = self._room[node]
+            if any(room[t] < amount for t, amount in pairs):
+                continue
+            # A node with as much room as one that was tried in vain is as much in vain, unless somebody later may run
+            # on one of the two only.
+            if len(self._nodes) == 1 or all(not m.refused and not m.required_node for m in self._gang):
+                alike = tuple(room)
+                if alike in tried:
+                    continue
+                tried.add(alike)
+            if self._steps >= MOST_STEPS:
+                return False
+            self._steps += 1
+            for t, amount in pairs:
+                room[t] -= amount
+            self._chosen.append(node)
+            if self._place_next(turn + 1, index if following == at else 0):
+                return True
+            self._chosen.pop()
+            for t, amount in pairs:
+                room[t] += amount
+        return False

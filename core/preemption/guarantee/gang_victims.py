@@ -1,0 +1,143 @@
+"""Whole gangs as victims for an ask: looked at only where nobody else makes room (preemption.md B.10).
+
+A gang is one candidate on each node where it has members. There it frees what these hold, in queues what all of its
+members hold, and the laws judge all of them: their sum may not take a queue below its guarantee, and the most important
+of them counts. The search is bounded: the cheapest gangs are looked at, on so many nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
+from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
+from kornel.core.preemption.guarantee.allowances import LeafTerms, Terms
+from kornel.core.preemption.guarantee.candidates import Candidates
+from kornel.core.preemption.guarantee.order import Candidate, Solution, full_order
+from kornel.core.preemption.guarantee.solve import Solver
+from kornel.core.preemption.victim_index import CLASSES, reluctance_of
+
+MOST_GANGS: Final = 64
+"""Gangs that are looked at for one ask, the cheapest first."""
+MOST_NODES: Final = 64
+"""Nodes that are looked at, those of the cheapest gangs first."""
+
+Lack = Callable[[Node], list[int] | None]
+
+
+class _Gang(NamedTuple):
+    """A gang all of whose members the laws let go, one by one."""
+
+    reluctance: int
+    order: int
+    """The highest adjusted priority, or the sum of the prices."""
+    size: int
+    oldest: int
+    application: Application
+    terms: LeafTerms
+    members: dict[Allocation, int]
+    """The members, each with its adjusted priority or price."""
+
+
+class GangSearch:
+    """One attempt's look at gangs."""
+
+    def __init__(self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack) -> None:
+        self._candidates = candidates
+        self._terms = terms
+        self._solver = solver
+        self._lack = lack
+        self.cut_short = False
+        """There were more gangs, or more nodes, than were looked at."""
+
+    def list_solutions(self) -> list[Solution]:
+        """Returns the solutions with a whole gang among the victims, one for each node looked at, best first."""
+        gangs = sorted(self._find_gangs(), key=lambda gang: (*gang[:4], gang.application.application_id))
+        self.cut_short = len(gangs) > MOST_GANGS
+        on_nodes: dict[Node, list[_Gang]] = {}
+        for gang in gangs[:MOST_GANGS]:
+            for node in dict.fromkeys(member.node for member in gang.members):
+                if node is not None:
+                    on_nodes.setdefault(node, []).append(gang)
+        self.cut_short = self.cut_short or len(on_nodes) > MOST_NODES
+        found: list[Solution] = []
+        for node, here in islice(on_nodes.items(), MOST_NODES):
+            solution = self._solve_node(node, here)
+            if solution is not None:
+                found.append(solution)
+        return sorted(found, key=lambda solution: solution.key)
+
+    def _solve_node(self, node: Node, gangs: Iterable[_Gang]) -> Solution | None:
+        needs = self._lack(node)
+        if needs is None:
+            return None
+        pool = self._candidates.on_node(node)
+        members: dict[str, _Gang] = {}
+        for gang in gangs:
+            candidate = self._as_candidate(gang, node)
+            if candidate is not None:
+                # Behind all others of its class: nobody takes a whole gang where single tasks do.
+                pool[gang.reluctance].append(candidate)
+                members[candidate[3]] = gang
+        if not members:
+            return None
+        for level in CLASSES:
+            victims = self._solver.solve(needs, pool[: level + 1]) if pool[level] else None
+            if victims is not None:
+                return Solution.of(node, self._take_apart(victims, members))
+        return None
+
+    def _as_candidate(self, gang: _Gang, node: Node) -> Candidate | None:
+        first = next(member for member in gang.members if member.node is node)
+        here = [member.shape for member in gang.members if member.node is node]
+        everywhere = [member.shape for member in gang.members]
+        # Whoever goes one by one and the gang as a whole exclude each other, or one task would go twice.
+        surplus = self._candidates.surplus_rooms(gang.application)
+        kind = self._terms.kind_of_gang(gang.terms, here, everywhere, surplus)
+        if kind is None:
+            return None
+        name = f"{first.key} and its gang"
+        return (gang.order, gang.oldest, gang.application.preempted_count, name, first, kind)
+
+    @staticmethod
+    def _take_apart(victims: Iterable[Candidate], gangs: Mapping[str, _Gang]) -> list[Candidate]:
+        """Returns *victims* with all members of a gang in its place, in order."""
+        found: list[Candidate] = []
+        for victim in victims:
+            gang = gangs.get(victim[3])
+            if gang is None:
+                found.append(victim)
+                continue
+            earlier = gang.application.preempted_count
+            found += [(order, -m.created_ns, earlier, m.key, m, victim[5]) for m, order in gang.members.items()]
+        return sorted(found, key=full_order)
+
+    def _find_gangs(self) -> Iterable[_Gang]:
+        for terms in self._candidates.open_leaves():
+            for application in terms.leaf.applications.values():
+                if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
+                    gang = self._make_gang(application, terms)
+                    if gang is not None:
+                        yield gang
+
+    def _make_gang(self, application: Application, terms: LeafTerms) -> _Gang | None:
+        members = members_of(application)
+        if not members or not can_leave_whole(members) or not all(map(is_bound, members)):
+            return None
+        if terms.highest is not None and any(member.priority > terms.highest for member in members):
+            return None  # Law 6 protects one of them.
+        orders = {member: self._candidates.order_of(terms, member) for member in members}
+        priced = self._candidates.has_prices
+        return _Gang(
+            max(map(reluctance_of, members)),
+            sum(orders.values()) if priced else max(orders.values()),
+            len(members),
+            max(-member.created_ns for member in members),
+            application,
+            terms,
+            orders,
+        )

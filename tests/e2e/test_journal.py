@@ -1,0 +1,273 @@
+"""A core with a journal and real bad days: killed, without a disk, without its database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from kornel.core.domain.effects import Allocated
+from kornel.core.journal.reading import read_records, verify_store
+from kornel.core.journal.replay import Replay
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from tests.e2e.harness import CONFIG, allocation_request, application_request, ask, create, node_request
+from tests.history_databases import database, postgres, postgres_server
+from tests.postgres import Postgres
+from tests.unit.journal.made import open_store
+
+__all__ = ["database", "postgres", "postgres_server"]
+
+PATIENCE_S = 60.0
+KILLS = 4
+JOURNAL = "kornel.v1.Journal"
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@asynccontextmanager
+async def core_process(
+    journal: str, tmp_path: Path, *options: str
+) -> AsyncIterator[tuple[subprocess.Popen[bytes], grpc.aio.Channel]]:
+    """``kornel serve`` with a journal, and a channel to it."""
+    ready = tmp_path / "ready"
+    ready.unlink(missing_ok=True)
+    command = [
+        sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready),
+        "--rest-address", "off", "--history", "off", "--journal", journal, *options,
+    ]  # fmt: skip
+    with (tmp_path / "core.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: ASYNC220 - forks once
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not ready.exists():
+                assert process.poll() is None, (tmp_path / "core.log").read_text()
+                await asyncio.sleep(0.02)
+        async with grpc.aio.insecure_channel(ready.read_text().strip()) as channel:
+            yield process, channel
+    finally:
+        process.kill()
+        process.wait()
+
+
+@dataclass
+class Shim:
+    """What a shim heard of its asks, over all cores that it has spoken to."""
+
+    heard: dict[str, set[str]] = field(default_factory=dict)
+    sent: int = 0
+
+    async def prepare(self, channel: grpc.aio.Channel) -> None:
+        """Registers, and has a node and an application."""
+        scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+        await scheduler.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1", config=CONFIG))
+        for call, request in (
+            (scheduler.UpdateNode(), node_request(create("n1", vcore=10**9), create("n2", vcore=10**9))),
+            (scheduler.UpdateApplication(), application_request("app")),
+        ):
+            await call.write(request)
+            assert await asyncio.wait_for(call.read(), PATIENCE_S) is not grpc.aio.EOF
+            call.cancel()
+
+    async def place(self, channel: grpc.aio.Channel, seconds: float) -> None:
+        """Sends asks without a pause, and notes what comes back."""
+        scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+        call = scheduler.UpdateAllocation()
+        reading = asyncio.create_task(self.listen(call))
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await call.write(
+                        allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(7)))
+                    )
+                    self.sent += 7
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            pass
+        reading.cancel()
+
+    async def listen(self, call: Any) -> None:
+        """Notes what is placed where, until the stream ends."""
+        try:
+            while (response := await call.read()) is not grpc.aio.EOF:
+                for placed in response.new:
+                    self.heard.setdefault(placed.allocationKey, set()).add(placed.nodeID)
+        except grpc.aio.AioRpcError:
+            return
+
+
+def decided_in(journal: str) -> dict[str, str]:
+    """Returns what is placed where by the engine that a journal makes. Fails if the journal is not sound."""
+    with closing(open_store(journal)) as store:
+        assert not verify_store(store).damage
+        replay, placed = Replay(), {}
+        for record, _ in read_records(store):
+            found = replay.play(record)
+            assert found is None, found.describe()
+            for effect in replay.last_effects:
+                if isinstance(effect, Allocated):
+                    placed[effect.spec.key] = effect.node_id
+    return placed
+
+
+@pytest.mark.parametrize("sync", ["full", pytest.param("written", marks=pytest.mark.long)])
+async def test_nothing_that_a_shim_heard_is_lost_by_a_kill(database: str, tmp_path: Path, sync: str) -> None:
+    """A core killed while it places asks goes on with all that it said, and says what may not have arrived again."""
+    shim = Shim()
+    for number in range(KILLS):
+        async with core_process(database, tmp_path, "--journal-sync", sync) as (process, channel):
+            if not number:
+                await shim.prepare(channel)
+            await shim.place(channel, 0.4 + 0.13 * number)
+            process.send_signal(signal.SIGKILL)
+            await asyncio.to_thread(process.wait)
+        decided = decided_in(database)
+        assert shim.heard
+        for key, nodes in shim.heard.items():
+            assert nodes == {decided[key]}, f"{key}: heard {nodes}, decided {decided.get(key)}"
+    async with core_process(database, tmp_path, "--journal-sync", sync) as (_, channel):
+        # The shim registers nothing: it opens its stream and hears what it missed.
+        scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+        call = scheduler.UpdateAllocation()
+        await call.write(allocation_request(ask("last", "app", vcore=1)))
+        listening = asyncio.create_task(shim.listen(call))
+        async with asyncio.timeout(PATIENCE_S):
+            while not {*decided, "last"} <= shim.heard.keys():  # noqa: ASYNC110 - another task hears
+                await asyncio.sleep(0.02)
+        listening.cancel()
+        call.cancel()
+    assert all(len(nodes) == 1 for nodes in shim.heard.values())
+
+
+async def health_of(channel: grpc.aio.Channel, service: str) -> int:
+    """Returns the state that the core gives for *service*."""
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=PATIENCE_S)
+    return int(answer.status)
+
+
+async def wait_for_health(channel: grpc.aio.Channel, expected: int) -> None:
+    """Returns when both the journal and the core have the *expected* state."""
+    async with asyncio.timeout(PATIENCE_S):
+        while {await health_of(channel, JOURNAL), await health_of(channel, "")} != {expected}:  # noqa: ASYNC110 - asked over the wire
+            await asyncio.sleep(0.05)
+
+
+async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
+    """Returns how a stream ends on which an ask is sent."""
+    scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
+    call = scheduler.UpdateAllocation()
+    await call.write(allocation_request(ask("refused", "app", vcore=1)))
+    code: grpc.StatusCode = await asyncio.wait_for(call.code(), PATIENCE_S)
+    return code
+
+
+async def test_a_database_that_is_away_stops_the_intake(postgres: Postgres, tmp_path: Path) -> None:
+    """While PostgreSQL is stopped asks are refused UNAVAILABLE; started again, the core goes on by itself."""
+    shim = Shim()
+    async with core_process(postgres.url, tmp_path) as (_, channel):
+        await shim.prepare(channel)
+        await shim.place(channel, 0.3)
+        placing = asyncio.create_task(shim.place(channel, 1.5))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(postgres.stop)
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
+        assert await end_of(channel) is grpc.StatusCode.UNAVAILABLE
+        await asyncio.gather(placing, return_exceptions=True)
+        await asyncio.to_thread(postgres.start)
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
+        before = len(shim.heard)
+        await shim.place(channel, 1.0)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(shim.heard) <= before:
+                await shim.place(channel, 0.5)
+    decided = decided_in(postgres.url)
+    for key, nodes in shim.heard.items():
+        assert nodes == {decided[key]}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes, where one can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts a disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode()}")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=False)
+
+
+async def test_a_full_disk_stops_the_intake_until_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+    """RESOURCE_EXHAUSTED while there is no room; nothing is lost, and with room the core goes on by itself."""
+    journal = str(small_disk / "journal.db")
+    ballast = small_disk / "ballast"
+    shim = Shim()
+    async with core_process(journal, tmp_path) as (_, channel):
+        await shim.prepare(channel)
+        ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 20_000))
+        placing = asyncio.create_task(shim.place(channel, 3.0))
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
+        assert await end_of(channel) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await asyncio.gather(placing, return_exceptions=True)
+        ballast.unlink()
+        await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
+        before = len(shim.heard)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(shim.heard) <= before:
+                await shim.place(channel, 0.5)
+    decided = decided_in(journal)
+    for key, nodes in shim.heard.items():
+        assert nodes == {decided[key]}
+
+
+def test_a_disk_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    """A core that cannot keep the journal that it was asked to keep does not start."""
+    place = tmp_path / "file"
+    place.write_text("")
+    command = [sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "off"]
+    command += ["--history", "off", "--journal", str(place / "journal.db")]
+    ended = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False, text=True)
+    assert ended.returncode == 1
+    assert "journal.db" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+async def test_the_commands_look_at_a_journal(tmp_path: Path) -> None:
+    """``info``, ``verify``, ``export`` and ``replay`` work on what a core that was killed left."""
+    journal = str(tmp_path / "journal.db")
+    shim = Shim()
+    async with core_process(journal, tmp_path) as (process, channel):
+        await shim.prepare(channel)
+        await shim.place(channel, 0.3)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "kornel", *arguments]
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "epoch 1" in run("journal", "info", journal)
+    assert "records are sound" in run("journal", "verify", journal)
+    assert "rm-1" not in run("journal", "export", journal, "--anonymise")
+    assert "rm-1" in run("journal", "export", journal)
+    assert "decided alike" in run("replay", journal, "--verify")
+    assert "Allocated" in run("replay", journal, "--from", "5")
+    assert "0 blocks" in run("journal", "prune", journal)

@@ -1,0 +1,99 @@
+"""Hard gangs as a shim sees them: whatever the core decides, nothing of such a gang runs or all of it does.
+
+Written from the words of the rule (scheduling.md 10.7). Only what the shim does leaves a gang between nothing and all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kornel.core.domain.effects import PredicatesAsked
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
+from kornel.core.partition.state import PartitionState
+from tests.properties.machine.quotas import Quotas
+from tests.properties.machine.shim_view import ShimView
+from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
+
+Gangs = Mapping[str, frozenset[str]]
+"""By partition, the applications nothing of whose gang runs, and of which none may run in part."""
+
+
+def gangs_at_rest(shim: ShimView) -> Gangs:
+    """Returns the hard gangs of which nothing runs."""
+    return {
+        name: frozenset(a for a in partition.applications if is_at_rest(partition, a))
+        for name, partition in shim.partitions.items()
+    }
+
+
+def is_at_rest(partition: PartitionView, application_id: str) -> bool:
+    """Tells whether an application is a hard gang that was announced, and nothing of any task group runs."""
+    application = partition.applications[application_id]
+    announced = application.spec.placeholder_ask
+    if announced is None or announced.is_zero() or application.spec.gang_style != "Hard":
+        return False
+    if application.state == "Resuming":
+        return False
+    return not any(request.spec.task_group for request in partition.allocations_of(application_id))
+
+
+def judge_gangs(shim: ShimView, before: Gangs) -> None:
+    """Raises for a gang that was at rest *before* and of which now a part runs."""
+    for name, applications in before.items():
+        partition = shim.partitions[name]
+        for application_id in applications & partition.applications.keys():
+            placed = [r for r in partition.allocations_of(application_id) if r.placeholder]
+            if not placed:
+                continue
+            left = [r.name for r in partition.asks_of(application_id) if r.placeholder]
+            if left:
+                raise ContractBroken("half a gang", f"{application_id}: {left} wait, {len(placed)} were placed")
+            total: Amounts = {}
+            for request in placed:
+                add(total, request.size)
+            announced = partition.applications[application_id].spec.placeholder_ask or {}
+            short = {n: most for n, most in announced.items() if total.get(n, 0) < most}
+            if short:
+                raise ContractBroken("half a gang", f"{application_id} was placed with {total} of {dict(announced)}")
+
+
+def may_still_pass(shim: ShimView, asked: PredicatesAsked) -> bool:
+    """Tells whether a yes to *asked* counts until the shim has answered about the other members of a gang."""
+    partition = shim.partitions.get(asked.partition)
+    if partition is None or asked.application_id not in partition.applications:
+        return False
+    request = partition.requests.get(asked.key)
+    return (request is None or request.placeholder) and is_at_rest(partition, asked.application_id)
+
+
+def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:
+    """Raises for a gang that waits although each of its members finds room one after the other, largest first."""
+    members = [r for r in view.asks_of(ask.spec.application_id) if r.placeholder]
+    total: Amounts = {}
+    for member in members:
+        add(total, member.size)
+    announced = view.applications[ask.spec.application_id].spec.placeholder_ask or {}
+    if any(total.get(name, 0) < most for name, most in announced.items()):
+        return
+    asks = [state.requests[member.name] for member in members]
+    if state.held_count or any(queue.claims for queue in ask.queue.lineage()):
+        return
+    if limits.exceeded(ask.spec.application_id, Resources(total)) is not None:
+        return
+    rooms = {
+        node.node_id: dict(state.types.to_resources(node.free))
+        for node in state.nodes.values()
+        if node.schedulable and node.claims is None
+    }
+    for waiting in sorted(asks, key=lambda a: -a.shape.resources.get("vcore", 0)):
+        for node_id, room in rooms.items():
+            required = waiting.spec.required_node in ("", node_id)
+            refused = waiting.refused is not None and node_id in waiting.refused
+            size = waiting.shape.resources
+            if required and not refused and all(room.get(name, 0) >= amount for name, amount in size.items() if amount):
+                add(room, size, -1)
+                break
+        else:
+            return
+    raise ContractBroken("forgotten gang", f"{ask.application} fits as a whole")

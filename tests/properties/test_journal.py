@@ -1,0 +1,96 @@
+"""Whatever the machine's rules can do is in the journal: an engine that plays it decides the same, effect by effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pytest
+
+from kornel.core.domain.effects import Effect
+from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.effect_sums import sum_effects
+from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.records import Block, BlockWriter, read_block
+from kornel.core.journal.replay import Replay
+from tests.properties.machine import driver
+from tests.properties.machine.world import World
+
+BEGINNING = Beginning("test", True, 2_000_000_000, 5)
+
+
+class Calls:
+    """A recorder that keeps everything in memory."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[EngineCall, CallOutcome, Sequence[Effect]]] = []
+
+    def add(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+        self.made.append((call, outcome, list(effects)))
+
+
+def record_run(seed: str, steps: int) -> Calls:
+    """Returns the calls of a run of the random machine."""
+    world, calls = World(), Calls()
+    engine = RecordingEngine.begin_empty(BEGINNING)
+    engine.record_calls(calls, world.now_ns)
+    engine.record_events()
+    world.engine = engine
+    driver.episode(seed, steps, world)
+    return calls
+
+
+def write_blocks(calls: Calls, dice: Random) -> Iterator[Block]:
+    """Yields the journal of *calls* in blocks of all sizes."""
+    writer = BlockWriter(0, 0, 1)
+    begin = EngineCall(CallKind.BEGIN, calls.made[0][0].now_ns, beginning=BEGINNING)
+    waiting = [(begin, CallResult(CallOutcome.DONE, 0, 0))]
+    effects_sum = 0
+    for call, outcome, effects in calls.made:
+        if effects:
+            effects_sum = sum_effects(effects, effects_sum)
+        waiting.append((call, CallResult(outcome, len(effects), effects_sum)))
+        if dice.random() < 0.2:
+            yield writer.make_block(waiting, 0)
+            waiting = []
+    if waiting:
+        yield writer.make_block(waiting, 0)
+
+
+def _check_run(seed: str, steps: int) -> set[str]:
+    """Plays the journal of a run. Returns the kinds of effects it had."""
+    lived = record_run(seed, steps)
+    again = Calls()
+
+    def make_engine(beginning: Beginning) -> RecordingEngine:
+        engine = RecordingEngine.begin_empty(beginning)
+        engine.record_calls(again, 0)
+        return engine
+
+    replay = Replay(make_engine)
+    for block in write_blocks(lived, Random(seed)):
+        for record in read_block(block):
+            found = replay.play(record)
+            assert found is None, found.describe()
+    assert replay.records == len(lived.made) + 1
+    for number, (one, other) in enumerate(zip(lived.made, again.made, strict=True), 2):
+        # RECORD_EVENTS is given no time; all others carry theirs.
+        assert one[0][2:] == other[0][2:], number
+        assert one[1:] == other[1:], number
+    return {type(effect).__name__ for _, _, effects in lived.made for effect in effects}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_journal_is_decided_again_alike(seed: int) -> None:
+    """Every command comes out of its record as it went in, and every effect is the same."""
+    assert "Allocated" in _check_run(f"journal/{seed}", 300)
+
+
+@pytest.mark.long
+def test_long_journals_are_decided_again_alike() -> None:
+    """Runs that together show everything that the engine can say."""
+    seen: set[str] = set()
+    for seed in (12, 13, 57, 67, *range(100, 104)):
+        seen |= _check_run(f"determinism/{seed}", 400)
+    assert {"PreemptionDecided", "PredicatesAsked", "PreemptionPredicatesAsked", "Released", "AskReleased"} <= seen
+    assert {"ApplicationUpdated", "AllocationRejected", "NodeRejected", "EventRecorded"} <= seen

@@ -1,0 +1,88 @@
+"""Journals for tests: a small cluster, its calls, and the store that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kornel.core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    Command,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from kornel.core.domain.resources import Resources
+from kornel.core.journal.calls import Beginning
+from kornel.core.journal.journal import Journal
+from kornel.core.journal.settings import JournalSettings, journal_settings
+from kornel.core.journal.store import JournalStore
+from kornel.core.journal.sync import JournalSync
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+
+RM = "rm"
+PARTITION = f"[{RM}]default"
+CONFIG = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: a
+"""
+BEGINNING = Beginning("test", False, 2_000_000_000, 5)
+LOGGER = build_logger(LogFormat.CONSOLE, LogLevel.ERROR)
+START_NS = 1_700_000_000 * 10**9
+
+
+def small_cluster() -> list[Command]:
+    """Returns commands after which asks of ``app`` are placed."""
+    return [
+        RegisterManager(RM, CONFIG),
+        UpdateNodes(RM, (NodeSpec("n1", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 10**6})),)),
+        UpdateApplications(RM, (ApplicationSpec("app", "root.a", PARTITION, "joe"),)),
+    ]
+
+
+def asks(first: int, count: int = 1) -> UpdateAllocations:
+    """Returns asks named ``ask-0`` and so on."""
+    size = Resources({"vcore": 1})
+    return UpdateAllocations(
+        RM, tuple(AllocationSpec(f"ask-{number}", "app", PARTITION, size) for number in range(first, first + count))
+    )
+
+
+def settings_for(where: str | Path, sync: JournalSync = JournalSync.FULL, *, afresh: bool = False) -> JournalSettings:
+    """Returns settings of a journal, which is off for nobody."""
+    settings = journal_settings(str(where), sync, afresh=afresh)
+    assert settings is not None
+    return settings
+
+
+def open_journal(where: str | Path, *, afresh: bool = False, version: str = "test") -> Journal:
+    """Returns the journal at *where*, opened by a core of *version*."""
+    return Journal.open(
+        settings_for(where, afresh=afresh), BEGINNING._replace(version=version), now_ns=lambda: START_NS, logger=LOGGER
+    )
+
+
+def open_store(where: str | Path) -> JournalStore:
+    """Returns the store at *where*, to be read."""
+    return JournalStore(settings_for(where).url, 5.0, read_only=True)
+
+
+async def decide(journal: Journal, commands: Sequence[Command], *, slices: int = 1) -> None:
+    """Has the journal's engine decide *commands*, each followed by slices, and waits until all is durable."""
+    now_ns = journal.last_ns
+    for command in commands:
+        now_ns += 1_000_000
+        journal.engine.apply(command, now_ns)
+        for _ in range(slices):
+            journal.engine.cycle(now_ns, 100)
+    journal.last_ns = now_ns
+    await journal.gate.wait_until_passed()

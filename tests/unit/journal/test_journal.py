@@ -1,0 +1,354 @@
+"""What a journal promises: the same engine again, nothing before its record, and damage by its number."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from kornel.core.config.problems import ConfigError
+from kornel.core.domain.commands import CommandRefused, UpdateConfiguration
+from kornel.core.domain.effects import Allocated
+from kornel.core.journal.calls import CallKind, CallOutcome, CallResult, EngineCall
+from kornel.core.journal.export import Pseudonyms, write_line
+from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.reading import read_records, verify_store
+from kornel.core.journal.records import Block, BlockWriter, RecordDamaged, read_block
+from kornel.core.journal.replay import Replay
+from kornel.core.journal.store import JournalStore
+from kornel.core.service.status_codes import JournalFull, JournalUnavailable
+from tests.history_databases import database, postgres, postgres_server
+from tests.unit.journal.made import PARTITION, RM, asks, decide, open_journal, open_store, settings_for, small_cluster
+
+__all__ = ["database", "postgres", "postgres_server"]
+
+
+def allocations_of(journal: Journal) -> dict[str, str]:
+    """Returns the node of each allocation that the engine has."""
+    state = journal.engine.partition(PARTITION)
+    assert state is not None
+    return {key: node.node_id for node in state.nodes.values() for key in node.allocations}
+
+
+async def make_journal(where: str | Path, *, rounds: int = 3) -> dict[str, str]:
+    """Writes a journal and ends it well. Returns the allocations."""
+    journal = open_journal(where)
+    journal.start()
+    await decide(journal, small_cluster())
+    for number in range(rounds):
+        await decide(journal, [asks(20 * number + at, 5) for at in (0, 5)])
+    made = allocations_of(journal)
+    journal.close(5)
+    return made
+
+
+def flip_bit(path: Path, first: int, at: int) -> None:
+    """Flips a bit of byte *at* of the payload of the block that begins with record *first*."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (payload,) = connection.execute("SELECT payload FROM journal_blocks WHERE first = ?", (first,)).fetchone()
+        changed = bytearray(payload)
+        changed[at] ^= 0x10
+        connection.execute("UPDATE journal_blocks SET payload = ? WHERE first = ?", (bytes(changed), first))
+
+
+async def test_a_core_goes_on_where_the_last_one_ended(database: str) -> None:
+    """The engine that is made from a journal has the same allocations and decides the next ask."""
+    made = await make_journal(database)
+    assert len(made) == 30
+    journal = open_journal(database)
+    journal.start()
+    assert allocations_of(journal) == made
+    assert journal.engine.rm_id == RM
+    await decide(journal, [asks(100)])
+    assert set(allocations_of(journal)) == {*made, "ask-100"}
+    assert journal.status().epoch == 2
+    journal.close(5)
+    with closing(open_store(database)) as store:
+        found = verify_store(store)
+        assert not found.damage
+        assert found.records == found.last
+        assert Replay().play_all(read.record for read in read_records(store)) is None
+
+
+async def test_what_was_decided_lately_is_sent_again(tmp_path: Path) -> None:
+    """Effects of the registered manager that may not have arrived are kept, and none of an earlier registration."""
+    path = tmp_path / "journal.db"
+    await make_journal(path)
+    journal = open_journal(path)
+    journal.start()
+    assert sum(isinstance(effect, Allocated) for effect in journal.untold) == 30
+    await decide(journal, [*small_cluster(), asks(50)])
+    await asyncio.to_thread(journal.close, 5)
+    journal = open_journal(path)
+    assert [effect.spec.key for effect in journal.untold if isinstance(effect, Allocated)] == ["ask-50"]
+    journal.close(1)
+
+
+async def test_nothing_passes_before_its_record_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was passed on waits for the commit of the call before it, and leaves in order."""
+    committed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    append = JournalStore.append_block
+    journal = open_journal(tmp_path / "journal.db")
+
+    def append_later(self: JournalStore, block: Block, life: int) -> None:
+        asyncio.run_coroutine_threadsafe(committed.wait(), loop).result(20)
+        append(self, block, life)
+
+    monkeypatch.setattr(JournalStore, "append_block", append_later)
+    journal.start()
+    left: list[int] = []
+    journal.gate.pass_on(lambda: left.append(0))
+    assert left == [0]
+    for number, command in enumerate([*small_cluster(), asks(0)], 1):
+        journal.engine.apply(command, journal.last_ns)
+        journal.gate.pass_on(lambda number=number: left.append(number))
+    await asyncio.sleep(0)
+    assert left == [0]
+    assert journal.gate.waiting == 4
+    committed.set()
+    await asyncio.wait_for(journal.gate.wait_until_passed(), 20)
+    assert left == [0, 1, 2, 3, 4]
+    await asyncio.to_thread(journal.close, 5)
+
+
+@pytest.mark.parametrize(
+    ("error", "refusal"),
+    [(sqlite3.SQLITE_FULL, JournalFull), (sqlite3.SQLITE_IOERR, JournalUnavailable)],
+)
+async def test_a_store_that_fails_stops_the_intake_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, refusal: type[Exception]
+) -> None:
+    """While the store takes nothing the intake is refused and nothing leaves; then all of it is written."""
+    failing = True
+    append = JournalStore.append_block
+    problems: list[str] = []
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.on_problem = problems.append
+
+    def fail(self: JournalStore, block: Block, life: int) -> None:
+        if failing:
+            cause = sqlite3.OperationalError("no")
+            cause.sqlite_errorcode = error
+            raise OperationalError("INSERT", {}, cause)
+        append(self, block, life)
+
+    monkeypatch.setattr(JournalStore, "append_block", fail)
+    journal.start()
+    for command in [*small_cluster(), asks(0, 10)]:
+        journal.engine.apply(command, journal.last_ns)
+    left: list[str] = []
+    journal.gate.pass_on(lambda: left.append("out"))
+    await wait_for(lambda: bool(problems))
+    with pytest.raises(refusal):
+        journal.gate.check_intake()
+    room = asyncio.ensure_future(journal.gate.wait_for_room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    assert not left
+    failing = False
+    await asyncio.wait_for(room, 20)
+    await journal.gate.wait_until_passed()
+    journal.gate.check_intake()
+    assert left == ["out"]
+    assert problems[-1] == ""
+    await asyncio.to_thread(journal.close, 5)
+    with closing(open_store(path)) as store:
+        assert [read.record.call.kind for read in read_records(store)] == [CallKind.BEGIN, *[CallKind.COMMAND] * 4]
+
+
+async def test_another_core_on_the_same_journal_fences_the_first(postgres: Any) -> None:
+    """A second core goes on in the journal; from then on nothing of the first is written or leaves it."""
+    first = open_journal(postgres.url)
+    first.start()
+    await decide(first, small_cluster())
+    second = open_journal(postgres.url)
+    second.start()
+    left: list[str] = []
+    first.engine.apply(asks(0, 10), first.last_ns)
+    first.engine.cycle(first.last_ns, 100)
+    first.gate.pass_on(lambda: left.append("never"))
+    with pytest.raises(JournalUnavailable):
+        await asyncio.wait_for(first.gate.wait_until_passed(), 20)
+    with pytest.raises(JournalUnavailable):
+        await first.gate.wait_for_room()
+    assert not left
+    await decide(second, [asks(100)])
+    assert set(allocations_of(second)) == {"ask-100"}
+    for journal in (first, second):
+        await asyncio.to_thread(journal.close, 5)
+
+
+def test_a_file_that_another_core_writes_is_refused(tmp_path: Path) -> None:
+    """One core to a file, for as long as it lives."""
+    journal = open_journal(tmp_path / "journal.db")
+    with pytest.raises(JournalUnusable, match="another core writes"):
+        open_journal(tmp_path / "journal.db")
+    journal.close(1)
+    open_journal(tmp_path / "journal.db").close(1)
+
+
+async def test_a_flipped_bit_is_named(tmp_path: Path) -> None:
+    """Wherever it is in a block: the first record that cannot be trusted is named, and those before it are read."""
+    path = tmp_path / "journal.db"
+    await make_journal(path)
+    with closing(open_store(path)) as store:
+        blocks = [block for block, _ in store.read_blocks()]
+    block = max(blocks, key=lambda each: each.last - each.first)
+    assert block.last > block.first
+    for at in range(0, len(block.payload), 3):
+        copy = tmp_path / "copy.db"
+        shutil.copy(path, copy)
+        flip_bit(copy, block.first, at)
+        with closing(open_store(copy)) as store:
+            found = verify_store(store)
+            if not found.damage:  # It is in what zlib puts at the end, and each record has a checksum of its own.
+                assert at >= len(block.payload) - 6
+                assert found.records == found.last
+                continue
+            assert len(found.damage) == 1, at
+            assert block.first <= found.damage[0].first <= found.damage[0].last == block.last
+            read = []
+            with pytest.raises(RecordDamaged) as damaged:
+                read.extend(each.record for each in read_records(store))
+            assert damaged.value.sequence == found.damage[0].first == len(read) + 1
+    shutil.copy(path, copy)
+    flip_bit(copy, block.first, len(block.payload) // 2)
+    with pytest.raises(JournalUnusable, match=r"record \d+: it"):
+        open_journal(copy)
+    open_journal(copy, afresh=True).close(1)
+
+
+def test_each_record_of_a_block_can_be_the_damaged_one() -> None:
+    """A record whose bytes were changed before they were deflated is found by the chain alone."""
+    writer = BlockWriter(10, 7, 3)
+    calls = [
+        (EngineCall(CallKind.SLICE, 5 + number, budget=100), CallResult(CallOutcome.DONE, 0, 0)) for number in range(5)
+    ]
+    block = writer.make_block(calls, 0)
+    assert [record.sequence for record in read_block(block)] == [11, 12, 13, 14, 15]
+    for changed in (block._replace(epoch=4), block._replace(first=12, last=16), block._replace(chain_before=8)):
+        with pytest.raises(RecordDamaged) as found:
+            list(read_block(changed))
+        assert found.value.sequence == changed.first
+
+
+async def test_a_missing_block_is_named(tmp_path: Path) -> None:
+    """A hole has the numbers of the records that are not there."""
+    path = tmp_path / "journal.db"
+    await make_journal(path)
+    with closing(open_store(path)) as store:
+        gone = [block for block, _ in store.read_blocks()][1]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM journal_blocks WHERE first = ?", (gone.first,))
+    with closing(open_store(path)) as store:
+        [damage] = verify_store(store).damage
+    assert (damage.first, damage.last) == (gone.first, gone.last)
+
+
+async def test_a_log_cut_at_any_byte_leaves_what_was_committed_before(tmp_path: Path) -> None:
+    """SQLite's log of a core that was killed, cut anywhere in its last commits: whole records, and all before them."""
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.start()
+    await decide(journal, small_cluster())
+    for number in range(5):
+        await decide(journal, [asks(number)])
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for name in ("journal.db", "journal.db-wal"):
+        shutil.copy(tmp_path / name, killed / name)
+    log = (killed / "journal.db-wal").read_bytes()
+    last = journal.status().last_record
+    await asyncio.to_thread(journal.close, 5)
+    kept = set()
+    for size in [*range(len(log), len(log) - 4_500, -7), *range(len(log) - 40, len(log))]:
+        (killed / "journal.db-wal").write_bytes(log[:size])
+        (killed / "journal.db-shm").unlink(missing_ok=True)
+        cut = tmp_path / "cut"
+        shutil.rmtree(cut, ignore_errors=True)
+        shutil.copytree(killed, cut)
+        with closing(open_store(cut / "journal.db")) as store:
+            found = verify_store(store)
+            assert not found.damage
+            assert found.records == found.last
+            kept.add(found.last)
+    assert max(kept) == last
+    assert len(kept) > 1
+
+
+async def test_another_version_does_not_decide_again(tmp_path: Path) -> None:
+    """One line says so, and what can be done; a beginning with an empty engine is always possible."""
+    path = tmp_path / "journal.db"
+    await make_journal(path)
+    with pytest.raises(JournalUnusable, match=r"written by version test.*--journal-afresh"):
+        open_journal(path, version="other")
+    journal = open_journal(path, version="other", afresh=True)
+    assert journal.engine.rm_id == ""
+    journal.close(1)
+    open_journal(path, version="other").close(1)
+    with closing(JournalStore(settings_for(path).url, 5.0)) as store:
+        life = store.find_end().life
+        assert store.prune_before(life) > 0
+        assert verify_store(store).first == life
+
+
+async def test_refused_commands_are_played_too(tmp_path: Path) -> None:
+    """A command that is refused is a call like others, and is refused again."""
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.start()
+    for command in (*small_cluster(), UpdateConfiguration("nobody"), UpdateConfiguration(RM, "partitions: 5")):
+        with suppress(CommandRefused, ConfigError):
+            journal.engine.apply(command, journal.last_ns)
+    await journal.gate.wait_until_passed()
+    await asyncio.to_thread(journal.close, 5)
+    with closing(open_store(path)) as store:
+        records = [read.record for read in read_records(store)]
+    assert [record.result.outcome for record in records[-2:]] == [CallOutcome.REFUSED] * 2
+    assert Replay().play_all(records) is None
+
+
+async def test_another_decision_is_found_with_both_sides(tmp_path: Path) -> None:
+    """A replay stops at the first call that has other effects than the journal says."""
+    path = tmp_path / "journal.db"
+    await make_journal(path)
+    with closing(open_store(path)) as store:
+        records = [read.record for read in read_records(store)]
+    number = next(n for n, record in enumerate(records) if record.result.effects and record.sequence > 8)
+    result = records[number].result
+    records[number] = records[number]._replace(result=result._replace(effects_sum=result.effects_sum ^ 1))
+    found = Replay().play_all(records)
+    assert found is not None
+    assert found.sequence == records[number].sequence
+    assert f"{result.effects_sum:08x}" in found.describe()
+
+
+async def test_nobody_is_named_in_an_anonymous_export(tmp_path: Path) -> None:
+    """Neither names nor texts of the shim are in it, and the same name always has the same number."""
+    path = tmp_path / "journal.db"
+    await make_journal(path)
+    with closing(open_store(path)) as store:
+        records = [read.record for read in read_records(store)]
+    pseudonyms = Pseudonyms()
+    lines = b"".join(write_line(record, pseudonyms) for record in records)
+    for name in (b"ask-", b'"app"', b"n1", b"joe", b"[rm]"):
+        assert name not in lines
+        assert name in b"".join(map(write_line, records))
+    assert lines.count(b'"application-1"') >= 3
+    assert b'"vcore"' in lines
+
+
+async def wait_for(condition: Callable[[], bool]) -> None:
+    """Returns when *condition* holds."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - threads change it
+            await asyncio.sleep(0.005)

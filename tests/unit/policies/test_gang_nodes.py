@@ -1,0 +1,137 @@
+"""Nodes for all members of a gang at once, compared with every way there is to put them on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kornel.core.domain.settings import NodeSortPolicy
+from kornel.core.model.node_order import NodeOrder
+from kornel.core.model.nodes import Node
+from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall, choose_nodes, places_on
+from kornel.core.policies.node_score import NodeScore
+
+CAPACITY: Final = 12
+
+
+def _candidates(free: Sequence[tuple[int, int]], policy: NodeSortPolicy = NodeSortPolicy.FAIR) -> Candidates:
+    """Nodes n0, n1, ... of 12 and 12, with so much of either type left."""
+    nodes = [Node(f"n{number}", (), [CAPACITY, CAPACITY]) for number in range(len(free))]
+    order = NodeOrder(NodeScore(policy, {0: 1.0, 1: 1.0}))
+    order.widen_amounts(2)
+    for node, left in zip(nodes, free, strict=True):
+        node.charge_pairs(((0, CAPACITY - left[0]), (1, CAPACITY - left[1])))
+        order.add(node)
+    return Candidates(order, {node.node_id: node for node in nodes})
+
+
+def _wants(amounts: tuple[int, int], number: int, **more: object) -> Members:
+    return Members(tuple((t, amount) for t, amount in enumerate(amounts) if amount), number, **more)  # type: ignore[arg-type]
+
+
+def _some_way_exists(free: Sequence[tuple[int, int]], gang: Sequence[Members]) -> bool:
+    """Tries every assignment of members to nodes."""
+    members = [m for m in gang for _ in range(m.number)]
+    for nodes in product(range(len(free)), repeat=len(members)):
+        left = [list(amounts) for amounts in free]
+        for member, at in zip(members, nodes, strict=True):
+            for t, amount in member.pairs:
+                left[at][t] -= amount
+        allowed = all(
+            m.required_node in ("", f"n{at}") and f"n{at}" not in m.refused
+            for m, at in zip(members, nodes, strict=True)
+        )
+        if allowed and min(min(amounts) for amounts in left) >= 0:
+            return True
+    return False
+
+
+def test_a_gang_goes_where_its_members_would_go_one_after_the_other() -> None:
+    """The order of nodes follows what the members before them take: spread by fair, together by binpacking."""
+    gang = [_wants((2, 0), 4)]
+    fair = choose_nodes(_candidates([(12, 12), (12, 12)]), gang)
+    assert not isinstance(fair, Shortfall)
+    assert [node.node_id for node in fair[0]] == ["n0", "n1", "n0", "n1"]
+    packed = choose_nodes(_candidates([(12, 12), (12, 12)], NodeSortPolicy.BINPACKING), gang)
+    assert not isinstance(packed, Shortfall)
+    assert [node.node_id for node in packed[0]] == ["n0"] * 4
+
+
+def test_a_shortfall_counts_the_places_that_there_are() -> None:
+    """Three of four members would find a place; no other way to pack them exists."""
+    found = choose_nodes(_candidates([(5, 12), (2, 12)]), [_wants((2, 0), 4)])
+    assert found == Shortfall(placed=3, wanted=4, lacking=0, exhaustive=True)
+
+
+def test_members_that_get_in_each_other_s_way_are_packed() -> None:
+    """One way of many: in the order of their turns, and the largest first, there is no place for the last one."""
+    candidates = _candidates([(10, 12), (10, 12)])
+    gang = [_wants((4, 0), 1), _wants((5, 0), 2), _wants((3, 0), 2)]
+    found = choose_nodes(candidates, gang)
+    assert not isinstance(found, Shortfall)
+
+
+def test_nothing_changes() -> None:
+    """The choice is made on paper."""
+    candidates = _candidates([(12, 12)])
+    (node,) = candidates.order
+    choose_nodes(candidates, [_wants((2, 1), 3)])
+    assert (node.free, node.open, node.score, node.version) == ([12, 12], [12, 12], 0.0, 1)
+
+
+def test_only_among_some_nodes() -> None:
+    """Other nodes do not come into question, however much room they have."""
+    candidates = _candidates([(4, 12), (12, 12)])
+    first = candidates.by_id["n0"]
+    found = choose_nodes(candidates._replace(among=[first]), [_wants((2, 0), 3)])
+    assert found == Shortfall(2, 3, 0)
+    found = choose_nodes(candidates._replace(among=[first]), [_wants((2, 0), 1), _wants((1, 0), 2)])
+    assert found == ((first,), (first, first))
+
+
+def test_places_on_a_node_are_counted_up_to_the_members_there_are() -> None:
+    """A node counts with as many members as it holds."""
+    node = _candidates([(5, 12)]).by_id["n0"]
+    assert places_on(node, _wants((2, 1), 9)) == 2
+    assert places_on(node, _wants((2, 1), 1)) == 1
+    assert places_on(node, _wants((2, 1), 9, refused=frozenset({"n0"}))) == 0
+    assert places_on(node, _wants((2, 1), 9, required_node="n1")) == 0
+
+
+_AMOUNTS: Final = st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(any)
+_NODES: Final = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=3)
+_GANGS: Final = st.lists(
+    st.builds(
+        _wants,
+        _AMOUNTS,
+        st.integers(1, 3),
+        required_node=st.sampled_from(["", "", "", "n0"]),
+        refused=st.sampled_from([frozenset(), frozenset(), frozenset({"n1"})]),
+    ),
+    min_size=1,
+    max_size=3,
+).filter(lambda gang: sum(members.number for members in gang) <= 6)
+
+
+@given(_NODES, _GANGS)
+def test_a_choice_is_found_if_there_is_one(free: list[tuple[int, int]], gang: list[Members]) -> None:
+    """Whatever is chosen fits, and where nothing is, no assignment fits. The answer is exhaustive."""
+    found = choose_nodes(_candidates(free), gang)
+    if isinstance(found, Shortfall):
+        assert found.exhaustive
+        assert found.placed < found.wanted
+        assert not _some_way_exists(free, gang)
+        return
+    left = {f"n{number}": list(amounts) for number, amounts in enumerate(free)}
+    for members, nodes in zip(gang, found, strict=True):
+        assert len(nodes) == members.number
+        for node in nodes:
+            assert members.required_node in ("", node.node_id)
+            assert node.node_id not in members.refused
+            for t, amount in members.pairs:
+                left[node.node_id][t] -= amount
+    assert min(min(amounts) for amounts in left.values()) >= 0
