@@ -231,13 +231,14 @@ class CallbackAttachment:
             answer.checkpoints.add(allocation_key=key, time_ns=at_ns)
         self._answers.put(answer)
 
-    def acknowledge(self, keys: Iterable[str], *, partition: str = "") -> None:
+    def acknowledge(self, keys: Iterable[str], *, partition: str = "", node_id: str = "") -> None:
         """Tell the core that the shim has these allocations in place: the next question that depends on them may come.
 
-        Only those of asks that depend on placements are of interest; others do no harm.
+        Only those of asks that depend on placements are of interest; others do no harm. *node_id*: where they are; with
+        it, one that comes late does not count for where the ask runs by then.
         """
         for key in keys:
-            self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key))
+            self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key, node_id=node_id))
 
     def note_registered(self) -> None:
         """Note that the RM has registered, so that a stream that was given up can be opened again."""
@@ -400,7 +401,9 @@ class CallbackAttachment:
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id in question.node_ids]
         self._answers.put(pb.PredicatesAnswer(question_id=number, refusals=refusals, depends_on_placements=depends))
         if in_place:
-            self.acknowledge([question.key], partition=question.partition)
+            refused_ids = {refusal.node_id for refusal in refusals}
+            first = next((node_id for node_id in question.node_ids if node_id not in refused_ids), "")
+            self.acknowledge([question.key], partition=question.partition, node_id=first)
 
     async def _answer_preemption(self, number: int, question: PreemptionQuestion) -> None:
         try:

@@ -142,6 +142,7 @@ def _make_engine(
 
         return make_engine(), None, make_engine
     beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
+    logger.info("a journal is kept, so one resource manager at a time is served", journal=settings.shown)
     journal = Journal.open(settings, beginning, now_ns=SystemClock().now_ns, logger=logger)
     return journal.engine, journal, None
 

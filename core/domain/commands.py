@@ -233,10 +233,11 @@ class PredicatesAnswer(NamedTuple):
 
 
 class PlacementKey(NamedTuple):
-    """An ask or allocation of a partition, by the key that the shim gave it."""
+    """An ask or allocation of a partition, by the key that the shim gave it. ``node_id`` empty: on whichever node."""
 
     partition: str
     key: str
+    node_id: str = ""
 
 
 class PreemptionPredicatesAnswer(NamedTuple):

@@ -438,10 +438,10 @@ class Engine:
             for state in self._partitions.values():
                 if noticing.note_answer(state, reply):
                     break
-        for partition, key in command.acknowledged:
-            acknowledged_in = self._partitions.get(partition)
+        for placed in command.acknowledged:
+            acknowledged_in = self._partitions.get(placed.partition)
             if acknowledged_in is not None:
-                dependence.note_acknowledged(self._callbacks, acknowledged_in, key, late=late)
+                dependence.note_acknowledged(self._callbacks, acknowledged_in, placed.key, placed.node_id, late=late)
 
     def _note_dependence(self, question: int) -> None:
         inquiry = self._callbacks.open.get(question)

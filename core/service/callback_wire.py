@@ -163,7 +163,7 @@ def answer_commands(request: pb.AttachRequest, rm_id: str, ahead_ns: int = 0) ->
         for answer in request.preemption_notices
     ]
     acknowledged = [
-        PlacementKey(full_partition_name(rm_id, placed.partition), placed.allocation_key)
+        PlacementKey(full_partition_name(rm_id, placed.partition), placed.allocation_key, placed.node_id)
         for placed in request.acknowledged
     ]
     # They say what is in place after the answers, so none may come to the engine before the last answer has.

@@ -218,6 +218,7 @@ class Managers:
 
     def _adopt(self, place: Place) -> None:
         place.runner.reader.shown_name = self.reader.shown_name
+        place.runner.questions = self.questions
 
     def _give_up(self, place: Place, error: Exception) -> None:
         """Take *place* away: end its streams, and let go of its records bit by bit."""

@@ -33,6 +33,8 @@ class Questions:
         self._rested_at = 0.0
         self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
         self._settled.set()
+        self._changes = 0
+        """Changes under way of what questions are about."""
 
     @property
     def waiting(self) -> int:
@@ -42,11 +44,14 @@ class Questions:
     @contextmanager
     def hold_back(self) -> Iterator[None]:
         """Has everybody wait who asks: what they ask about is being changed, and is half one thing, half another."""
+        self._changes += 1
         self._settled.clear()
         try:
             yield
         finally:
-            self._settled.set()
+            self._changes -= 1
+            if not self._changes:
+                self._settled.set()
 
     async def wait_settled(self) -> None:
         """Return once nothing is being changed."""

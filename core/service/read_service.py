@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -41,6 +41,8 @@ from kornel.v1 import read_pb2 as pb
 
 _USUAL: Final = 500
 _MOST: Final = 5_000
+_MOST_BYTES: Final = 3 * 2**20
+"""The size of what an answer lists: callers take 4 MiB unless they say otherwise."""
 _QUEUES: Final = 1_000
 _REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
 _encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
@@ -161,13 +163,24 @@ class ReadService:
         found = self._refusals.newest((kind,) if kind is not None else (), partition)
         counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
         limit = _page_size(request.limit, len(found), len(found))
-        return pb.ListRefusalsResponse(refusals=map(_encode_refusal, found[:limit]), counts=counts)
+        return pb.ListRefusalsResponse(refusals=fill_answer(found[:limit]), counts=counts)
 
     def _views_of(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)
         if views is None:
             raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
         return views
+
+
+def fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:
+    """Yields the first of *found*, at most as many as an answer has room for."""
+    size = 0
+    for record in found:
+        refusal = _encode_refusal(record)
+        size += refusal.ByteSize() + 8
+        if size > _MOST_BYTES:
+            return
+        yield refusal
 
 
 def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:

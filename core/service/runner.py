@@ -196,9 +196,11 @@ class PartitionRunner:
         self._next_preempt_ns: int | None = None
         self._retry_at_ns: int | None = None
         self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
-        """Answers what the partitions hold; no slice or command is under way when anybody else runs."""
+        """Answers what the partitions hold. No slice or command is under way when anybody else runs, but the update of
+        very many queues may be."""
         self.questions = Questions()
-        """The queue of questions that take long."""
+        """The queue of questions that take long, which wait while a configuration comes into force. The managers of a
+        core share it."""
         self.turns_taken = 0
         """The number of turns taken: while it stays the same nothing has changed."""
         engine.observe_ignored(self._log_ignored)

@@ -36,6 +36,8 @@ class OwnCore:
         self._socket = folder / "core.sock"
         self.address: Final = f"unix:{self._socket}"
         self.log: Final = folder / "core.log"
+        self.trouble = ""
+        """The reason why no core serves, for people; empty as long as there is none."""
         self._folder = folder
         self._page = page
         self._record = folder / "core.pid"
@@ -57,13 +59,15 @@ class OwnCore:
             if not pid:
                 pid, ticks = await self._start()
             if await self._wait_until_ready(pid, ticks):
+                self.trouble = ""
                 self._serving.set()
                 await self._wait_for_end(pid, ticks)
                 self._serving.clear()
                 _LOGGER.error("the core has ended; it is started again")
                 pause_s = FIRST_PAUSE_S
             else:
-                _LOGGER.error("the core does not start; see %s", self.log)
+                self.trouble = f"the core does not start; see {self.log}"
+                _LOGGER.error("%s", self.trouble)
                 await asyncio.sleep(max(0.0, began + pause_s - asyncio.get_running_loop().time()))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

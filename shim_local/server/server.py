@@ -188,7 +188,7 @@ class LocalServer:
             "core": own.address if own is not None else self._settings.core,
             "own_core": own is not None,
             "page": own.page_address() if own is not None else "",
-            "core_state": self._core_link.state,
+            "core_state": (own.trouble if own is not None else "") or self._core_link.state,
             "listen": self._listening,
             "token_file": str(self._settings.token_path) if self._listening else "",
         }

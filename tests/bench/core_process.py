@@ -18,29 +18,34 @@ RM = "bench"
 peak_mib = processes.peak_mib
 
 
-def serve(*, history: bool = True, rest: str = "127.0.0.1:0") -> list[str]:
-    """The command line of a core with everything on, as anybody would run it; its files vanish with it."""
+def serve(*, history: bool = True, rest: str = "127.0.0.1:0", journal: str = "") -> list[str]:
+    """The command line of a core with everything on, as anybody would run it; its files vanish with it.
+
+    *journal*: where it keeps one; empty: nowhere.
+    """
     kept = "{scratch}/history.db" if history else "off"
     return [
         "serve", "--grpc", "127.0.0.1:0", "--ready-file", "{scratch}/ready", "--log-format", "json",
-        "--rest-address", rest, "--history", kept,
+        "--rest-address", rest, "--history", kept, "--journal", journal or "off",
     ]  # fmt: skip
 
 
 @asynccontextmanager
-async def running_core(*, history: bool = True, rest: str = "127.0.0.1:0") -> AsyncIterator[tuple[str, int]]:
+async def running_core(
+    *, history: bool = True, rest: str = "127.0.0.1:0", journal: str = ""
+) -> AsyncIterator[tuple[str, int]]:
     """A core that serves, with a durable history or without: its address and process ID."""
-    async with processes.serving("kornel", *serve(history=history, rest=rest)) as served:
+    async with processes.serving("kornel", *serve(history=history, rest=rest, journal=journal)) as served:
         yield served
 
 
 @asynccontextmanager
 async def connected(
-    *, history: bool = True, rest: str = "127.0.0.1:0"
+    *, history: bool = True, rest: str = "127.0.0.1:0", journal: str = ""
 ) -> AsyncIterator[tuple[si_pb2_grpc.SchedulerAsyncStub, str, int]]:
     """A core, a connection to it, its address and process ID. *rest*: where it listens for HTTP."""
     async with (
-        running_core(history=history, rest=rest) as (address, pid),
+        running_core(history=history, rest=rest, journal=journal) as (address, pid),
         grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel,
     ):
         yield si_pb2_grpc.SchedulerStub(channel), address, pid

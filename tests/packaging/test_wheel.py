@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -161,6 +162,61 @@ def test_folders_of_another_project_are_not_ours(installed: Environment, tmp_pat
     beside = Environment(installed.bin, tmp_path)
     assert "expected" in beside.run("kornel-shim-mock", "demo", "--kind", "guarantee")
     assert beside.run("python", "-m", "kornel", "version").startswith("kornel")
+
+
+TRAINING = """\
+import os, pathlib, signal, sys, time
+
+saved, done = pathlib.Path("saved"), 0
+if saved.exists():
+    done = int(saved.read_text())
+print("begins at", done, flush=True)
+
+def save_and_exit(number, frame):
+    late = float(pathlib.Path(os.environ["KORNEL_PREEMPT_AT"]).read_text()) - time.time()
+    saved.write_text(str(done))
+    print("saves with", late > 0, flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGUSR1, save_and_exit)
+while not (saved.exists() and pathlib.Path("enough").exists()):
+    done += 1
+    time.sleep(0.05)
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.long
+def test_training_is_preempted_and_resumed(installed: Environment, tmp_path: Path) -> None:
+    """A user without Kubernetes installs the wheel, says ``kornel-local up``, submits, and sees just that."""
+    (tmp_path / "train.py").write_text(TRAINING)
+    user = Environment(installed.bin, tmp_path)
+    python = str(installed.bin / "python")
+
+    def local(*words: str) -> str:
+        return user.run("kornel-local", "--state", str(tmp_path / "s"), *words)
+
+    def wait_for_log(job: str, text: str) -> None:
+        end = time.monotonic() + 60
+        while text not in local("logs", job):
+            assert time.monotonic() < end, f"{text!r} is not in the log of {job}"
+
+    try:
+        assert local("up", "--vcore", "2").startswith("up\n")
+        training = local("submit", "--vcore", "2", "--", python, "train.py").strip()
+        wait_for_log(training, "begins at 0")
+        urgent = local("submit", "--queue", "urgent", "--vcore", "2", "--", "sleep", "0.1").strip()
+        local("wait", urgent)
+        wait_for_log(training, "begins at ")
+        assert "preempted once, attempt 2" in local("ps")
+        (tmp_path / "enough").touch()
+        local("wait", training)
+        assert local("logs", "--attempt", "1", training).splitlines() == ["begins at 0", "saves with True"]
+        resumed = local("logs", training).splitlines()
+        assert int(resumed[0].removeprefix("begins at ")) > 0
+        assert resumed[-1] == "ends"
+    finally:
+        local("down", "--cancel")
 
 
 @pytest.mark.long

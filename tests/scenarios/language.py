@@ -34,7 +34,7 @@ starts with ``+`` belongs to the same request as the line before.
     attach predicates victims scaling events timeout=1s   what the shim answers or hears from now on; ``detach``
     answer K refuse=N,N reason=TEXT   to the open question about ask K; without ``refuse`` yes to all nodes
     answer K depends                  as above, and says that other placements decide
-    acknowledge K                     the shim has the placement of K in place
+    acknowledge K node=N              the shim has the placement of K in place, on N if it says where
     answer K last=1                   to a question about victims; ``no``: never. ``node=N`` picks one of several
     status                            the core's own totals
     show queue|node|app|request|user|total|attempts|domain NAME FIELDS...      a domain by its path, a/r1
@@ -488,7 +488,8 @@ class Stage:
         return self._apply(AnswerCallbacks(RM, preemption_predicates=(verdict,)))
 
     def _acknowledge(self, line: Line) -> list[str]:
-        return self._apply(AnswerCallbacks(RM, acknowledged=(PlacementKey(_partition(line), line.name),)))
+        placed = PlacementKey(_partition(line), line.name, line.options.get("node", ""))
+        return self._apply(AnswerCallbacks(RM, acknowledged=(placed,)))
 
     def _cycle(self, line: Line) -> list[str]:
         answers = self._run_slices(int(line.options.get("budget", "1000")), once="once" in line.names)

@@ -562,6 +562,9 @@ type PlacementKey struct {
 	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	// The ask.
 	AllocationKey string `protobuf:"bytes,2,opt,name=allocation_key,json=allocationKey,proto3" json:"allocation_key,omitempty"`
+	// In an acknowledgement: the node on which the shim has it in place, so that one that comes late, when the ask runs
+	// on another node already, settles nothing. Empty: whichever node it is on.
+	NodeId        string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -606,6 +609,13 @@ func (x *PlacementKey) GetPartition() string {
 func (x *PlacementKey) GetAllocationKey() string {
 	if x != nil {
 		return x.AllocationKey
+	}
+	return ""
+}
+
+func (x *PlacementKey) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
 	}
 	return ""
 }
@@ -1293,10 +1303,11 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\vquestion_id\x18\x01 \x01(\x03R\n" +
 	"questionId\x122\n" +
 	"\brefusals\x18\x02 \x03(\v2\x16.kornel.v1.NodeRefusalR\brefusals\x122\n" +
-	"\x15depends_on_placements\x18\x03 \x01(\bR\x13dependsOnPlacements\"S\n" +
+	"\x15depends_on_placements\x18\x03 \x01(\bR\x13dependsOnPlacements\"l\n" +
 	"\fPlacementKey\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12%\n" +
-	"\x0eallocation_key\x18\x02 \x01(\tR\rallocationKey\">\n" +
+	"\x0eallocation_key\x18\x02 \x01(\tR\rallocationKey\x12\x17\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\">\n" +
 	"\vNodeRefusal\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc3\x01\n" +

@@ -74,7 +74,7 @@ class GangRecord:
         self.rooms: Final[dict[Demand, GangRoom]] = {}
         """Gangs for all members of which there is not enough room."""
         self.totals: Final[dict[Pairs, Shape]] = {}
-        """What gangs that wait below a quota or limit want in all."""
+        """The sums of what gangs want that wait below a quota or limit, each as one size."""
         self.vetting: Final[dict[Application, Vetting]] = {}
         """Gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}

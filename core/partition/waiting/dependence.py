@@ -93,14 +93,17 @@ def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     callbacks.settled_by_ns = now_ns + wait_ns
 
 
-def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str, *, late: bool) -> None:
+def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str, node_id: str = "", *, late: bool) -> None:
     """Notes that the shim has *key* in place, or tells it that this runs nowhere, since it judges others by that.
 
+    *node_id*: where it has it in place; empty: it does not say. What stands on another node by now is not settled: the
+    shim is about to hear of that, and acknowledges it then.
     *late*: in the same breath it said that an ask depends on placements, about which nothing was asked any more.
     """
     ask = callbacks.unsettled
     if ask is not None and ask.spec.key == key and callbacks.unsettled_in == state.name:
-        callbacks.unsettled = None
+        if not node_id or ask.node is None or ask.node.node_id == node_id:
+            callbacks.unsettled = None
         return
     pending = state.requests.get(key)
     if pending is None or (pending.place not in _STANDS and (pending.dependent or late)):

@@ -311,19 +311,25 @@ class PlacementKey(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     ALLOCATION_KEY_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Partition, "[rm_id]name". Empty: the default one."""
     allocation_key: _builtins.str
     """The ask."""
+    node_id: _builtins.str
+    """In an acknowledgement: the node on which the shim has it in place, so that one that comes late, when the ask runs
+    on another node already, settles nothing. Empty: whichever node it is on.
+    """
     def __init__(
         self,
         *,
         partition: _builtins.str = ...,
         allocation_key: _builtins.str = ...,
+        node_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_key", b"allocation_key", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_key", b"allocation_key", "node_id", b"node_id", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,8 @@ import json
 import grpc
 import pytest
 
+from kornel.core.service.read_service import fill_answer
+from kornel.core.service.refusals import KEPT_OF_KIND, LONGEST_NAME, Refusal, RefusalKind
 from kornel.v1 import read_pb2, read_pb2_grpc
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
 from tests.e2e.test_command_answers import kornel
@@ -55,6 +57,20 @@ async def test_what_was_refused_and_why() -> None:
         assert [each["kind"] for each in elsewhere["refusals"]] == ["configuration"]
         assert len((await cluster.get(f"{AT}?limit=1"))["refusals"]) == 1
         await cluster.refused(f"{AT}?kind=queue", 400)
+
+
+def test_an_answer_fits_into_a_message() -> None:
+    """The newest, as many as there is room for, however long the texts are that were refused."""
+    text = "\N{BUG}" * LONGEST_NAME
+    records = [
+        Refusal(number, 1, kind, text, "rm", text, text, text, text, "no-queue", text)
+        for number in range(KEPT_OF_KIND, 0, -1)
+        for kind in RefusalKind
+    ]
+    answer = read_pb2.ListRefusalsResponse(refusals=fill_answer(records))
+    assert 2 * 2**20 < answer.ByteSize() < 4 * 2**20
+    assert [each.number for each in answer.refusals] == [each.number for each in records[: len(answer.refusals)]]
+    assert len(list(fill_answer(records[:3]))) == 3
 
 
 async def test_the_same_over_grpc_and_on_the_command_line() -> None:

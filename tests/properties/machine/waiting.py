@@ -37,11 +37,15 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
 
 
 def check_questions(state: PartitionState, questions: Iterable[Effect]) -> None:
-    """An ask is held on a node only while the shim is being asked whether it may run there."""
-    asked = {(q.key, q.node_ids[0]) for q in questions if isinstance(q, PredicatesAsked) and q.allocate}
+    """An ask is held on a node only while the shim is being asked whether it may run there, or about others of its
+    gang, which is placed as a whole."""
+    allocating = [q for q in questions if isinstance(q, PredicatesAsked) and q.allocate]
+    asked = {(q.key, q.node_ids[0]) for q in allocating}
+    gangs = {q.application_id for q in allocating}
     for node in state.nodes.values():
         for ask in node.held.values():
-            if (ask.spec.key, node.node_id) not in asked:
+            with_gang = ask.spec.placeholder and ask.spec.application_id in gangs
+            if (ask.spec.key, node.node_id) not in asked and not with_gang:
                 raise ContractBroken("held", f"{ask} is held on {node}, and nobody is asked")
 
 

@@ -176,6 +176,8 @@ CASES = (
         {"kornel_configuration_rollback_holds": "0x40 1x20"},
     ),
     once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
+    Case("KornelJournalProblem", {"kornel_journal_problem": "0x50 1x10"}, {"kornel_journal_problem": "0x60"}),
+    Case("KornelJournalSlow", slow("kornel_journal_commit_seconds"), quick("kornel_journal_commit_seconds")),
     Case(
         "KornelHistorySpoolFilling",
         {"kornel_history_spool_bytes": "51x60", "kornel_history_spool_limit_bytes": "100x60"},
