@@ -32,6 +32,7 @@ from kornel.core.domain.commands import (
     UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import read_request
 from kornel.v1 import journal_pb2 as pb
 
 _RELEASE_KEY: Final = ReleaseSpec._fields.index("key")
@@ -268,6 +269,7 @@ def _write_allocation(spec: AllocationSpec, message: pb.JournalAllocation) -> No
 
 
 def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
+    tags = _read_pairs(message.tags)
     return AllocationSpec(
         message.key,
         message.application_id,
@@ -283,11 +285,13 @@ def _read_allocation(message: pb.JournalAllocation) -> AllocationSpec:
         message.created_s if message.HasField("created_s") else None,
         message.required_node,
         message.foreign,
-        _read_pairs(message.tags),
+        tags,
         message.legacy,
         message.further_allocations + 1,
         message.instance,
         message.dependent,
+        # It says nothing that the tags do not, so it is not written by itself.
+        read_request(tags) if tags else None,
     )
 
 
