@@ -360,8 +360,8 @@ def _encode_answers(command: AnswerCallbacks, into: pb.JournalCommand) -> None:
         to_notice = message.notices.add(notice=reply.notice, accepted=reply.accepted, instead=reply.instead)
         for key, at_ns in reply.checkpoints:
             to_notice.checkpoints.add(key=key, at_ns=at_ns)
-    for partition, key in command.acknowledged:
-        message.acknowledged.add(partition=partition, key=key)
+    for placed in command.acknowledged:
+        message.acknowledged.add(partition=placed.partition, key=placed.key, node_id=placed.node_id)
 
 
 def _decode_answers(message: pb.JournalAnswers) -> AnswerCallbacks:
@@ -384,7 +384,7 @@ def _decode_answers(message: pb.JournalAnswers) -> AnswerCallbacks:
             )
             for reply in message.notices
         ),
-        tuple(PlacementKey(each.partition, each.key) for each in message.acknowledged),
+        tuple(PlacementKey(each.partition, each.key, each.node_id) for each in message.acknowledged),
     )
 
 

@@ -47,12 +47,12 @@ class RecordingEngine(Engine):
         try:
             effects = super().apply(command, now_ns)
         except (CommandRefused, ConfigError):
-            self._record(call, CallOutcome.REFUSED, ())
+            self._record_call(call, CallOutcome.REFUSED, ())
             raise
         except Exception:
-            self._record(call, CallOutcome.FAILED, ())
+            self._record_call(call, CallOutcome.FAILED, ())
             raise
-        self._record(call, CallOutcome.DONE, effects)
+        self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
@@ -61,12 +61,12 @@ class RecordingEngine(Engine):
         try:
             effects = yield from super().update_in_steps(command, now_ns)
         except (CommandRefused, ConfigError):
-            self._record(call, CallOutcome.REFUSED, ())
+            self._record_call(call, CallOutcome.REFUSED, ())
             raise
         except Exception:
-            self._record(call, CallOutcome.FAILED, ())
+            self._record_call(call, CallOutcome.FAILED, ())
             raise
-        self._record(call, CallOutcome.DONE, effects)
+        self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
@@ -75,9 +75,9 @@ class RecordingEngine(Engine):
         try:
             result = super().cycle(now_ns, budget)
         except Exception:
-            self._record(call, CallOutcome.FAILED, ())
+            self._record_call(call, CallOutcome.FAILED, ())
             raise
-        self._record(call, CallOutcome.DONE, result.effects)
+        self._record_call(call, CallOutcome.DONE, result.effects)
         return result
 
     def preempt(self, now_ns: int) -> list[Effect]:
@@ -86,17 +86,17 @@ class RecordingEngine(Engine):
         try:
             effects = super().preempt(now_ns)
         except Exception:
-            self._record(call, CallOutcome.FAILED, ())
+            self._record_call(call, CallOutcome.FAILED, ())
             raise
-        self._record(call, CallOutcome.DONE, effects)
+        self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         super().record_events()
-        self._record(EngineCall(CallKind.RECORD_EVENTS, self._last_ns), CallOutcome.DONE, ())
+        self._record_call(EngineCall(CallKind.RECORD_EVENTS, self._last_ns), CallOutcome.DONE, ())
 
-    def _record(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+    def _record_call(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         self._last_ns = call.now_ns
         if self._recorder is not None:
             self._recorder.add(call, outcome, effects)

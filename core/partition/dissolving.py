@@ -37,7 +37,10 @@ def take_apart(state: PartitionState) -> Iterator[None]:
         _release_node(state.nodes.popitem()[1])
         yield
     while state.queues:
-        state.queues.popitem()[1].dissolve()
+        queue = state.queues.popitem()[1]
+        if queue.parent is not None:  # A parent that kept its children to the end would have all freed at once.
+            queue.parent.children.pop(queue.name, None)
+        queue.dissolve()
         yield
 
 

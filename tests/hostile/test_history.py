@@ -120,8 +120,7 @@ def test_spool_with_absurd_names(tmp_path: Path) -> None:
         (spool / name).write_bytes(b"KSP1" + b"\xff" * 100)
     (spool / "0000000000000009.spool").mkdir()
     with keeping(tmp_path, str(tmp_path / "history.db")) as core:
-        # The core has just begun, as other tests may have beside it: what counts is that the names hold up nothing.
-        with core.attack(health_s=1.0):
+        with core.attack():
             core.serves_bystander()
             wait_for(lambda: all_arrived(core) and status_of(core).committed > 0, "the history to be written")
         found = status_of(core)

@@ -166,7 +166,7 @@ class Cluster:
         self.kubelet = Program(command, directory / "kubelet.log")
 
     def start(self, queues: str = QUEUES, options: Sequence[str] = (), **defaults: str) -> Shim:
-        """Starts everything, with a first shim that has *options*. Nodes made before are known to it at once."""
+        """Starts everything, with a first shim. Nodes that were made before are known to it at once."""
         self.api.create(
             config_map("yunikorn-defaults", {**DEFAULTS, **defaults}),
             config_map("yunikorn-configs", {"queues.yaml": queues}),

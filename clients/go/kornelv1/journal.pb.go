@@ -2306,7 +2306,9 @@ type JournalPlacement struct {
 	// Full name of the partition.
 	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	// The key.
-	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// The node. Empty: whichever it is.
+	NodeId        string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2351,6 +2353,13 @@ func (x *JournalPlacement) GetPartition() string {
 func (x *JournalPlacement) GetKey() string {
 	if x != nil {
 		return x.Key
+	}
+	return ""
+}
+
+func (x *JournalPlacement) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
 	}
 	return ""
 }
@@ -2613,10 +2622,11 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\baccepted\x18\x02 \x01(\bH\x00R\baccepted\x88\x01\x01\x12\x18\n" +
 	"\ainstead\x18\x03 \x03(\tR\ainstead\x12>\n" +
 	"\vcheckpoints\x18\x04 \x03(\v2\x1c.kornel.v1.JournalCheckpointR\vcheckpointsB\v\n" +
-	"\t_accepted\"B\n" +
+	"\t_accepted\"[\n" +
 	"\x10JournalPlacement\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xbd\x02\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x17\n" +
+	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\xbd\x02\n" +
 	"\x0eJournalAnswers\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12B\n" +
 	"\n" +

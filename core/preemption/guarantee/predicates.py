@@ -86,13 +86,15 @@ class Approval:
 
     def _reserve(self, solution: Solution) -> list[Candidate]:
         """Returns the other candidates of the node that law 2 lets go, each on top of all before it."""
+        # Before the rooms are copied, because the first member of a gang opens one.
+        pool = self._candidates.on_node(solution.node)
         room = self._room.copy()
         for victim in solution.victims:
             for r, amount in victim[5].uses:
                 room[r] -= amount
         reserve: list[Candidate] = []
         taken = {victim[3] for victim in solution.victims}
-        for candidate in chain.from_iterable(self._candidates.on_node(solution.node)):
+        for candidate in chain.from_iterable(pool):
             uses = candidate[5].uses
             if candidate[3] in taken or any(room[r] < amount for r, amount in uses):
                 continue

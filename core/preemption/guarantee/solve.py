@@ -62,6 +62,9 @@ class Solver:
                     break
             else:
                 continue
+            if len(room) < len(self._room):
+                # A pool may make its candidates as they are asked for, and the first of a gang opens a room for it.
+                room += self._room[len(room) :]
             if not _fits_rooms(room, kind):
                 continue
             taken.append(candidate)

@@ -1135,19 +1135,23 @@ class JournalPlacement(_message.Message):
 
     PARTITION_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Full name of the partition."""
     key: _builtins.str
     """The key."""
+    node_id: _builtins.str
+    """The node. Empty: whichever it is."""
     def __init__(
         self,
         *,
         partition: _builtins.str = ...,
         key: _builtins.str = ...,
+        node_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "node_id", b"node_id", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

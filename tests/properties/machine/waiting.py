@@ -26,8 +26,10 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
             if not view.placeholders(ask.spec.application_id, ask.spec.task_group):
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
             continue
-        if ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
-            check_gang_not_forgotten(state, view, ask, limits)
+        if ask.group is not None and ask.group.is_unit:
+            # A task whose group never had placeholders is none of the gang, which only the core knows.
+            if is_at_rest(view, ask.spec.application_id):
+                check_gang_not_forgotten(state, view, ask, limits)
             continue
         if _is_kept_back(state, ask, limits):
             continue

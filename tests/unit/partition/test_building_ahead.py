@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kornel.core.config.loader import load
-from kornel.core.domain.commands import RegisterManager, UpdateConfiguration
+from kornel.core.domain.commands import RegisterManager, UnregisterManager, UpdateConfiguration
 from kornel.core.partition.engine import Engine
 from kornel.core.telling.reader import Reader
 
@@ -90,3 +90,20 @@ def test_what_was_built_for_nobody_is_let_go() -> None:
     engine.apply(UpdateConfiguration(rm_id="rm-1", config=OTHER), 9)
     plain.apply(UpdateConfiguration(rm_id="rm-1", config=OTHER), 9)
     assert shown(engine) == shown(plain)
+
+
+def test_queues_that_are_no_more_are_freed_one_by_one() -> None:
+    """A parent does not keep those below it until it goes itself, with all of them at once."""
+    engine = Engine()
+    register(engine, TEXT, ahead=False)
+    state = engine.partition("[rm-1]default")
+    assert state is not None
+    root = state.root
+    del state
+    engine.apply(UnregisterManager("rm-1"), 8)
+    left = [len(root.children)]
+    while engine.cycle(9, 1).more:
+        left.append(len(root.children))
+    assert left[0] == 2
+    assert 1 in left
+    assert not root.children
