@@ -200,9 +200,11 @@ def demo(
 async def _play_swap(console: Console, log: Path) -> bool:
     """Show shims that take over from each other. Returns whether all came as it should."""
     try:
-        await demonstrate_swap(lambda line: console.print(escape(line), soft_wrap=True, highlight=False), log)
+        await demonstrate_swap(
+            lambda line: console.print(escape(write_visibly(line)), soft_wrap=True, highlight=False), log
+        )
     except SwapFailed as error:
-        console.print(f"failed: {escape(str(error))}", soft_wrap=True, highlight=False)
+        console.print(f"failed: {escape(write_visibly(str(error)))}", soft_wrap=True, highlight=False)
         return False
     return True
 

@@ -15,7 +15,7 @@ from kornel import shim_client
 
 _GROUPS: Final = {
     "The client": ("ShimClient", "Credentials"),
-    "What a shim asks for": ("Ask", "resource", "Generation"),
+    "What a shim asks for": ("Ask", "Topology", "resource", "Generation"),
     "What the core says": (
         "Allocated", "Released", "AskReleased", "AskRejected", "ApplicationUpdated", "NodeAccepted", "NodeRejected",
         "ApplicationAccepted", "ApplicationRejected", "StreamReopened", "StreamKind", "Update", "UpdateHandler",
