@@ -42,6 +42,7 @@ from kornel.core.service.reading_process import ReadingProcess
 from kornel.core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import (
+    EngineFault,
     InvalidRequest,
     NoRollback,
     NothingRegistered,
@@ -270,7 +271,10 @@ class Configurator:
         self._on_rollback(note)
 
     async def follow_file(self, text: str) -> None:
-        """Apply the file's new *text*. Never raises for its content: a bad one changes nothing but ``problem``."""
+        """Apply the file's new *text*. Never raises for its content: a bad one changes nothing but ``problem``.
+
+        Raises :class:`ServiceError` if the core takes nothing for now.
+        """
         async with self._one_at_a_time:
             try:
                 if not text.strip():
@@ -280,7 +284,7 @@ class Configurator:
                 elif text != self._default:
                     await self._read(text)
                     self._logger.info("configuration file read; it holds for whoever sends no configuration")
-            except (ConfigError, CommandRefused, EmptyFile) as error:
+            except (ConfigError, CommandRefused, EmptyFile, EngineFault) as error:
                 self.report_problem(str(error))
                 return
             self._default = text
