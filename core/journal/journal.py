@@ -17,7 +17,7 @@ from kornel.core.journal.gate import JournalGate
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import BlockWriter, RecordDamaged
-from kornel.core.journal.replay import Replay, ReplayImpossible, pause_collecting
+from kornel.core.journal.replay import Configured, Replay, ReplayImpossible, pause_collecting
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
@@ -67,6 +67,7 @@ class Journal:
         writer: BlockWriter,
         end: StoreEnd,
         untold: Sequence[Effect],
+        configured: Configured | None,
         logger: FilteringBoundLogger,
     ) -> None:
         self._settings = settings
@@ -77,6 +78,8 @@ class Journal:
         """The engine, as the journal left it, whose calls are written from now on."""
         self.untold = untold
         """The effects that may not have arrived when the last core ended; they are sent once more."""
+        self.configured = configured
+        """The configuration that the engine goes on with; ``None``: nobody is registered."""
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
         self.unsent: Callable[[], int] = lambda: 0
@@ -157,7 +160,7 @@ class Journal:
         store.append_block(block, life)
         now_at = StoreEnd(block.last, block.epoch, life, at_ns, block.chain, delivered)
         untold = [] if afresh else replay.list_untold()
-        return cls(settings, store, replay.engine, writer, now_at, untold, logger)
+        return cls(settings, store, replay.engine, writer, now_at, untold, replay.configured, logger)
 
     def start(self) -> None:
         """Begin to write, for the event loop that runs."""
