@@ -49,6 +49,7 @@ TYPE, GROUP, MANAGER = "type" + BAD, "group" + BAD, "rm" + BAD
 CONFIG = r"""
 partitions:
   - name: default
+    topology: [rack]
     queues:
       - name: root
         submitacl: "*"
@@ -93,7 +94,7 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "events": [["--no-follow"], ["--no-follow", "--type", BAD]],
         "queues": [[], ["root.a"], ["--type", TYPE], ["none" + BAD]],
         "apps": [[], ["--rejected"], ["--finished"], [FILLER], [STARVED], ["none" + BAD], ["--state", BAD]],
-        "nodes": [[], [NODE], ["none" + BAD], ["--type", TYPE]],
+        "nodes": [[], [NODE], ["none" + BAD], ["--type", TYPE], ["--by", "rack"], ["--by", "none" + BAD]],
         "users": [[], ["--sort", "vcore"], ["--sort", BAD]],
         "top": [["--count", "1"], ["--count", "1", "--users"]],
         "health": [[], ["--checks"]],
@@ -167,6 +168,7 @@ async def fill(core: Core) -> None:
     ):
         node = create(NODE, **{"vcore": 10_000, TYPE: 5})
         node.attributes[BAD] = BAD
+        node.attributes["rack"] = BAD
         await nodes.send(node_request(node, create(NODE), rm_id=MANAGER))
         await nodes.entries(2)
         added = [
