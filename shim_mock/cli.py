@@ -57,7 +57,7 @@ class DemoKind(StrEnum):
 
 
 STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY})
-"""Kinds that are told step by step, and have no scenario."""
+"""Kinds that say themselves what happens, step by step, and have no scenario."""
 
 
 app = typer.Typer(
