@@ -30,6 +30,7 @@ from kornel.shim_mock.report import LiveLine, print_report
 from kornel.shim_mock.run import RunResult, run_scenario
 from kornel.shim_mock.scenario import Scenario, load_scenario
 from kornel.shim_mock.swap import SwapFailed, demonstrate_swap
+from kornel.shim_mock.topology import TopologyFailed, demonstrate_topology
 from kornel.shim_mock.trace import Inflation, load_trace, trace_scenario
 
 DEFAULT_CORE: Final = "127.0.0.1:50051"
@@ -42,7 +43,7 @@ STRANGER: Final = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_D
 
 
 class DemoKind(StrEnum):
-    """The parts that the demo shows alone: kinds of preemption, named like their scenarios, and shims in turn."""
+    """The parts that the demo shows alone: kinds of preemption, named like their scenarios, and stories."""
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"
@@ -51,6 +52,12 @@ class DemoKind(StrEnum):
     PRIORITY = "priority"
     SWAP = "swap"
     """No kind of preemption: shims that take over from each other."""
+    TOPOLOGY = "topology"
+    """No kind of preemption: gangs that want their members in one rack, or apart."""
+
+
+STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY})
+"""Kinds that say themselves what happens, step by step, and have no scenario."""
 
 
 app = typer.Typer(
@@ -151,7 +158,9 @@ def trace(
 def demo(
     kind: Annotated[
         DemoKind | None,
-        typer.Option("--kind", help="Show one kind of preemption on a few nodes, or shims that take over."),
+        typer.Option(
+            "--kind", help="Show one kind of preemption on a few nodes, shims that take over, or gangs in racks."
+        ),
     ] = None,
     trace_folder: Annotated[
         Path | None, typer.Option("--trace", metavar="DIR", help="Folder with a trace. [default: a small made-up one]")
@@ -171,8 +180,8 @@ def demo(
         raise typer.BadParameter("give either --kind or --trace, not both", param_hint="--kind")
 
     async def play(console: Console) -> bool:
-        if kind is DemoKind.SWAP:
-            return await _play_swap(console, out / "core.log")
+        if kind in STORIES:
+            return await _tell_story(console, kind, out / "core.log", keep=keep)
         if kind is not None:
             loaded = load_scenario(_builtin_folder() / f"{kind}.yaml")
             console.print(escape(_write_lines(loaded.description, further="")), highlight=False)
@@ -197,13 +206,18 @@ def demo(
     _exit_with(play)
 
 
-async def _play_swap(console: Console, log: Path) -> bool:
-    """Show shims that take over from each other. Returns whether all came as it should."""
+async def _tell_story(console: Console, kind: DemoKind, log: Path, *, keep: bool) -> bool:
+    """Show one of the :data:`STORIES`. Returns whether all came as it should."""
+
+    def say(text: str) -> None:
+        console.print(escape(_write_lines(text, further="")), soft_wrap=True, highlight=False)
+
     try:
-        await demonstrate_swap(
-            lambda line: console.print(escape(write_visibly(line)), soft_wrap=True, highlight=False), log
-        )
-    except SwapFailed as error:
+        if kind is DemoKind.SWAP:
+            await demonstrate_swap(say, log)
+        else:
+            await demonstrate_topology(say, log, keep=keep)
+    except (SwapFailed, TopologyFailed) as error:
         console.print(f"failed: {escape(write_visibly(str(error)))}", soft_wrap=True, highlight=False)
         return False
     return True

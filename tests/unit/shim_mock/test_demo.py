@@ -6,12 +6,13 @@ import asyncio
 import os
 import re
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kornel.shim_mock import demo
-from kornel.shim_mock.cli import DemoKind
+from kornel.shim_mock.cli import STORIES, DemoKind
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.run import run_scenario
@@ -115,6 +116,7 @@ async def test_the_demo_shows_shims_that_take_over_from_each_other(tmp_path: Pat
     process = re.search(r"Job 1 runs on this machine, as process (\d+)", text)
     assert process is not None, text
     assert "superseded" in text
+    assert "\\n" not in text, "lines are lines"
     assert "[annex]default: nodes 1, running 1, waiting 0" in text
     assert f"Job 1 is still process {process[1]}" in text
     served = [line for line in (tmp_path / "core.log").read_text().splitlines() if '"serving"' in line]
@@ -123,7 +125,23 @@ async def test_the_demo_shows_shims_that_take_over_from_each_other(tmp_path: Pat
         os.kill(int(process[1]), 0)  # The demo cleans up.
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DemoKind if kind is not DemoKind.SWAP])
+async def test_the_demo_shows_gangs_in_racks(tmp_path: Path) -> None:
+    """Each gang stands where the text says, and the one that finds no rack waits until one has room for all of it."""
+    status, text = await demonstrate("--kind", "topology", "--out", str(tmp_path))
+    assert status == 0, text
+    drawn = re.findall(r"rack (r\d):  (.+)", text)
+    steps = [dict(drawn[first : first + 4]) for first in range(0, len(drawn), 4)]
+    counted = [{rack: Counter(nodes.replace(" ", "")) for rack, nodes in step.items()} for step in steps]
+    assert [step["r1"] for step in counted] == [{".": 16}, *[{"t": 12, "q": 4}] * 4]
+    assert counted[1]["r2"] == {"s": 8, ".": 8}
+    assert counted[2]["r3"] == {"p": 16}
+    assert [counted[3][rack]["w"] for rack in ("r2", "r4")] == [2, 2]
+    assert "domain-full rack b/r4: 12 of 16, 4 short; then rack a/r2 6" in text
+    assert re.search(r"b/r4 +4 .* 12 of 16", text)
+    assert counted[4]["r3"] == {"L": 16}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DemoKind if kind not in STORIES])
 async def test_the_demo_shows_each_kind(kind: DemoKind, tmp_path: Path) -> None:
     """Each kind of preemption on its own, against the real core, meets all that its scenario expects."""
     status, text = await demonstrate("--kind", kind, "--out", str(tmp_path))
