@@ -130,7 +130,10 @@ class ApplicationRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegisterManager:
-    """Start afresh with this resource manager and configuration (protocol.md 5.1, 5.2)."""
+    """Start afresh with this resource manager and configuration (protocol.md 5.1, 5.2).
+
+    ``of_file``: the text is the core's own, of its file or built in, since the manager brings none. Decides nothing.
+    """
 
     rm_id: str
     config: str = ""
@@ -138,16 +141,21 @@ class RegisterManager:
     version: str = ""
     build_info: tuple[tuple[str, str], ...] = ()
     extra_config: tuple[tuple[str, str], ...] = ()
+    of_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateConfiguration:
-    """Replace the queue configuration of the registered manager, all or nothing (protocol.md 5.4)."""
+    """Replace the queue configuration of the registered manager, all or nothing (protocol.md 5.4).
+
+    ``of_file``: as of :class:`RegisterManager`.
+    """
 
     rm_id: str
     config: str = ""
     policy_group: str = ""
     extra_config: tuple[tuple[str, str], ...] = ()
+    of_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)

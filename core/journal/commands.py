@@ -60,6 +60,7 @@ def _encode_registration(command: RegisterManager, into: pb.JournalCommand) -> N
     message.version = command.version
     _add_pairs(message.build_info, command.build_info)
     _add_pairs(message.extra_config, command.extra_config)
+    message.of_file = command.of_file
 
 
 def _decode_registration(message: pb.JournalRegistration) -> RegisterManager:
@@ -70,6 +71,7 @@ def _decode_registration(message: pb.JournalRegistration) -> RegisterManager:
         message.version,
         _read_pairs(message.build_info),
         _read_pairs(message.extra_config),
+        message.of_file,
     )
 
 
@@ -85,10 +87,12 @@ def _encode_configuration(command: UpdateConfiguration, into: pb.JournalCommand)
     message.config = command.config
     message.policy_group = command.policy_group
     _add_pairs(message.extra_config, command.extra_config)
+    message.of_file = command.of_file
 
 
 def _decode_configuration(message: pb.JournalConfiguration) -> UpdateConfiguration:
-    return UpdateConfiguration(message.rm_id, message.config, message.policy_group, _read_pairs(message.extra_config))
+    extra_config = _read_pairs(message.extra_config)
+    return UpdateConfiguration(message.rm_id, message.config, message.policy_group, extra_config, message.of_file)
 
 
 def _encode_nodes(command: UpdateNodes, into: pb.JournalCommand) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kornel.core.config.problems import ConfigError
-from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager
+from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
@@ -52,6 +52,13 @@ class Difference(NamedTuple):
         return "\n".join(lines)
 
 
+class Configured(NamedTuple):
+    """A command that brought a configuration into force, and when."""
+
+    command: RegisterManager | UpdateConfiguration
+    at_ns: int
+
+
 class ReplayImpossible(Exception):
     """The records cannot be played from where they begin."""
 
@@ -80,6 +87,8 @@ class Replay:
         self.outcome = CallOutcome.DONE
         self.last_effects: Sequence[Effect] = ()
         """The outcome and the effects of the last call."""
+        self.configured: Configured | None = None
+        """The last configuration that was accepted of whoever is registered now."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -100,6 +109,7 @@ class Replay:
             self._sum = sum_effects(effects, self._sum)
         replayed = CallResult(outcome, len(effects), self._sum)
         recorded = record.result
+        self._note_configuration(record.call, outcome)
         self._note_recent(record, outcome, effects)
         if (outcome, len(effects)) != (recorded.outcome, recorded.effects) or (
             effects and self._sum != recorded.effects_sum
@@ -152,10 +162,18 @@ class Replay:
         if call.beginning.afresh:
             self.engine = self._make_engine(call.beginning)
             self._recent.clear()
+            self.configured = None
         elif self.engine is None:
             raise ReplayImpossible("the records do not begin where an engine did")
         else:
             self.engine.set_reservation(call.beginning.reservation_delay_ns, call.beginning.reservation_percent)
+
+    def _note_configuration(self, call: EngineCall, outcome: CallOutcome) -> None:
+        command = call.command
+        if isinstance(command, RegisterManager | UpdateConfiguration) and outcome is CallOutcome.DONE:
+            self.configured = Configured(command, call.now_ns)
+        elif self.engine is None or not self.engine.rm_id:
+            self.configured = None
 
     def _note_recent(self, record: Record, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         recent = self._recent

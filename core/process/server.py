@@ -302,7 +302,6 @@ class KornelServer:
         self._make_engine = make_engine
         self._journal = journal
         if journal is not None:
-            journal.unsent = lambda: metrics.queued_entries
             journal.on_problem = self._on_journal_problem
         self.managers = Managers(
             self._make_place(engine),
@@ -313,6 +312,10 @@ class KornelServer:
             on_change=self._on_damage,
         )
         """The resource managers, each with an engine of its own."""
+        if journal is not None:
+            journal.responses = self.managers.first.switchboard
+            if journal.configured is not None:
+                self.managers.first.configurator.go_on(*journal.configured)
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
@@ -474,6 +477,8 @@ class KornelServer:
             self._usage_sampler.start()
         if self._file is not None:
             self._health.set_serving(CONFIGURATION_FILE, True)
+            if self._journal is not None and self.managers.first.configurator.lags_behind:
+                self._read_file(self._file.reload())
             if self._settings.watch:
                 self._read_file(self._file.watch())
         if security is not None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.clock import SECOND_NS, Clock
+from kornel.core.service.status_codes import ServiceError
 
 LOOK_EVERY_NS: Final = SECOND_NS
 MOST_BYTES: Final = 8 * 2**20
@@ -68,7 +69,8 @@ class Followers(Protocol):
         """Note that the file cannot be used; empty: it can."""
 
     async def follow_file(self, text: str) -> None:
-        """Apply the file's new *text*. Never raises for its content."""
+        """Apply the file's new *text*. Never raises for its content; raises :class:`ServiceError` if nothing can be
+        applied for now."""
 
 
 class ConfigurationFile:
@@ -121,7 +123,11 @@ class ConfigurationFile:
             return
         if again or text != self._text or self._followers.problem:
             self._text = text
-            await self._followers.follow_file(text)
+            try:
+                await self._followers.follow_file(text)
+            except ServiceError as error:
+                self._seen = None  # Nothing may be wrong with the file, so the next look follows it again.
+                self._followers.report_problem(f"{self._path}: {error}")
 
     async def _pause_watch(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -42,6 +42,7 @@ from kornel.core.service.reading_process import ReadingProcess
 from kornel.core.service.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.status_codes import (
+    EngineFault,
     InvalidRequest,
     NoRollback,
     NothingRegistered,
@@ -140,6 +141,31 @@ class Configurator:
         self.problem = ""
         """The problem with the file; empty: none."""
 
+    def go_on(self, command: RegisterManager | UpdateConfiguration, at_ns: int) -> None:
+        """Go on with *command*, which a core before this one accepted at *at_ns*, and whose text the engine has."""
+        configuration = self._runner.configuration
+        assert configuration is not None, "somebody is registered"
+        self._file_holds = command.of_file
+        self._brought = "" if command.of_file else command.config
+        self._last = UpdateConfiguration(
+            command.rm_id, command.config, command.policy_group, command.extra_config, command.of_file
+        )
+        by_update = Origin.FILE if command.of_file else Origin.UPDATE
+        self.history.add(
+            at_ns=at_ns,
+            origin=Origin.REGISTRATION if isinstance(command, RegisterManager) else by_update,
+            rm_id=command.rm_id,
+            text=command.config,
+            checksum=configuration.checksum,
+            problems=configuration.warnings,
+            note="in force when the core before this one ended",
+        )
+
+    @property
+    def lags_behind(self) -> bool:
+        """Tells whether the file holds and says something else than what is in force: it changed between two cores."""
+        return bool(self._runner.rm_id) and self._file_holds and self._last.config != self._default
+
     async def register(self, command: RegisterManager) -> Outcome:
         """Start afresh for a manager. Raises as the engine does."""
         return await self._to_the_end(self._register(command))
@@ -171,7 +197,9 @@ class Configurator:
         _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
-            outcome = await self._apply(replace(command, config=verdict.text), Origin.REGISTRATION, verdict.note)
+            of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
+            accepted = replace(command, config=verdict.text, of_file=of_file)
+            outcome = await self._apply(accepted, Origin.REGISTRATION, verdict.note)
             self._take_note(Origin.REGISTRATION, command.config, verdict)
             self._last = UpdateConfiguration(
                 rm_id=command.rm_id,
@@ -194,7 +222,9 @@ class Configurator:
         _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
-            outcome = await self._apply(replace(command, config=verdict.text), Origin.UPDATE, verdict.note)
+            of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
+            accepted = replace(command, config=verdict.text, of_file=of_file)
+            outcome = await self._apply(accepted, Origin.UPDATE, verdict.note)
             self._take_note(Origin.UPDATE, command.config, verdict)
             self._last = command
         if verdict.note:
@@ -210,7 +240,9 @@ class Configurator:
             manager, own, held = self._manager_id(), self._own_text, self.rollback_held
             caller().require_no_other_manager(manager)
             brought = {self.version(0).text, own, self._default, *self._brought_by.values()}
-            outcome = await self._apply(replace(self._last, rm_id=manager, config=version.text), Origin.ROLLBACK)
+            # Whoever rolls back wants that text, whatever the file says.
+            command = replace(self._last, rm_id=manager, config=version.text, of_file=False)
+            outcome = await self._apply(command, Origin.ROLLBACK)
             if version.text == own:
                 self._end_rollback(f"the rollback to version {number} says what is brought anyway, and does not hold")
             elif outcome.changed:
@@ -235,7 +267,7 @@ class Configurator:
                 raise NoRollback("no rollback holds")
             caller().require_no_other_manager(manager)
             note = f"the rollback to version {held.version} by {held.principal} was undone by {principal()}"
-            command = replace(self._last, rm_id=manager, config=self._own_text)
+            command = replace(self._last, rm_id=manager, config=self._own_text, of_file=not self._brought)
             outcome = await self._apply(command, Origin.ROLLBACK, note)
             self.rollback_held = None
             self._report_rollback(note)
@@ -270,7 +302,10 @@ class Configurator:
         self._on_rollback(note)
 
     async def follow_file(self, text: str) -> None:
-        """Apply the file's new *text*. Never raises for its content: a bad one changes nothing but ``problem``."""
+        """Apply the file's new *text*. Never raises for its content: a bad one changes nothing but ``problem``.
+
+        Raises :class:`ServiceError` if the core takes nothing for now.
+        """
         async with self._one_at_a_time:
             try:
                 if not text.strip():
@@ -280,7 +315,7 @@ class Configurator:
                 elif text != self._default:
                     await self._read(text)
                     self._logger.info("configuration file read; it holds for whoever sends no configuration")
-            except (ConfigError, CommandRefused, EmptyFile) as error:
+            except (ConfigError, CommandRefused, EmptyFile, EngineFault) as error:
                 self.report_problem(str(error))
                 return
             self._default = text
@@ -289,7 +324,7 @@ class Configurator:
     async def _follow_file(self, text: str) -> None:
         verdict = judge_text(self.rollback_held, text, self._runner.rm_id)
         if verdict.fate is not Fate.KEPT_OUT:
-            command = replace(self._last, rm_id=self._runner.rm_id, config=text)
+            command = replace(self._last, rm_id=self._runner.rm_id, config=text, of_file=True)
             await self._apply(command, Origin.FILE, verdict.note, who=THE_FILE)
         self.rollback_held = verdict.rollback
         if verdict.note:

@@ -23,7 +23,7 @@ from kornel.core.service.configuring import Configurator, Outcome
 from kornel.core.service.presence import PresenceKeeper
 from kornel.core.service.questions import Questions
 from kornel.core.service.runner import PartitionRunner
-from kornel.core.service.status_codes import EngineFault, InvalidRequest, ManagerGone, UnknownManager
+from kornel.core.service.status_codes import EngineFault, InvalidRequest, ManagerGone, ServiceError, UnknownManager
 from kornel.core.service.streams import Switchboard
 from kornel.core.telling.core_reader import CoreReader
 
@@ -281,9 +281,21 @@ class Managers:
                 return
 
     async def follow_file(self, text: str) -> None:
-        """Let every manager's configuration follow the file's new *text*."""
-        for place in self.places:
-            await place.configurator.follow_file(text)
+        """Let every manager's configuration follow the file's new *text*, that of managers that come meanwhile too.
+
+        Raises :class:`ServiceError` if one of them takes nothing for now.
+        """
+        followed: set[Place] = set()
+        refused: ServiceError | None = None
+        while (place := next((each for each in self._places if each not in followed), None)) is not None:
+            followed.add(place)
+            try:
+                await place.configurator.follow_file(text)
+            except ServiceError as error:
+                if place in self._places:
+                    refused = error
+        if refused is not None:
+            raise refused
 
     def report_problem(self, problem: str) -> None:
         """Note that the file cannot be used, for the reason of *problem*."""

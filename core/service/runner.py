@@ -326,6 +326,19 @@ class PartitionRunner:
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
         sharing = Sharing.of_loop()
+        try:
+            await self._take_turns(sharing)
+        finally:
+            # Also when a bug ends it: whoever waits is answered, and nobody waits for this engine any more.
+            self._stopping = True
+            self._room.set()
+            sharing.note_idle(self)
+            await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
+            self._turn_away()
+        with suppress(ServiceError):
+            await self._gate.wait_until_passed()
+
+    async def _take_turns(self, sharing: Sharing) -> None:
         if self._engine.rm_id:
             self._go_on()
         while True:
@@ -343,17 +356,12 @@ class PartitionRunner:
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
             if self._stopping and self._intake.empty():
-                break
+                return
             if more or not self._intake.empty():
                 await sharing.rest_after(time.perf_counter() - began, self)
             else:
                 sharing.note_idle(self)
                 await self._sleep_until_work()
-        sharing.note_idle(self)
-        await asyncio.sleep(0)  # Those who waited for room in the queue have it now.
-        self._turn_away()
-        with suppress(ServiceError):
-            await self._gate.wait_until_passed()
 
     async def _put(self, item: _Item) -> None:
         if self._stopping:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from kornel.core.journal.journal import Journal
 from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer, ServerSettings
 from kornel.core.service.clock import ManualClock
@@ -89,12 +90,16 @@ async def running_core(
     sources: Sources | None = None,
     tracing: Any = None,
     clock: ManualClock | None = None,
+    journal: Journal | None = None,
     **settings: Any,
 ) -> AsyncIterator[Core]:
-    """A core that serves *engine*, by default the real one. Checks at the end that nothing of it is left over."""
+    """A core that serves *engine*, by default the real one, or that of *journal*. Checks at the end that nothing of it
+    is left over."""
     before = asyncio.all_tasks()
     metrics = ServiceMetrics()
     clock = clock or ManualClock()
+    if journal is not None:
+        engine, clock = journal.engine, ManualClock(journal.last_ns)
     server = KornelServer(
         Engine() if engine is None else engine,
         ServerSettings(**{"address": "127.0.0.1:0", "version": "test", **settings}),
@@ -104,7 +109,8 @@ async def running_core(
         garbage=GarbageKeeper(enabled=False),
         sources=sources,
         tracing=tracing,
-        make_engine=Engine,
+        make_engine=Engine if journal is None else None,
+        journal=journal,
     )
     address = await server.start()
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

@@ -8,14 +8,18 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 
+from kornel.core.domain.commands import UnregisterManager
 from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.presence import GRACE_NS
+from kornel.core.service.sharing import Sharing
+from kornel.core.service.status_codes import EngineFault, JournalFull, ServiceError, ShuttingDown
 from kornel.shim_client import Ask, CallbackHandler, PredicatesQuestion, ShimClient
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import (
@@ -261,8 +265,13 @@ async def test_a_partition_task_that_dies_takes_one_manager_along(core: Core, mo
             raise ZeroDivisionError("a bug outside of the engine")
 
         monkeypatch.setattr(place.runner, "_take_in", fail)
+        # What waits there when the task dies is answered, not forgotten.
+        waiting = asyncio.create_task(place.runner.call(UnregisterManager(OTHER)))
         await other.allocations.send(allocation_request(ask("k"), rm_id=OTHER))
         assert (await other.allocations.end())[0] is Code.INTERNAL
+        with pytest.raises(ShuttingDown):
+            await asyncio.wait_for(waiting, PATIENCE_S)
+        await until(lambda: not Sharing.of_loop().busy, "the dead task to count as idle")
         assert keys(await one.place("k")) == ["k"]
         await core.register(OTHER)
         assert {manager.rm_id for manager in (await status_of(core)).managers} == {ONE, OTHER}
@@ -314,6 +323,34 @@ async def test_each_has_its_own_configuration(core: Core) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as unknown:
         await stub.GetConfiguration(configuration_pb2.GetConfigurationRequest(rm_id="rm-9"))
     assert unknown.value.code() is Code.NOT_FOUND
+
+
+@pytest.mark.parametrize("error", [EngineFault("a bug"), JournalFull("no room")])
+async def test_a_file_is_followed_by_all_others_while_one_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ServiceError
+) -> None:
+    """The one that could not is shown as a problem, and follows when the file is read the next time."""
+    path = tmp_path / "queues.yaml"
+    path.write_text(CONFIG)
+    async with running_core(config_file=path, default_config=CONFIG) as core:
+        managers = core.server.managers
+        for rm_id in (ONE, OTHER):
+            await core.register(rm_id, "")
+        places = [managers.find(rm_id) for rm_id in (ONE, OTHER)]
+        versions = [place.configurator for place in places if place is not None]
+        path.write_text(CONFIG.replace("name: a", "name: b"))
+
+        async def refuse(*_: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(managers.first.runner, "call", refuse)
+            core.server.reload()
+            await until(lambda: [each.in_force for each in versions] == [1, 2], "the other one to follow")
+            await until(lambda: managers.problem != "", "the problem")
+        core.server.reload()
+        await until(lambda: managers.problem == "", "the end of the problem")
+        assert [each.in_force for each in versions] == [2, 2]
 
 
 async def test_a_bare_name_that_two_have_is_asked_back_for(core: Core) -> None:

@@ -719,7 +719,9 @@ type JournalRegistration struct {
 	// What it says of its build.
 	BuildInfo []*JournalPair `protobuf:"bytes,5,rep,name=build_info,json=buildInfo,proto3" json:"build_info,omitempty"`
 	// Extra settings.
-	ExtraConfig   []*JournalPair `protobuf:"bytes,6,rep,name=extra_config,json=extraConfig,proto3" json:"extra_config,omitempty"`
+	ExtraConfig []*JournalPair `protobuf:"bytes,6,rep,name=extra_config,json=extraConfig,proto3" json:"extra_config,omitempty"`
+	// The configuration is the core's own, of its file or built in, since the manager brought none.
+	OfFile        bool `protobuf:"varint,7,opt,name=of_file,json=ofFile,proto3" json:"of_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +798,13 @@ func (x *JournalRegistration) GetExtraConfig() []*JournalPair {
 	return nil
 }
 
+func (x *JournalRegistration) GetOfFile() bool {
+	if x != nil {
+		return x.OfFile
+	}
+	return false
+}
+
 // The removal of a manager.
 type JournalUnregistration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -852,7 +861,9 @@ type JournalConfiguration struct {
 	// The policy group.
 	PolicyGroup string `protobuf:"bytes,3,opt,name=policy_group,json=policyGroup,proto3" json:"policy_group,omitempty"`
 	// Extra settings.
-	ExtraConfig   []*JournalPair `protobuf:"bytes,4,rep,name=extra_config,json=extraConfig,proto3" json:"extra_config,omitempty"`
+	ExtraConfig []*JournalPair `protobuf:"bytes,4,rep,name=extra_config,json=extraConfig,proto3" json:"extra_config,omitempty"`
+	// The configuration is the core's own, of its file or built in, since the manager brings none.
+	OfFile        bool `protobuf:"varint,5,opt,name=of_file,json=ofFile,proto3" json:"of_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -913,6 +924,13 @@ func (x *JournalConfiguration) GetExtraConfig() []*JournalPair {
 		return x.ExtraConfig
 	}
 	return nil
+}
+
+func (x *JournalConfiguration) GetOfFile() bool {
+	if x != nil {
+		return x.OfFile
+	}
+	return false
 }
 
 // One ask or allocation.
@@ -2488,7 +2506,7 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1a\n" +
 	"\bquantity\x18\x02 \x01(\x12R\bquantity\"F\n" +
 	"\x10JournalResources\x122\n" +
-	"\aamounts\x18\x01 \x03(\v2\x18.kornel.v1.JournalAmountR\aamounts\"\xf1\x01\n" +
+	"\aamounts\x18\x01 \x03(\v2\x18.kornel.v1.JournalAmountR\aamounts\"\x8a\x02\n" +
 	"\x13JournalRegistration\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12!\n" +
@@ -2496,14 +2514,16 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x125\n" +
 	"\n" +
 	"build_info\x18\x05 \x03(\v2\x16.kornel.v1.JournalPairR\tbuildInfo\x129\n" +
-	"\fextra_config\x18\x06 \x03(\v2\x16.kornel.v1.JournalPairR\vextraConfig\",\n" +
+	"\fextra_config\x18\x06 \x03(\v2\x16.kornel.v1.JournalPairR\vextraConfig\x12\x17\n" +
+	"\aof_file\x18\a \x01(\bR\x06ofFile\",\n" +
 	"\x15JournalUnregistration\x12\x13\n" +
-	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"\xa1\x01\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"\xba\x01\n" +
 	"\x14JournalConfiguration\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12!\n" +
 	"\fpolicy_group\x18\x03 \x01(\tR\vpolicyGroup\x129\n" +
-	"\fextra_config\x18\x04 \x03(\v2\x16.kornel.v1.JournalPairR\vextraConfig\"\xbb\x05\n" +
+	"\fextra_config\x18\x04 \x03(\v2\x16.kornel.v1.JournalPairR\vextraConfig\x12\x17\n" +
+	"\aof_file\x18\x05 \x01(\bR\x06ofFile\"\xbb\x05\n" +
 	"\x11JournalAllocation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x1c\n" +

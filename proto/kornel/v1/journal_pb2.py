@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/journal.proto\x12\tkornel.v1\"\x8a\x02\n\rJournalRecord\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0e\x32\x16.kornel.v1.JournalCall\x12\x10\n\x08\x61\x66ter_ns\x18\x02 \x01(\x12\x12\x0e\n\x06\x62udget\x18\x03 \x01(\r\x12*\n\x07\x63ommand\x18\x04 \x01(\x0b\x32\x19.kornel.v1.JournalCommand\x12.\n\tbeginning\x18\x05 \x01(\x0b\x32\x1b.kornel.v1.JournalBeginning\x12*\n\x07outcome\x18\x06 \x01(\x0e\x32\x19.kornel.v1.JournalOutcome\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x07 \x01(\r\x12\x18\n\x10\x65\x66\x66\x65\x63ts_checksum\x18\x08 \x01(\x07\"\x8c\x01\n\x10JournalBeginning\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x66resh\x18\x02 \x01(\x08\x12!\n\x14reservation_delay_ns\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1b\n\x13reservation_percent\x18\x04 \x01(\x12\x42\x17\n\x15_reservation_delay_ns\"\x91\x04\n\x0eJournalCommand\x12\x32\n\x08register\x18\x01 \x01(\x0b\x32\x1e.kornel.v1.JournalRegistrationH\x00\x12\x36\n\nunregister\x18\x02 \x01(\x0b\x32 .kornel.v1.JournalUnregistrationH\x00\x12\x38\n\rconfiguration\x18\x03 \x01(\x0b\x32\x1f.kornel.v1.JournalConfigurationH\x00\x12(\n\x05nodes\x18\x04 \x01(\x0b\x32\x17.kornel.v1.JournalNodesH\x00\x12(\n\x05\x64rain\x18\x05 \x01(\x0b\x32\x17.kornel.v1.JournalDrainH\x00\x12\x36\n\x0c\x61pplications\x18\x06 \x01(\x0b\x32\x1e.kornel.v1.JournalApplicationsH\x00\x12\x34\n\x0b\x61llocations\x18\x07 \x01(\x0b\x32\x1d.kornel.v1.JournalAllocationsH\x00\x12.\n\x06\x61ttach\x18\x08 \x01(\x0b\x32\x1c.kornel.v1.JournalAttachmentH\x00\x12.\n\x06\x64\x65tach\x18\t \x01(\x0b\x32\x1c.kornel.v1.JournalDetachmentH\x00\x12,\n\x07\x61nswers\x18\n \x01(\x0b\x32\x19.kornel.v1.JournalAnswersH\x00\x42\t\n\x07\x63ommand\"*\n\x0bJournalPair\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"/\n\rJournalAmount\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x10\n\x08quantity\x18\x02 \x01(\x12\"=\n\x10JournalResources\x12)\n\x07\x61mounts\x18\x01 \x03(\x0b\x32\x18.kornel.v1.JournalAmount\"\xb5\x01\n\x13JournalRegistration\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x14\n\x0cpolicy_group\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12*\n\nbuild_info\x18\x05 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12,\n\x0c\x65xtra_config\x18\x06 \x03(\x0b\x32\x16.kornel.v1.JournalPair\"&\n\x15JournalUnregistration\x12\r\n\x05rm_id\x18\x01 \x01(\t\"y\n\x14JournalConfiguration\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x14\n\x0cpolicy_group\x18\x03 \x01(\t\x12,\n\x0c\x65xtra_config\x18\x04 \x03(\x0b\x32\x16.kornel.v1.JournalPair\"\xdc\x03\n\x11JournalAllocation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\t\x12.\n\tresources\x18\x04 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12\x10\n\x08priority\x18\x05 \x01(\x12\x12\x0f\n\x07node_id\x18\x06 \x01(\t\x12\x12\n\ntask_group\x18\x07 \x01(\t\x12\x13\n\x0bplaceholder\x18\x08 \x01(\x08\x12\x12\n\noriginator\x18\t \x01(\x08\x12\x1c\n\x14refuses_preempt_self\x18\n \x01(\x08\x12\x1b\n\x13\x61llow_preempt_other\x18\x0b \x01(\x08\x12\x16\n\tcreated_s\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rrequired_node\x18\r \x01(\t\x12\x0f\n\x07\x66oreign\x18\x0e \x01(\t\x12$\n\x04tags\x18\x0f \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x0e\n\x06legacy\x18\x10 \x01(\x08\x12\x1b\n\x13\x66urther_allocations\x18\x11 \x01(\x12\x12\x10\n\x08instance\x18\x12 \x01(\x12\x12\x11\n\tdependent\x18\x13 \x01(\x08\x42\x0c\n\n_created_s\"Y\n\x14JournalAllocationRun\x12+\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x1c.kornel.v1.JournalAllocation\x12\x14\n\x0c\x66urther_keys\x18\x02 \x03(\t\"\x85\x01\n\x0eJournalRelease\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x13\n\x0btermination\x18\x04 \x01(\x12\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x15\n\rallocation_id\x18\x06 \x01(\t\"S\n\x11JournalReleaseRun\x12(\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x19.kornel.v1.JournalRelease\x12\x14\n\x0c\x66urther_keys\x18\x02 \x03(\t\"\xbd\x01\n\x12JournalAllocations\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x34\n\x0b\x61llocations\x18\x02 \x03(\x0b\x32\x1f.kornel.v1.JournalAllocationRun\x12\x32\n\x0c\x61sk_releases\x18\x03 \x03(\x0b\x32\x1c.kornel.v1.JournalReleaseRun\x12.\n\x08releases\x18\x04 \x03(\x0b\x32\x1c.kornel.v1.JournalReleaseRun\"\xfb\x01\n\x0bJournalNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\x12\x12\x11\n\tpartition\x18\x03 \x01(\t\x12*\n\nattributes\x18\x04 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12-\n\x08\x63\x61pacity\x18\x05 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12-\n\x08occupied\x18\x06 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12.\n\x08\x65xisting\x18\x07 \x03(\x0b\x32\x1c.kornel.v1.JournalAllocation\"D\n\x0cJournalNodes\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12%\n\x05nodes\x18\x02 \x03(\x0b\x32\x16.kornel.v1.JournalNode\"^\n\x0cJournalDrain\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0f\n\x07\x64rained\x18\x04 \x01(\x08\x12\n\n\x02\x62y\x18\x05 \x01(\t\"\xc9\x02\n\x12JournalApplication\x12\x16\n\x0e\x61pplication_id\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0e\n\x06groups\x18\x05 \x03(\t\x12$\n\x04tags\x18\x06 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x1e\n\x16placeholder_timeout_ms\x18\x07 \x01(\x12\x12\x34\n\x0fplaceholder_ask\x18\x08 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12\x12\n\ngang_style\x18\t \x01(\t\x12\x11\n\tlooked_up\x18\n \x03(\t\x12\x12\n\nunresolved\x18\x0b \x01(\t\x12\x16\n\tcreated_s\x18\x0c \x01(\x03H\x00\x88\x01\x01\x42\x0c\n\n_created_s\"B\n\x15JournalApplicationRef\x12\x16\n\x0e\x61pplication_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\t\"\x82\x01\n\x13JournalApplications\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12*\n\x03\x61\x64\x64\x18\x02 \x03(\x0b\x32\x1d.kornel.v1.JournalApplication\x12\x30\n\x06remove\x18\x03 \x03(\x0b\x32 .kornel.v1.JournalApplicationRef\"\xb0\x01\n\x11JournalAttachment\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x12\n\npredicates\x18\x02 \x01(\x08\x12\x1d\n\x15preemption_predicates\x18\x03 \x01(\x08\x12\x19\n\x11scheduling_states\x18\x04 \x01(\x08\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x08\x12\x12\n\ntimeout_ns\x18\x06 \x01(\x03\x12\x1a\n\x12preemption_notices\x18\x07 \x01(\x08\"\"\n\x11JournalDetachment\x12\r\n\x05rm_id\x18\x01 \x01(\t\"g\n\x17JournalPredicatesAnswer\x12\x10\n\x08question\x18\x01 \x01(\x03\x12\'\n\x07refused\x18\x02 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x11\n\tdependent\x18\x03 \x01(\x08\"J\n\x17JournalPreemptionAnswer\x12\x10\n\x08question\x18\x01 \x01(\x03\x12\x0f\n\x07success\x18\x02 \x01(\x08\x12\x0c\n\x04last\x18\x03 \x01(\x12\"/\n\x11JournalCheckpoint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\"\x8d\x01\n\x13JournalNoticeAnswer\x12\x0e\n\x06notice\x18\x01 \x01(\x03\x12\x15\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x0f\n\x07instead\x18\x03 \x03(\t\x12\x31\n\x0b\x63heckpoints\x18\x04 \x03(\x0b\x32\x1c.kornel.v1.JournalCheckpointB\x0b\n\t_accepted\"C\n\x10JournalPlacement\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\"\xfe\x01\n\x0eJournalAnswers\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x36\n\npredicates\x18\x02 \x03(\x0b\x32\".kornel.v1.JournalPredicatesAnswer\x12\x41\n\x15preemption_predicates\x18\x03 \x03(\x0b\x32\".kornel.v1.JournalPreemptionAnswer\x12/\n\x07notices\x18\x04 \x03(\x0b\x32\x1e.kornel.v1.JournalNoticeAnswer\x12\x31\n\x0c\x61\x63knowledged\x18\x05 \x03(\x0b\x32\x1b.kornel.v1.JournalPlacement*\xb2\x01\n\x0bJournalCall\x12\x1c\n\x18JOURNAL_CALL_UNSPECIFIED\x10\x00\x12\x16\n\x12JOURNAL_CALL_BEGIN\x10\x01\x12\x1e\n\x1aJOURNAL_CALL_RECORD_EVENTS\x10\x02\x12\x18\n\x14JOURNAL_CALL_COMMAND\x10\x03\x12\x16\n\x12JOURNAL_CALL_SLICE\x10\x04\x12\x1b\n\x17JOURNAL_CALL_PREEMPTION\x10\x05*j\n\x0eJournalOutcome\x12\x1f\n\x1bJOURNAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17JOURNAL_OUTCOME_REFUSED\x10\x01\x12\x1a\n\x16JOURNAL_OUTCOME_FAILED\x10\x02\x42\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17kornel/v1/journal.proto\x12\tkornel.v1\"\x8a\x02\n\rJournalRecord\x12$\n\x04\x63\x61ll\x18\x01 \x01(\x0e\x32\x16.kornel.v1.JournalCall\x12\x10\n\x08\x61\x66ter_ns\x18\x02 \x01(\x12\x12\x0e\n\x06\x62udget\x18\x03 \x01(\r\x12*\n\x07\x63ommand\x18\x04 \x01(\x0b\x32\x19.kornel.v1.JournalCommand\x12.\n\tbeginning\x18\x05 \x01(\x0b\x32\x1b.kornel.v1.JournalBeginning\x12*\n\x07outcome\x18\x06 \x01(\x0e\x32\x19.kornel.v1.JournalOutcome\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x07 \x01(\r\x12\x18\n\x10\x65\x66\x66\x65\x63ts_checksum\x18\x08 \x01(\x07\"\x8c\x01\n\x10JournalBeginning\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x66resh\x18\x02 \x01(\x08\x12!\n\x14reservation_delay_ns\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x1b\n\x13reservation_percent\x18\x04 \x01(\x12\x42\x17\n\x15_reservation_delay_ns\"\x91\x04\n\x0eJournalCommand\x12\x32\n\x08register\x18\x01 \x01(\x0b\x32\x1e.kornel.v1.JournalRegistrationH\x00\x12\x36\n\nunregister\x18\x02 \x01(\x0b\x32 .kornel.v1.JournalUnregistrationH\x00\x12\x38\n\rconfiguration\x18\x03 \x01(\x0b\x32\x1f.kornel.v1.JournalConfigurationH\x00\x12(\n\x05nodes\x18\x04 \x01(\x0b\x32\x17.kornel.v1.JournalNodesH\x00\x12(\n\x05\x64rain\x18\x05 \x01(\x0b\x32\x17.kornel.v1.JournalDrainH\x00\x12\x36\n\x0c\x61pplications\x18\x06 \x01(\x0b\x32\x1e.kornel.v1.JournalApplicationsH\x00\x12\x34\n\x0b\x61llocations\x18\x07 \x01(\x0b\x32\x1d.kornel.v1.JournalAllocationsH\x00\x12.\n\x06\x61ttach\x18\x08 \x01(\x0b\x32\x1c.kornel.v1.JournalAttachmentH\x00\x12.\n\x06\x64\x65tach\x18\t \x01(\x0b\x32\x1c.kornel.v1.JournalDetachmentH\x00\x12,\n\x07\x61nswers\x18\n \x01(\x0b\x32\x19.kornel.v1.JournalAnswersH\x00\x42\t\n\x07\x63ommand\"*\n\x0bJournalPair\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"/\n\rJournalAmount\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x10\n\x08quantity\x18\x02 \x01(\x12\"=\n\x10JournalResources\x12)\n\x07\x61mounts\x18\x01 \x03(\x0b\x32\x18.kornel.v1.JournalAmount\"\xc6\x01\n\x13JournalRegistration\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x14\n\x0cpolicy_group\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\x12*\n\nbuild_info\x18\x05 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12,\n\x0c\x65xtra_config\x18\x06 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x0f\n\x07of_file\x18\x07 \x01(\x08\"&\n\x15JournalUnregistration\x12\r\n\x05rm_id\x18\x01 \x01(\t\"\x8a\x01\n\x14JournalConfiguration\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63onfig\x18\x02 \x01(\t\x12\x14\n\x0cpolicy_group\x18\x03 \x01(\t\x12,\n\x0c\x65xtra_config\x18\x04 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x0f\n\x07of_file\x18\x05 \x01(\x08\"\xdc\x03\n\x11JournalAllocation\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\t\x12.\n\tresources\x18\x04 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12\x10\n\x08priority\x18\x05 \x01(\x12\x12\x0f\n\x07node_id\x18\x06 \x01(\t\x12\x12\n\ntask_group\x18\x07 \x01(\t\x12\x13\n\x0bplaceholder\x18\x08 \x01(\x08\x12\x12\n\noriginator\x18\t \x01(\x08\x12\x1c\n\x14refuses_preempt_self\x18\n \x01(\x08\x12\x1b\n\x13\x61llow_preempt_other\x18\x0b \x01(\x08\x12\x16\n\tcreated_s\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rrequired_node\x18\r \x01(\t\x12\x0f\n\x07\x66oreign\x18\x0e \x01(\t\x12$\n\x04tags\x18\x0f \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x0e\n\x06legacy\x18\x10 \x01(\x08\x12\x1b\n\x13\x66urther_allocations\x18\x11 \x01(\x12\x12\x10\n\x08instance\x18\x12 \x01(\x12\x12\x11\n\tdependent\x18\x13 \x01(\x08\x42\x0c\n\n_created_s\"Y\n\x14JournalAllocationRun\x12+\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x1c.kornel.v1.JournalAllocation\x12\x14\n\x0c\x66urther_keys\x18\x02 \x03(\t\"\x85\x01\n\x0eJournalRelease\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x13\n\x0btermination\x18\x04 \x01(\x12\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x15\n\rallocation_id\x18\x06 \x01(\t\"S\n\x11JournalReleaseRun\x12(\n\x05\x66irst\x18\x01 \x01(\x0b\x32\x19.kornel.v1.JournalRelease\x12\x14\n\x0c\x66urther_keys\x18\x02 \x03(\t\"\xbd\x01\n\x12JournalAllocations\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x34\n\x0b\x61llocations\x18\x02 \x03(\x0b\x32\x1f.kornel.v1.JournalAllocationRun\x12\x32\n\x0c\x61sk_releases\x18\x03 \x03(\x0b\x32\x1c.kornel.v1.JournalReleaseRun\x12.\n\x08releases\x18\x04 \x03(\x0b\x32\x1c.kornel.v1.JournalReleaseRun\"\xfb\x01\n\x0bJournalNode\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\x12\x12\x11\n\tpartition\x18\x03 \x01(\t\x12*\n\nattributes\x18\x04 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12-\n\x08\x63\x61pacity\x18\x05 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12-\n\x08occupied\x18\x06 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12.\n\x08\x65xisting\x18\x07 \x03(\x0b\x32\x1c.kornel.v1.JournalAllocation\"D\n\x0cJournalNodes\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12%\n\x05nodes\x18\x02 \x03(\x0b\x32\x16.kornel.v1.JournalNode\"^\n\x0cJournalDrain\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12\x0f\n\x07\x64rained\x18\x04 \x01(\x08\x12\n\n\x02\x62y\x18\x05 \x01(\t\"\xc9\x02\n\x12JournalApplication\x12\x16\n\x0e\x61pplication_id\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\t\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0e\n\x06groups\x18\x05 \x03(\t\x12$\n\x04tags\x18\x06 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x1e\n\x16placeholder_timeout_ms\x18\x07 \x01(\x12\x12\x34\n\x0fplaceholder_ask\x18\x08 \x01(\x0b\x32\x1b.kornel.v1.JournalResources\x12\x12\n\ngang_style\x18\t \x01(\t\x12\x11\n\tlooked_up\x18\n \x03(\t\x12\x12\n\nunresolved\x18\x0b \x01(\t\x12\x16\n\tcreated_s\x18\x0c \x01(\x03H\x00\x88\x01\x01\x42\x0c\n\n_created_s\"B\n\x15JournalApplicationRef\x12\x16\n\x0e\x61pplication_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\t\"\x82\x01\n\x13JournalApplications\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12*\n\x03\x61\x64\x64\x18\x02 \x03(\x0b\x32\x1d.kornel.v1.JournalApplication\x12\x30\n\x06remove\x18\x03 \x03(\x0b\x32 .kornel.v1.JournalApplicationRef\"\xb0\x01\n\x11JournalAttachment\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x12\n\npredicates\x18\x02 \x01(\x08\x12\x1d\n\x15preemption_predicates\x18\x03 \x01(\x08\x12\x19\n\x11scheduling_states\x18\x04 \x01(\x08\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x08\x12\x12\n\ntimeout_ns\x18\x06 \x01(\x03\x12\x1a\n\x12preemption_notices\x18\x07 \x01(\x08\"\"\n\x11JournalDetachment\x12\r\n\x05rm_id\x18\x01 \x01(\t\"g\n\x17JournalPredicatesAnswer\x12\x10\n\x08question\x18\x01 \x01(\x03\x12\'\n\x07refused\x18\x02 \x03(\x0b\x32\x16.kornel.v1.JournalPair\x12\x11\n\tdependent\x18\x03 \x01(\x08\"J\n\x17JournalPreemptionAnswer\x12\x10\n\x08question\x18\x01 \x01(\x03\x12\x0f\n\x07success\x18\x02 \x01(\x08\x12\x0c\n\x04last\x18\x03 \x01(\x12\"/\n\x11JournalCheckpoint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05\x61t_ns\x18\x02 \x01(\x03\"\x8d\x01\n\x13JournalNoticeAnswer\x12\x0e\n\x06notice\x18\x01 \x01(\x03\x12\x15\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x0f\n\x07instead\x18\x03 \x03(\t\x12\x31\n\x0b\x63heckpoints\x18\x04 \x03(\x0b\x32\x1c.kornel.v1.JournalCheckpointB\x0b\n\t_accepted\"C\n\x10JournalPlacement\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\"\xfe\x01\n\x0eJournalAnswers\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x36\n\npredicates\x18\x02 \x03(\x0b\x32\".kornel.v1.JournalPredicatesAnswer\x12\x41\n\x15preemption_predicates\x18\x03 \x03(\x0b\x32\".kornel.v1.JournalPreemptionAnswer\x12/\n\x07notices\x18\x04 \x03(\x0b\x32\x1e.kornel.v1.JournalNoticeAnswer\x12\x31\n\x0c\x61\x63knowledged\x18\x05 \x03(\x0b\x32\x1b.kornel.v1.JournalPlacement*\xb2\x01\n\x0bJournalCall\x12\x1c\n\x18JOURNAL_CALL_UNSPECIFIED\x10\x00\x12\x16\n\x12JOURNAL_CALL_BEGIN\x10\x01\x12\x1e\n\x1aJOURNAL_CALL_RECORD_EVENTS\x10\x02\x12\x18\n\x14JOURNAL_CALL_COMMAND\x10\x03\x12\x16\n\x12JOURNAL_CALL_SLICE\x10\x04\x12\x1b\n\x17JOURNAL_CALL_PREEMPTION\x10\x05*j\n\x0eJournalOutcome\x12\x1f\n\x1bJOURNAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17JOURNAL_OUTCOME_REFUSED\x10\x01\x12\x1a\n\x16JOURNAL_OUTCOME_FAILED\x10\x02\x42\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,10 +32,10 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kornel.v1.journal_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
-  _globals['_JOURNALCALL']._serialized_start=4337
-  _globals['_JOURNALCALL']._serialized_end=4515
-  _globals['_JOURNALOUTCOME']._serialized_start=4517
-  _globals['_JOURNALOUTCOME']._serialized_end=4623
+  _globals['_JOURNALCALL']._serialized_start=4372
+  _globals['_JOURNALCALL']._serialized_end=4550
+  _globals['_JOURNALOUTCOME']._serialized_start=4552
+  _globals['_JOURNALOUTCOME']._serialized_end=4658
   _globals['_JOURNALRECORD']._serialized_start=39
   _globals['_JOURNALRECORD']._serialized_end=305
   _globals['_JOURNALBEGINNING']._serialized_start=308
@@ -49,47 +49,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOURNALRESOURCES']._serialized_start=1075
   _globals['_JOURNALRESOURCES']._serialized_end=1136
   _globals['_JOURNALREGISTRATION']._serialized_start=1139
-  _globals['_JOURNALREGISTRATION']._serialized_end=1320
-  _globals['_JOURNALUNREGISTRATION']._serialized_start=1322
-  _globals['_JOURNALUNREGISTRATION']._serialized_end=1360
-  _globals['_JOURNALCONFIGURATION']._serialized_start=1362
-  _globals['_JOURNALCONFIGURATION']._serialized_end=1483
-  _globals['_JOURNALALLOCATION']._serialized_start=1486
-  _globals['_JOURNALALLOCATION']._serialized_end=1962
-  _globals['_JOURNALALLOCATIONRUN']._serialized_start=1964
-  _globals['_JOURNALALLOCATIONRUN']._serialized_end=2053
-  _globals['_JOURNALRELEASE']._serialized_start=2056
-  _globals['_JOURNALRELEASE']._serialized_end=2189
-  _globals['_JOURNALRELEASERUN']._serialized_start=2191
-  _globals['_JOURNALRELEASERUN']._serialized_end=2274
-  _globals['_JOURNALALLOCATIONS']._serialized_start=2277
-  _globals['_JOURNALALLOCATIONS']._serialized_end=2466
-  _globals['_JOURNALNODE']._serialized_start=2469
-  _globals['_JOURNALNODE']._serialized_end=2720
-  _globals['_JOURNALNODES']._serialized_start=2722
-  _globals['_JOURNALNODES']._serialized_end=2790
-  _globals['_JOURNALDRAIN']._serialized_start=2792
-  _globals['_JOURNALDRAIN']._serialized_end=2886
-  _globals['_JOURNALAPPLICATION']._serialized_start=2889
-  _globals['_JOURNALAPPLICATION']._serialized_end=3218
-  _globals['_JOURNALAPPLICATIONREF']._serialized_start=3220
-  _globals['_JOURNALAPPLICATIONREF']._serialized_end=3286
-  _globals['_JOURNALAPPLICATIONS']._serialized_start=3289
-  _globals['_JOURNALAPPLICATIONS']._serialized_end=3419
-  _globals['_JOURNALATTACHMENT']._serialized_start=3422
-  _globals['_JOURNALATTACHMENT']._serialized_end=3598
-  _globals['_JOURNALDETACHMENT']._serialized_start=3600
-  _globals['_JOURNALDETACHMENT']._serialized_end=3634
-  _globals['_JOURNALPREDICATESANSWER']._serialized_start=3636
-  _globals['_JOURNALPREDICATESANSWER']._serialized_end=3739
-  _globals['_JOURNALPREEMPTIONANSWER']._serialized_start=3741
-  _globals['_JOURNALPREEMPTIONANSWER']._serialized_end=3815
-  _globals['_JOURNALCHECKPOINT']._serialized_start=3817
-  _globals['_JOURNALCHECKPOINT']._serialized_end=3864
-  _globals['_JOURNALNOTICEANSWER']._serialized_start=3867
-  _globals['_JOURNALNOTICEANSWER']._serialized_end=4008
-  _globals['_JOURNALPLACEMENT']._serialized_start=4010
-  _globals['_JOURNALPLACEMENT']._serialized_end=4077
-  _globals['_JOURNALANSWERS']._serialized_start=4080
-  _globals['_JOURNALANSWERS']._serialized_end=4334
+  _globals['_JOURNALREGISTRATION']._serialized_end=1337
+  _globals['_JOURNALUNREGISTRATION']._serialized_start=1339
+  _globals['_JOURNALUNREGISTRATION']._serialized_end=1377
+  _globals['_JOURNALCONFIGURATION']._serialized_start=1380
+  _globals['_JOURNALCONFIGURATION']._serialized_end=1518
+  _globals['_JOURNALALLOCATION']._serialized_start=1521
+  _globals['_JOURNALALLOCATION']._serialized_end=1997
+  _globals['_JOURNALALLOCATIONRUN']._serialized_start=1999
+  _globals['_JOURNALALLOCATIONRUN']._serialized_end=2088
+  _globals['_JOURNALRELEASE']._serialized_start=2091
+  _globals['_JOURNALRELEASE']._serialized_end=2224
+  _globals['_JOURNALRELEASERUN']._serialized_start=2226
+  _globals['_JOURNALRELEASERUN']._serialized_end=2309
+  _globals['_JOURNALALLOCATIONS']._serialized_start=2312
+  _globals['_JOURNALALLOCATIONS']._serialized_end=2501
+  _globals['_JOURNALNODE']._serialized_start=2504
+  _globals['_JOURNALNODE']._serialized_end=2755
+  _globals['_JOURNALNODES']._serialized_start=2757
+  _globals['_JOURNALNODES']._serialized_end=2825
+  _globals['_JOURNALDRAIN']._serialized_start=2827
+  _globals['_JOURNALDRAIN']._serialized_end=2921
+  _globals['_JOURNALAPPLICATION']._serialized_start=2924
+  _globals['_JOURNALAPPLICATION']._serialized_end=3253
+  _globals['_JOURNALAPPLICATIONREF']._serialized_start=3255
+  _globals['_JOURNALAPPLICATIONREF']._serialized_end=3321
+  _globals['_JOURNALAPPLICATIONS']._serialized_start=3324
+  _globals['_JOURNALAPPLICATIONS']._serialized_end=3454
+  _globals['_JOURNALATTACHMENT']._serialized_start=3457
+  _globals['_JOURNALATTACHMENT']._serialized_end=3633
+  _globals['_JOURNALDETACHMENT']._serialized_start=3635
+  _globals['_JOURNALDETACHMENT']._serialized_end=3669
+  _globals['_JOURNALPREDICATESANSWER']._serialized_start=3671
+  _globals['_JOURNALPREDICATESANSWER']._serialized_end=3774
+  _globals['_JOURNALPREEMPTIONANSWER']._serialized_start=3776
+  _globals['_JOURNALPREEMPTIONANSWER']._serialized_end=3850
+  _globals['_JOURNALCHECKPOINT']._serialized_start=3852
+  _globals['_JOURNALCHECKPOINT']._serialized_end=3899
+  _globals['_JOURNALNOTICEANSWER']._serialized_start=3902
+  _globals['_JOURNALNOTICEANSWER']._serialized_end=4043
+  _globals['_JOURNALPLACEMENT']._serialized_start=4045
+  _globals['_JOURNALPLACEMENT']._serialized_end=4112
+  _globals['_JOURNALANSWERS']._serialized_start=4115
+  _globals['_JOURNALANSWERS']._serialized_end=4369
 # @@protoc_insertion_point(module_scope)

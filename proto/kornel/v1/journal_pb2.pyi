@@ -341,6 +341,7 @@ class JournalRegistration(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     BUILD_INFO_FIELD_NUMBER: _builtins.int
     EXTRA_CONFIG_FIELD_NUMBER: _builtins.int
+    OF_FILE_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The manager."""
     config: _builtins.str
@@ -349,6 +350,8 @@ class JournalRegistration(_message.Message):
     """Its policy group."""
     version: _builtins.str
     """Its version."""
+    of_file: _builtins.bool
+    """The configuration is the core's own, of its file or built in, since the manager brought none."""
     @_builtins.property
     def build_info(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalPair]:
         """What it says of its build."""
@@ -366,10 +369,11 @@ class JournalRegistration(_message.Message):
         version: _builtins.str = ...,
         build_info: _abc.Iterable[Global___JournalPair] | None = ...,
         extra_config: _abc.Iterable[Global___JournalPair] | None = ...,
+        of_file: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_info", b"build_info", "config", b"config", "extra_config", b"extra_config", "policy_group", b"policy_group", "rm_id", b"rm_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_info", b"build_info", "config", b"config", "extra_config", b"extra_config", "of_file", b"of_file", "policy_group", b"policy_group", "rm_id", b"rm_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -407,12 +411,15 @@ class JournalConfiguration(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     POLICY_GROUP_FIELD_NUMBER: _builtins.int
     EXTRA_CONFIG_FIELD_NUMBER: _builtins.int
+    OF_FILE_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The manager."""
     config: _builtins.str
     """The configuration as text."""
     policy_group: _builtins.str
     """The policy group."""
+    of_file: _builtins.bool
+    """The configuration is the core's own, of its file or built in, since the manager brings none."""
     @_builtins.property
     def extra_config(self) -> _containers.RepeatedCompositeFieldContainer[Global___JournalPair]:
         """Extra settings."""
@@ -424,10 +431,11 @@ class JournalConfiguration(_message.Message):
         config: _builtins.str = ...,
         policy_group: _builtins.str = ...,
         extra_config: _abc.Iterable[Global___JournalPair] | None = ...,
+        of_file: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "extra_config", b"extra_config", "policy_group", b"policy_group", "rm_id", b"rm_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "extra_config", b"extra_config", "of_file", b"of_file", "policy_group", b"policy_group", "rm_id", b"rm_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

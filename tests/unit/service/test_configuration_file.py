@@ -18,9 +18,11 @@ from kornel.core.service.configuration_file import ConfigurationFile
 from kornel.core.service.configuration_history import Origin
 from kornel.core.service.configuring import Configurator
 from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.gate import OpenGate
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.runner import PartitionRunner
+from kornel.core.service.status_codes import JournalFull
 from kornel.core.service.streams import Switchboard
 from tests.reading import status_of
 
@@ -29,6 +31,16 @@ def text(*names: str) -> str:
     """A configuration with these queues below the root."""
     queues = [{"name": name} for name in names]
     return json.dumps({"partitions": [{"queues": [{"name": "root", "submitacl": "*", "queues": queues}]}]})
+
+
+class ClosableGate(OpenGate):
+    """A gate whose journal has no room while it is ``shut``."""
+
+    shut = False
+
+    def check_intake(self) -> None:
+        if self.shut:
+            raise JournalFull("journal: no room")
 
 
 class Desk:
@@ -44,8 +56,15 @@ class Desk:
         metrics = ServiceMetrics()
         garbage = GarbageKeeper(enabled=False)
         self.engine = Engine()
+        self.gate = ClosableGate()
         self.runner = PartitionRunner(
-            self.engine, Switchboard(metrics), clock=self.clock, metrics=metrics, logger=logger, garbage=garbage
+            self.engine,
+            Switchboard(metrics),
+            clock=self.clock,
+            metrics=metrics,
+            logger=logger,
+            garbage=garbage,
+            gate=self.gate,
         )
         self.configurator = Configurator(
             self.runner,
@@ -271,3 +290,18 @@ async def test_nobody_is_registered(desk: Desk) -> None:
     assert desk.configurator.history.kept_versions() == ()
     await desk.register()
     assert desk.queues() == ["b"]
+
+
+async def test_a_file_that_cannot_be_applied_for_now_is_applied_later(desk: Desk) -> None:
+    """A journal without room refuses the change; the file is reported and applied once there is room again."""
+    await desk.register()
+    await desk.looks()
+    desk.gate.shut = True
+    write(desk.path, text("a", "bb"))
+    await desk.looks(3)
+    assert desk.queues() == ["a"]
+    assert "no room" in desk.problems[-1]
+    desk.gate.shut = False
+    await desk.looks()
+    assert desk.queues() == ["a", "bb"]
+    assert desk.problems[-1] == ""

@@ -1,0 +1,104 @@
+"""A core that goes on from a journal knows whose configuration it goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kornel.core.service.configuration_history import Origin
+from kornel.v1 import configuration_pb2 as pb
+from kornel.v1 import configuration_pb2_grpc
+from tests.e2e.harness import CONFIG, Core, running_core, until
+from tests.unit.journal.made import open_journal
+
+OTHER = CONFIG.replace("name: a", "name: b")
+THIRD = CONFIG.replace("name: a", "name: c")
+
+
+@asynccontextmanager
+async def journalling(folder: Path, file_says: str) -> AsyncIterator[Core]:
+    """A core with the journal of *folder*, started with a configuration file."""
+    path = folder / "queues.yaml"
+    path.write_text(file_says)
+    async with running_core(
+        journal=open_journal(folder / "journal.db"), config_file=path, default_config=file_says
+    ) as core:
+        yield core
+
+
+async def update(core: Core, config: str, **extra: str) -> None:
+    stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+    await stub.UpdateConfiguration(pb.UpdateConfigurationRequest(rm_id="rm-1", config=config, extra_config=extra))
+
+
+def in_force(core: Core) -> str:
+    """The text in force; empty while the engine has another one than the latest version."""
+    place = core.server.managers.first
+    version = place.configurator.version(0)
+    assert place.runner.configuration is not None
+    return version.text if place.runner.configuration.checksum == version.checksum else ""
+
+
+@pytest.mark.parametrize("by_update", [False, True])
+async def test_the_managers_own_configuration_is_not_replaced_by_the_file(tmp_path: Path, by_update: bool) -> None:
+    """Neither at the start nor when the file is read again; its extra settings stay, too."""
+    async with journalling(tmp_path, OTHER) as core:
+        await core.register("rm-1", CONFIG)
+        if by_update:
+            await update(core, CONFIG, **{"log.level": "WARN"})
+    async with journalling(tmp_path, OTHER) as core:
+        assert in_force(core) == CONFIG
+        place = core.server.managers.first
+        assert dict(place.runner.extra_config()) == ({"log.level": "WARN"} if by_update else {})
+        (tmp_path / "queues.yaml").write_text(THIRD)
+        core.server.reload()
+        await until(lambda: place.configurator.default_text == THIRD, "the file to be read")
+        assert in_force(core) == CONFIG
+        await place.configurator.update_text(OTHER)
+        assert in_force(core) == OTHER
+        assert dict(place.runner.extra_config()) == ({"log.level": "WARN"} if by_update else {})
+
+
+async def test_a_file_that_changed_between_two_cores_is_followed(tmp_path: Path) -> None:
+    """As the manager brought none, and as it is at any other time."""
+    async with journalling(tmp_path, CONFIG) as core:
+        await core.register("rm-1", "")
+    async with journalling(tmp_path, CONFIG) as core:
+        assert in_force(core) == CONFIG
+        assert [version.origin for version in core.server.managers.first.configurator.history.kept_versions()] == [
+            Origin.REGISTRATION
+        ]
+    async with journalling(tmp_path, OTHER) as core:
+        await until(lambda: in_force(core) == OTHER, "the file to be followed")
+        (tmp_path / "queues.yaml").write_text(THIRD)
+        core.server.reload()
+        await until(lambda: in_force(core) == THIRD, "the file to be followed again")
+
+
+async def test_what_an_operator_rolled_back_to_is_not_replaced_by_the_file(tmp_path: Path) -> None:
+    """Whoever rolled back did so because of the file, and a core that ends does not change that."""
+    async with journalling(tmp_path, CONFIG) as core:
+        await core.register("rm-1", "")
+        (tmp_path / "queues.yaml").write_text(OTHER)
+        core.server.reload()
+        await until(lambda: in_force(core) == OTHER, "the file to be followed")
+        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+        await stub.RollbackConfiguration(pb.RollbackConfigurationRequest(version=1))
+    async with journalling(tmp_path, OTHER) as core:
+        assert in_force(core) == CONFIG
+        core.server.reload()
+        await core.settle()
+        assert in_force(core) == CONFIG
+
+
+async def test_nothing_is_in_force_once_the_manager_was_unregistered(tmp_path: Path) -> None:
+    async with journalling(tmp_path, CONFIG) as core:
+        await core.register("rm-1", OTHER)
+        await core.server.managers.unregister("rm-1")
+    async with journalling(tmp_path, CONFIG) as core:
+        assert core.server.managers.first.configurator.in_force == 0
+        await core.register("rm-2", "")
+        assert in_force(core) == CONFIG
