@@ -10,6 +10,7 @@ from kornel.core.cli.options import (
     DEFAULT_ADDRESS,
     DEFAULT_TIMEOUT_S,
     EXIT_BAD_INPUT,
+    EXIT_FAILED,
     Address,
     AsJson,
     Partition,
@@ -22,6 +23,7 @@ from kornel.core.cli.text.reading import (
     queues_above,
     render_application,
     render_applications,
+    render_domains,
     render_node,
     render_nodes,
     render_queues,
@@ -107,6 +109,9 @@ def apps(
 def nodes(
     node: Annotated[str, typer.Argument(metavar="[NODE]", help="Only this node, with all that runs there.")] = "",
     draining: Annotated[bool, typer.Option("--draining", help="Only nodes that take no new work.")] = False,
+    by: Annotated[
+        str, typer.Option("--by", metavar="LEVEL", help="Show domains of this level of the topology, such as rack.")
+    ] = "",
     types: Types = None,
     limit: Limit = 0,
     grpc: Address = DEFAULT_ADDRESS,
@@ -114,10 +119,18 @@ def nodes(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show nodes and how full they are.
+    """Show nodes and how full they are, or with --by racks or zones and how full those are.
 
-    Exits 1 when no core answers or there is no such node.
+    Exits 1 when no core answers or there is no such node or level.
     """
+    if by:
+        if node or draining:
+            print_error("--by shows whole domains: neither NODE nor --draining goes with it")
+            raise typer.Exit(EXIT_BAD_INPUT)
+        _show_domains(
+            pb.ListDomainsRequest(partition=partition, level=by), limit, grpc, timeout, types, as_json=as_json
+        )
+        return
     wanted = pb.ListNodesRequest(partition=partition, only_draining=draining)
     try:
         with Reader(grpc, timeout) as reader:
@@ -130,6 +143,28 @@ def nodes(
         show_text(render_node(found, wall_ns()))
     else:
         show_text(render_nodes(found, terminal_strokes(), types or ()))
+
+
+def _show_domains(
+    wanted: pb.ListDomainsRequest,
+    limit: int,
+    address: str,
+    timeout_s: float,
+    types: list[str] | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show *limit* domains of the level that *wanted* names; 0: all."""
+    try:
+        with Reader(address, timeout_s) as reader:
+            found = reader.list_domains(wanted, limit)
+    except client.CoreUnreachable as error:
+        print_error(error)
+        raise typer.Exit(EXIT_FAILED) from error
+    if as_json:
+        echo_json(found)
+    else:
+        show_text(render_domains(found, wanted.level, terminal_strokes(), types or ()))
 
 
 def _find_obstacles(

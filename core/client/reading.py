@@ -46,6 +46,12 @@ class Reader(Connected):
         self._gather_pages(self._read.ListNodes, request, whole, "nodes", most)
         return whole
 
+    def list_domains(self, request: pb.ListDomainsRequest, most: int = 0) -> pb.ListDomainsResponse:
+        """Returns domains as *request* wants them, *most* of them; 0: all. ``next_page_token``: there are more."""
+        whole = pb.ListDomainsResponse()
+        self._gather_pages(self._read.ListDomains, request, whole, "domains", most)
+        return whole
+
     def application(self, application_id: str, partition: str = "") -> pb.GetApplicationResponse:
         """Returns one application, live or ended."""
         request = pb.GetApplicationRequest(partition=partition, application_id=application_id)
@@ -75,12 +81,18 @@ class Reader(Connected):
         return self._call(self._admin.UndrainNode, request)
 
     def _gather_pages(self, method: Callable[..., Any], request: Any, whole: Any, field: str, most: int) -> None:
-        """Fill the list *field* of *whole* page by page, with *most* entries; 0: with all there are."""
+        """Fill the list *field* of *whole* page by page, with *most* entries; 0: with all there are.
+
+        Everything else is as the first page says.
+        """
         found = getattr(whole, field)
         while True:
             request.page_size = min(_PAGE, most - len(found)) if most else _PAGE
             page = self._call(method, request)
-            found.extend(getattr(page, field))
+            if not found:
+                whole.MergeFrom(page)
+            else:
+                found.extend(getattr(page, field))
             request.page_token = whole.next_page_token = page.next_page_token
             if not request.page_token or (most and len(found) >= most):
                 return

@@ -221,6 +221,19 @@ def _partition_routes(to: Handlers) -> list[Route]:
                 "node", "Partition", "One node.", schema_reference("Node"), errors={404: "No such partition or node."}
             ),
         ),
+        Route(
+            f"{one}/domains",
+            to.nodes.domains,
+            _get(
+                "domains",
+                "Partition",
+                "Extension: the domains of the topology, such as racks, and what is free in them.",
+                list_schema("Domain"),
+                (*PAGE_PARAMETERS, Parameter("level", "Only domains of this level, such as rack.")),
+                errors={**_BAD_PAGE, 404: "No such partition or level."},
+            ),
+            long=True,
+        ),
     ]
 
 

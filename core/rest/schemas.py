@@ -77,6 +77,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         applications.RESOURCE_HISTORY,
         applications.APPLICATION,
         nodes.NODE,
+        nodes.DOMAIN,
         nodes.UTILIZATION,
         reports.APPLICATION_SAMPLE,
         reports.CONTAINER_SAMPLE,

@@ -21,6 +21,7 @@ from kornel.core.service.rpc import Handler, unary
 from kornel.core.service.status_codes import (
     InvalidRequest,
     UnknownApplication,
+    UnknownLevel,
     UnknownNode,
     UnknownPartition,
     UnknownQueue,
@@ -31,7 +32,9 @@ from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_application,
     encode_application_summary,
+    encode_domain,
     encode_health,
+    encode_level,
     encode_node,
     encode_node_summary,
     encode_queue,
@@ -71,6 +74,7 @@ class ReadService:
             "GetApplication": unary(pb.GetApplicationRequest, self._get_application, self._logger),
             "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
             "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
+            "ListDomains": unary(pb.ListDomainsRequest, self._list_domains, self._logger),
             "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
             "ListRefusals": unary(pb.ListRefusalsRequest, self._list_refusals, self._logger),
         }
@@ -151,6 +155,20 @@ class ReadService:
         if found is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
         return encode_node(found)
+
+    async def _list_domains(self, request: pb.ListDomainsRequest) -> pb.ListDomainsResponse:
+        views, wanted = self._views_of(request.partition), request.level
+        levels = views.topology_levels()
+        if wanted and all(level.name != wanted for level in levels):
+            known = f"its levels are {', '.join(level.name for level in levels)}" if levels else "it has no topology"
+            raise UnknownLevel(f"partition {request.partition or 'default'!r} has no level {wanted!r}: {known}")
+        skip, size = _number_of(request.page_token), _page_size(request.page_size, _USUAL, _MOST)
+        page = await self._lists.make_page(lambda: islice(views.domains(wanted), skip, None), size, encode_domain)
+        return pb.ListDomainsResponse(
+            levels=map(encode_level, levels),
+            domains=page.encoded,
+            next_page_token=_token(str(skip + size)) if page.more else "",
+        )
 
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return encode_health(self._health.report or await self._health.check())

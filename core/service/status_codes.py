@@ -18,6 +18,7 @@
     UnknownQueue, UnknownUser     NOT_FOUND             the caller
     UnknownNode                   NOT_FOUND             the caller
     UnknownApplication            NOT_FOUND             the caller
+    UnknownLevel                  NOT_FOUND             the caller: the message names the levels that there are
     UnknownService                NOT_FOUND             the caller
     UnknownVersion                NOT_FOUND             the caller
     VersionNotApplied             FAILED_PRECONDITION   the caller: another version
@@ -147,6 +148,10 @@ class UnknownNode(ServiceError):
     """Asked about a node that does not exist."""
 
 
+class UnknownLevel(ServiceError):
+    """The topology of the partition has no level of this name."""
+
+
 class UnknownApplication(ServiceError):
     """The application does not exist and is not remembered."""
 
@@ -245,6 +250,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     UnknownUser: grpc.StatusCode.NOT_FOUND,
     UnknownNode: grpc.StatusCode.NOT_FOUND,
     UnknownApplication: grpc.StatusCode.NOT_FOUND,
+    UnknownLevel: grpc.StatusCode.NOT_FOUND,
     UnknownService: grpc.StatusCode.NOT_FOUND,
     UnknownVersion: grpc.StatusCode.NOT_FOUND,
     VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,

@@ -30,6 +30,7 @@ from kornel.core.telling.configuration.placement_answer import PlacementAnswer, 
 from kornel.core.telling.configuration.placement_rule_views import RuleView, rule_views
 from kornel.core.telling.explain import Reading, Subject, explain
 from kornel.core.telling.name_search import FoundName, search_names
+from kornel.core.telling.nodes.domain_views import DomainView, LevelView, domain_views, level_views
 from kornel.core.telling.nodes.node_views import (
     NodeHeads,
     NodeSummary,
@@ -341,6 +342,14 @@ class PartitionReader:
         *render* is asked again only for what has changed: what it makes of the same must always be the same.
         """
         return self._kept.nodes.render_all(self._state, render)
+
+    def topology_levels(self) -> list[LevelView]:
+        """Shows the levels of the topology, the outermost first; none: the partition has no topology."""
+        return level_views(self._state)
+
+    def domains(self, level: str = "") -> Iterator[DomainView]:
+        """Shows the domains of *level*, or of all levels where it is empty, outer ones before those within, by name."""
+        return domain_views(self._state, level)
 
     def allocations(self) -> Iterator[list[AllocationView]]:
         """Shows all allocations, node by node."""

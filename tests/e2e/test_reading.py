@@ -20,7 +20,7 @@ from kornel.v1 import read_pb2 as pb
 from tests.e2e.harness import Core, running_core
 
 QUEUES = (
-    "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: ["
+    "partitions: [{name: default, topology: [zone], queues: [{name: root, submitacl: '*', queues: ["
     "{name: v}, {name: a, resources: {guaranteed: {vcore: 4}, max: {vcore: 6}}}]}]}]"
 )
 
@@ -176,6 +176,9 @@ async def test_single_things(reader: read_pb2_grpc.ReadServiceAsyncStub) -> None
         ("ListApplications", pb.ListApplicationsRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
         ("GetApplication", pb.GetApplicationRequest(application_id="zz"), grpc.StatusCode.NOT_FOUND),
         ("ListNodes", pb.ListNodesRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
+        ("ListDomains", pb.ListDomainsRequest(partition="p"), grpc.StatusCode.NOT_FOUND),
+        ("ListDomains", pb.ListDomainsRequest(level="rack"), grpc.StatusCode.NOT_FOUND),
+        ("ListDomains", pb.ListDomainsRequest(page_token="eA=="), grpc.StatusCode.INVALID_ARGUMENT),
         ("GetNode", pb.GetNodeRequest(node_id="zz"), grpc.StatusCode.NOT_FOUND),
     ],
 )
@@ -231,6 +234,9 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
         (["queues"], 0, ["root", "6/8", "g=4", "+4"]),
         (["queues", "root.a", "--type", "memory"], 0, ["memory", "0% 0/-"]),
         (["queues", "root.v"], 0, ["75% 6/-", "18% 3Gi/-"]),
+        (["nodes", "--by", "zone"], 0, ["zone", "vcore free", "z  ", "2 of 8", "13Gi of 16Gi"]),
+        (["nodes", "--by", "rack"], 1, ["no level 'rack': its levels are zone"]),
+        (["nodes", "n1", "--by", "zone"], 2, ["--by shows whole domains"]),
         (["queues", "root.zz"], 1, ["no queue 'root.zz' in partition 'default'"]),
         (["apps"], 0, ["app-a", "Accepted", "app-v", "vcore=6 memory=3Gi"]),
         (["apps", "--user", "bob"], 0, ["no applications"]),
@@ -279,6 +285,7 @@ async def test_commands_for_people(core: Core, arguments: list[str], code: int, 
         (["queues"], {"queues", "next_page_token"}),
         (["apps"], {"applications", "next_page_token"}),
         (["nodes"], {"nodes", "next_page_token"}),
+        (["nodes", "--by", "zone"], {"levels", "domains", "next_page_token"}),
         (
             ["nodes", "n1"],
             {

@@ -1671,6 +1671,325 @@ func (x *GetNodeResponse) GetDrainedSinceNs() int64 {
 	return 0
 }
 
+// Which domains to list.
+type ListDomainsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition to read.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Only those of this level, such as "rack". Empty: all.
+	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
+	// Most domains in the answer. 0: 500. 5,000 are the most.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before. Empty: the first page.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDomainsRequest) Reset() {
+	*x = ListDomainsRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDomainsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDomainsRequest) ProtoMessage() {}
+
+func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDomainsRequest.ProtoReflect.Descriptor instead.
+func (*ListDomainsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListDomainsRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *ListDomainsRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *ListDomainsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDomainsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// A page of domains.
+type ListDomainsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All levels of the topology, the outermost first.
+	Levels []*TopologyLevel `protobuf:"bytes,1,rep,name=levels,proto3" json:"levels,omitempty"`
+	// In the order of their paths.
+	Domains []*DomainInfo `protobuf:"bytes,2,rep,name=domains,proto3" json:"domains,omitempty"`
+	// Where the next page begins. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDomainsResponse) Reset() {
+	*x = ListDomainsResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDomainsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDomainsResponse) ProtoMessage() {}
+
+func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDomainsResponse.ProtoReflect.Descriptor instead.
+func (*ListDomainsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListDomainsResponse) GetLevels() []*TopologyLevel {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+func (x *ListDomainsResponse) GetDomains() []*DomainInfo {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+func (x *ListDomainsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// One level of a topology.
+type TopologyLevel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, such as "rack".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The node attribute that says to which domain a node belongs.
+	Attribute string `protobuf:"bytes,2,opt,name=attribute,proto3" json:"attribute,omitempty"`
+	// Domains that nodes stand in.
+	DomainCount int64 `protobuf:"varint,3,opt,name=domain_count,json=domainCount,proto3" json:"domain_count,omitempty"`
+	// Nodes that stand in one of them.
+	NodeCount int64 `protobuf:"varint,4,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	// Nodes that stand in none: they lack the attribute, or that of a level further out.
+	OutsideNodeCount int64 `protobuf:"varint,5,opt,name=outside_node_count,json=outsideNodeCount,proto3" json:"outside_node_count,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *TopologyLevel) Reset() {
+	*x = TopologyLevel{}
+	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyLevel) ProtoMessage() {}
+
+func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyLevel.ProtoReflect.Descriptor instead.
+func (*TopologyLevel) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TopologyLevel) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyLevel) GetAttribute() string {
+	if x != nil {
+		return x.Attribute
+	}
+	return ""
+}
+
+func (x *TopologyLevel) GetDomainCount() int64 {
+	if x != nil {
+		return x.DomainCount
+	}
+	return 0
+}
+
+func (x *TopologyLevel) GetNodeCount() int64 {
+	if x != nil {
+		return x.NodeCount
+	}
+	return 0
+}
+
+func (x *TopologyLevel) GetOutsideNodeCount() int64 {
+	if x != nil {
+		return x.OutsideNodeCount
+	}
+	return 0
+}
+
+// One domain: all nodes of one rack, for instance.
+type DomainInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of its level.
+	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	// The values of the attributes that make it, outermost first: a rack within its zone.
+	Path []string `protobuf:"bytes,2,rep,name=path,proto3" json:"path,omitempty"`
+	// What its nodes have.
+	Capacity map[string]int64 `protobuf:"bytes,3,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What is free on those that take new work.
+	Free map[string]int64 `protobuf:"bytes,4,rep,name=free,proto3" json:"free,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Part of "free" that is held for asks that wait for it.
+	Held map[string]int64 `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Its nodes.
+	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	// Those that take new work.
+	SchedulableNodeCount int64 `protobuf:"varint,7,opt,name=schedulable_node_count,json=schedulableNodeCount,proto3" json:"schedulable_node_count,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *DomainInfo) Reset() {
+	*x = DomainInfo{}
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DomainInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DomainInfo) ProtoMessage() {}
+
+func (x *DomainInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DomainInfo.ProtoReflect.Descriptor instead.
+func (*DomainInfo) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DomainInfo) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *DomainInfo) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *DomainInfo) GetCapacity() map[string]int64 {
+	if x != nil {
+		return x.Capacity
+	}
+	return nil
+}
+
+func (x *DomainInfo) GetFree() map[string]int64 {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+func (x *DomainInfo) GetHeld() map[string]int64 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *DomainInfo) GetNodeCount() int64 {
+	if x != nil {
+		return x.NodeCount
+	}
+	return 0
+}
+
+func (x *DomainInfo) GetSchedulableNodeCount() int64 {
+	if x != nil {
+		return x.SchedulableNodeCount
+	}
+	return 0
+}
+
 // No choice so far.
 type GetHealthReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1680,7 +1999,7 @@ type GetHealthReportRequest struct {
 
 func (x *GetHealthReportRequest) Reset() {
 	*x = GetHealthReportRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +2011,7 @@ func (x *GetHealthReportRequest) String() string {
 func (*GetHealthReportRequest) ProtoMessage() {}
 
 func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +2024,7 @@ func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthReportRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
 }
 
 // The report.
@@ -1723,7 +2042,7 @@ type GetHealthReportResponse struct {
 
 func (x *GetHealthReportResponse) Reset() {
 	*x = GetHealthReportResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +2054,7 @@ func (x *GetHealthReportResponse) String() string {
 func (*GetHealthReportResponse) ProtoMessage() {}
 
 func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +2067,7 @@ func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthReportResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetHealthReportResponse) GetHealthy() bool {
@@ -1789,7 +2108,7 @@ type HealthCheckResult struct {
 
 func (x *HealthCheckResult) Reset() {
 	*x = HealthCheckResult{}
-	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +2120,7 @@ func (x *HealthCheckResult) String() string {
 func (*HealthCheckResult) ProtoMessage() {}
 
 func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +2133,7 @@ func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheckResult.ProtoReflect.Descriptor instead.
 func (*HealthCheckResult) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HealthCheckResult) GetName() string {
@@ -1860,7 +2179,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2191,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2204,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListRefusalsRequest) GetPartition() string {
@@ -1922,7 +2241,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2253,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2266,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*Refusal {
@@ -1995,7 +2314,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2326,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2339,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Refusal) GetNumber() int64 {
@@ -2290,7 +2609,43 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x10drained_since_ns\x18\b \x01(\x03R\x0edrainedSinceNs\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x18\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x12ListDomainsRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\tR\x05level\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\xa0\x01\n" +
+	"\x13ListDomainsResponse\x120\n" +
+	"\x06levels\x18\x01 \x03(\v2\x18.kornel.v1.TopologyLevelR\x06levels\x12/\n" +
+	"\adomains\x18\x02 \x03(\v2\x15.kornel.v1.DomainInfoR\adomains\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xb1\x01\n" +
+	"\rTopologyLevel\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tattribute\x18\x02 \x01(\tR\tattribute\x12!\n" +
+	"\fdomain_count\x18\x03 \x01(\x03R\vdomainCount\x12\x1d\n" +
+	"\n" +
+	"node_count\x18\x04 \x01(\x03R\tnodeCount\x12,\n" +
+	"\x12outside_node_count\x18\x05 \x01(\x03R\x10outsideNodeCount\"\xe5\x03\n" +
+	"\n" +
+	"DomainInfo\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\tR\x05level\x12\x12\n" +
+	"\x04path\x18\x02 \x03(\tR\x04path\x12?\n" +
+	"\bcapacity\x18\x03 \x03(\v2#.kornel.v1.DomainInfo.CapacityEntryR\bcapacity\x123\n" +
+	"\x04free\x18\x04 \x03(\v2\x1f.kornel.v1.DomainInfo.FreeEntryR\x04free\x123\n" +
+	"\x04held\x18\x05 \x03(\v2\x1f.kornel.v1.DomainInfo.HeldEntryR\x04held\x12\x1d\n" +
+	"\n" +
+	"node_count\x18\x06 \x01(\x03R\tnodeCount\x124\n" +
+	"\x16schedulable_node_count\x18\a \x01(\x03R\x14schedulableNodeCount\x1a;\n" +
+	"\rCapacityEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
+	"\tFreeEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
+	"\tHeldEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x18\n" +
 	"\x16GetHealthReportRequest\"~\n" +
 	"\x17GetHealthReportResponse\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12\x13\n" +
@@ -2333,7 +2688,7 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x10REFUSAL_KIND_ASK\x10\x01\x12\x1c\n" +
 	"\x18REFUSAL_KIND_APPLICATION\x10\x02\x12\x15\n" +
 	"\x11REFUSAL_KIND_NODE\x10\x03\x12\x1e\n" +
-	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\x86\x05\n" +
+	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\xd4\x05\n" +
 	"\vReadService\x12I\n" +
 	"\n" +
 	"ListQueues\x12\x1c.kornel.v1.ListQueuesRequest\x1a\x1d.kornel.v1.ListQueuesResponse\x12C\n" +
@@ -2341,7 +2696,8 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x10ListApplications\x12\".kornel.v1.ListApplicationsRequest\x1a#.kornel.v1.ListApplicationsResponse\x12U\n" +
 	"\x0eGetApplication\x12 .kornel.v1.GetApplicationRequest\x1a!.kornel.v1.GetApplicationResponse\x12F\n" +
 	"\tListNodes\x12\x1b.kornel.v1.ListNodesRequest\x1a\x1c.kornel.v1.ListNodesResponse\x12@\n" +
-	"\aGetNode\x12\x19.kornel.v1.GetNodeRequest\x1a\x1a.kornel.v1.GetNodeResponse\x12X\n" +
+	"\aGetNode\x12\x19.kornel.v1.GetNodeRequest\x1a\x1a.kornel.v1.GetNodeResponse\x12L\n" +
+	"\vListDomains\x12\x1d.kornel.v1.ListDomainsRequest\x1a\x1e.kornel.v1.ListDomainsResponse\x12X\n" +
 	"\x0fGetHealthReport\x12!.kornel.v1.GetHealthReportRequest\x1a\".kornel.v1.GetHealthReportResponse\x12O\n" +
 	"\fListRefusals\x12\x1e.kornel.v1.ListRefusalsRequest\x1a\x1f.kornel.v1.ListRefusalsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
@@ -2358,7 +2714,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),             // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                 // 1: kornel.v1.RefusalKind
@@ -2380,88 +2736,102 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	(*NodeSummary)(nil),              // 17: kornel.v1.NodeSummary
 	(*GetNodeRequest)(nil),           // 18: kornel.v1.GetNodeRequest
 	(*GetNodeResponse)(nil),          // 19: kornel.v1.GetNodeResponse
-	(*GetHealthReportRequest)(nil),   // 20: kornel.v1.GetHealthReportRequest
-	(*GetHealthReportResponse)(nil),  // 21: kornel.v1.GetHealthReportResponse
-	(*HealthCheckResult)(nil),        // 22: kornel.v1.HealthCheckResult
-	(*ListRefusalsRequest)(nil),      // 23: kornel.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 24: kornel.v1.ListRefusalsResponse
-	(*Refusal)(nil),                  // 25: kornel.v1.Refusal
-	nil,                              // 26: kornel.v1.QueueInfo.GuaranteedEntry
-	nil,                              // 27: kornel.v1.QueueInfo.MaxEntry
-	nil,                              // 28: kornel.v1.QueueInfo.UsedEntry
-	nil,                              // 29: kornel.v1.QueueInfo.PendingEntry
-	nil,                              // 30: kornel.v1.QueueInfo.PreemptingEntry
-	nil,                              // 31: kornel.v1.QueueInfo.HeadroomEntry
-	nil,                              // 32: kornel.v1.QueueInfo.PropertiesEntry
-	nil,                              // 33: kornel.v1.ApplicationSummary.UsedEntry
-	nil,                              // 34: kornel.v1.ApplicationSummary.PlaceholderEntry
-	nil,                              // 35: kornel.v1.ApplicationSummary.PendingEntry
-	nil,                              // 36: kornel.v1.GetApplicationResponse.MaxUsedEntry
-	nil,                              // 37: kornel.v1.AskInfo.ResourcesEntry
-	nil,                              // 38: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                              // 39: kornel.v1.NodeSummary.CapacityEntry
-	nil,                              // 40: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                              // 41: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                              // 42: kornel.v1.NodeSummary.AvailableEntry
-	nil,                              // 43: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                              // 44: kornel.v1.ListRefusalsResponse.CountsEntry
+	(*ListDomainsRequest)(nil),       // 20: kornel.v1.ListDomainsRequest
+	(*ListDomainsResponse)(nil),      // 21: kornel.v1.ListDomainsResponse
+	(*TopologyLevel)(nil),            // 22: kornel.v1.TopologyLevel
+	(*DomainInfo)(nil),               // 23: kornel.v1.DomainInfo
+	(*GetHealthReportRequest)(nil),   // 24: kornel.v1.GetHealthReportRequest
+	(*GetHealthReportResponse)(nil),  // 25: kornel.v1.GetHealthReportResponse
+	(*HealthCheckResult)(nil),        // 26: kornel.v1.HealthCheckResult
+	(*ListRefusalsRequest)(nil),      // 27: kornel.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 28: kornel.v1.ListRefusalsResponse
+	(*Refusal)(nil),                  // 29: kornel.v1.Refusal
+	nil,                              // 30: kornel.v1.QueueInfo.GuaranteedEntry
+	nil,                              // 31: kornel.v1.QueueInfo.MaxEntry
+	nil,                              // 32: kornel.v1.QueueInfo.UsedEntry
+	nil,                              // 33: kornel.v1.QueueInfo.PendingEntry
+	nil,                              // 34: kornel.v1.QueueInfo.PreemptingEntry
+	nil,                              // 35: kornel.v1.QueueInfo.HeadroomEntry
+	nil,                              // 36: kornel.v1.QueueInfo.PropertiesEntry
+	nil,                              // 37: kornel.v1.ApplicationSummary.UsedEntry
+	nil,                              // 38: kornel.v1.ApplicationSummary.PlaceholderEntry
+	nil,                              // 39: kornel.v1.ApplicationSummary.PendingEntry
+	nil,                              // 40: kornel.v1.GetApplicationResponse.MaxUsedEntry
+	nil,                              // 41: kornel.v1.AskInfo.ResourcesEntry
+	nil,                              // 42: kornel.v1.AllocationInfo.ResourcesEntry
+	nil,                              // 43: kornel.v1.NodeSummary.CapacityEntry
+	nil,                              // 44: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                              // 45: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                              // 46: kornel.v1.NodeSummary.AvailableEntry
+	nil,                              // 47: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                              // 48: kornel.v1.DomainInfo.CapacityEntry
+	nil,                              // 49: kornel.v1.DomainInfo.FreeEntry
+	nil,                              // 50: kornel.v1.DomainInfo.HeldEntry
+	nil,                              // 51: kornel.v1.ListRefusalsResponse.CountsEntry
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
 	6,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
-	26, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
-	27, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
-	28, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
-	29, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
-	30, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
-	31, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
-	32, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
+	30, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
+	31, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
+	32, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
+	33, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
+	34, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
+	35, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
+	36, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
 	0,  // 9: kornel.v1.ListApplicationsRequest.kind:type_name -> kornel.v1.ApplicationKind
 	9,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
-	33, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
-	34, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
-	35, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
+	37, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
+	38, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
+	39, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
 	9,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
-	36, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
+	40, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
 	12, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
 	13, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
 	14, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	37, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
-	38, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
+	41, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
+	42, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
 	17, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	39, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	40, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	41, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	42, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	43, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	44, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	45, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	46, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
 	17, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	43, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	47, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
 	14, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	22, // 29: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 30: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	25, // 31: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	44, // 32: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 33: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	2,  // 34: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 35: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 36: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	10, // 37: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	15, // 38: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	18, // 39: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	20, // 40: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	23, // 41: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	3,  // 42: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 43: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 44: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	11, // 45: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	16, // 46: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	19, // 47: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	21, // 48: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	24, // 49: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	42, // [42:50] is the sub-list for method output_type
-	34, // [34:42] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	22, // 29: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	23, // 30: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	48, // 31: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	49, // 32: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	50, // 33: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	26, // 34: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 35: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	29, // 36: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	51, // 37: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 38: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	2,  // 39: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 40: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 41: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	10, // 42: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	15, // 43: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	18, // 44: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	20, // 45: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	24, // 46: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	27, // 47: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	3,  // 48: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 49: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 50: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	11, // 51: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	16, // 52: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	19, // 53: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	21, // 54: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	25, // 55: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	28, // 56: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	48, // [48:57] is the sub-list for method output_type
+	39, // [39:48] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -2475,7 +2845,7 @@ func file_kornel_v1_read_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   43,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

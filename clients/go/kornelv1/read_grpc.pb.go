@@ -31,6 +31,7 @@ const (
 	ReadService_GetApplication_FullMethodName   = "/kornel.v1.ReadService/GetApplication"
 	ReadService_ListNodes_FullMethodName        = "/kornel.v1.ReadService/ListNodes"
 	ReadService_GetNode_FullMethodName          = "/kornel.v1.ReadService/GetNode"
+	ReadService_ListDomains_FullMethodName      = "/kornel.v1.ReadService/ListDomains"
 	ReadService_GetHealthReport_FullMethodName  = "/kornel.v1.ReadService/GetHealthReport"
 	ReadService_ListRefusals_FullMethodName     = "/kornel.v1.ReadService/ListRefusals"
 )
@@ -56,6 +57,9 @@ type ReadServiceClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	// One node with everything on it. NOT_FOUND for an unknown one.
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*GetNodeResponse, error)
+	// The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
+	// NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
+	ListDomains(ctx context.Context, in *ListDomainsRequest, opts ...grpc.CallOption) (*ListDomainsResponse, error)
 	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
 	GetHealthReport(ctx context.Context, in *GetHealthReportRequest, opts ...grpc.CallOption) (*GetHealthReportResponse, error)
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
@@ -131,6 +135,16 @@ func (c *readServiceClient) GetNode(ctx context.Context, in *GetNodeRequest, opt
 	return out, nil
 }
 
+func (c *readServiceClient) ListDomains(ctx context.Context, in *ListDomainsRequest, opts ...grpc.CallOption) (*ListDomainsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDomainsResponse)
+	err := c.cc.Invoke(ctx, ReadService_ListDomains_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *readServiceClient) GetHealthReport(ctx context.Context, in *GetHealthReportRequest, opts ...grpc.CallOption) (*GetHealthReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetHealthReportResponse)
@@ -172,6 +186,9 @@ type ReadServiceServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	// One node with everything on it. NOT_FOUND for an unknown one.
 	GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error)
+	// The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
+	// NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
+	ListDomains(context.Context, *ListDomainsRequest) (*ListDomainsResponse, error)
 	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
 	GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error)
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
@@ -204,6 +221,9 @@ func (UnimplementedReadServiceServer) ListNodes(context.Context, *ListNodesReque
 }
 func (UnimplementedReadServiceServer) GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetNode not implemented")
+}
+func (UnimplementedReadServiceServer) ListDomains(context.Context, *ListDomainsRequest) (*ListDomainsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListDomains not implemented")
 }
 func (UnimplementedReadServiceServer) GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetHealthReport not implemented")
@@ -340,6 +360,24 @@ func _ReadService_GetNode_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReadService_ListDomains_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDomainsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).ListDomains(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_ListDomains_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).ListDomains(ctx, req.(*ListDomainsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ReadService_GetHealthReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetHealthReportRequest)
 	if err := dec(in); err != nil {
@@ -406,6 +444,10 @@ var ReadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetNode",
 			Handler:    _ReadService_GetNode_Handler,
+		},
+		{
+			MethodName: "ListDomains",
+			Handler:    _ReadService_ListDomains_Handler,
 		},
 		{
 			MethodName: "GetHealthReport",

@@ -183,6 +183,51 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
     return join_lines([*lines, *(["... and more, see --limit"] if found.next_page_token else [])])
 
 
+def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, types: Sequence[str] = ()) -> str:
+    """Returns a row for each domain of *level* with a bar for each of *types*, by default the first two there are.
+
+    A bar is filled by what is not free on nodes that take new work. A last line counts the nodes that stand in no
+    domain.
+    """
+    if not found.domains:
+        return f"no node stands in a {level}"
+    shown = list(types) or types_in_order(domain.capacity for domain in found.domains)[:2]
+
+    def make_rows(bar: int) -> Rows:
+        return [
+            (level, "nodes", *(f"{name} free" for name in shown)),
+            *(
+                (
+                    "/".join(domain.path),
+                    _count_domain_nodes(domain),
+                    *(_describe_room(domain, name, strokes, bar) for name in shown),
+                )
+                for domain in found.domains
+            ),
+        ]
+
+    lines = list(fit_table(make_rows, BARS, ()))
+    outside = next((each.outside_node_count for each in found.levels if each.name == level), 0)
+    if outside:
+        lines += ["", f"nodes that stand in no {level}: {outside}"]
+    if found.next_page_token:
+        lines.append("... and more, see --limit")
+    return join_lines(lines)
+
+
+def _count_domain_nodes(domain: pb.DomainInfo) -> str:
+    draining = domain.node_count - domain.schedulable_node_count
+    return f"{domain.node_count}, {draining} draining" if draining else str(domain.node_count)
+
+
+def _describe_room(domain: pb.DomainInfo, name: str, strokes: Strokes, bar: int) -> str:
+    """Returns a bar and the amounts of type *name*: ``12 of 16``, and what of the 12 is held for asks that wait."""
+    free, held, whole = domain.free.get(name, 0), domain.held.get(name, 0), domain.capacity.get(name, 0)
+    drawn = draw_bar(whole - free, whole, bar, strokes)
+    text = f"{drawn} {format_quantity(name, free)} of {format_quantity(name, whole)}".lstrip()
+    return f"{text}, {format_quantity(name, held)} held" if held else text
+
+
 def _describe_filling(node: pb.NodeSummary, name: str, strokes: Strokes, bar: int) -> str:
     used, whole = node.allocated.get(name, 0) + node.occupied.get(name, 0), node.capacity.get(name, 0)
     drawn, part = draw_bar(used, whole, bar, strokes), format_percent(used, whole)

@@ -17,13 +17,13 @@ from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
 from kornel.core.telling.core_reader import CoreReader
-from kornel.core.telling.encoding.yunikorn.nodes import write_node, write_node_summary
+from kornel.core.telling.encoding.yunikorn.nodes import write_domain, write_node, write_node_summary
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.reader import PartitionReader
 
 
 class NodeHandlers:
-    """R11 and R12. Ours: pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false``."""
+    """R11, R12 and X16. Ours: pages, ``sort``, ``summary``, and ``schedulable=true`` or ``false``."""
 
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
@@ -57,6 +57,18 @@ class NodeHandlers:
         if found is None:
             raise not_found("Node")
         return json_answer(write_node(found))
+
+    async def domains(self, request: Request) -> ASGIApp:
+        """Serves route X16."""
+        views, wishes = partition_of(self._reader, request), wishes_of(request)
+        level = wishes.query.get("level", "")
+        if level and all(level != known.name for known in views.topology_levels()):
+            raise not_found("Level")
+        # Joined by a character that sorts in front of all others, paths sort as they did in parts.
+        found = [("\0".join(view.path), view) for view in await gather_items(views.domains(level))]
+        page, more = page_of(found, wishes)
+        total = None if wishes.plain else len(found)
+        return await list_answer(request, map(write_domain, page), wishes, more=more, total=total)
 
 
 @lru_cache(maxsize=8)  # The same function for the same fields: what it made is kept as long as it is asked for.

@@ -32,6 +32,7 @@ from kornel.core.telling.applications.application_views import ApplicationSummar
 from kornel.core.telling.configuration import impact
 from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.nodes.domain_views import DomainView, LevelView
 from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.partitions.partition_status import (
@@ -137,6 +138,16 @@ ENCODERS.add(
     read_pb2.NodeSummary,
     {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
     left_out=("host", "rack", "attributes", "foreign", "drained_by_shim", "operator_drain"),
+)
+
+encode_level: Final = ENCODERS.add(
+    LevelView,
+    read_pb2.TopologyLevel,
+    {"domain_count": "domains", "node_count": "nodes", "outside_node_count": "nodes_outside"},
+)
+
+encode_domain: Final = ENCODERS.add(
+    DomainView, read_pb2.DomainInfo, {"node_count": "nodes", "schedulable_node_count": "schedulable"}
 )
 
 encode_node: Final = ENCODERS.add(

@@ -1211,6 +1211,226 @@ class GetNodeResponse(_message.Message):
 Global___GetNodeResponse: _TypeAlias = GetNodeResponse  # noqa: Y015
 
 @_typing.final
+class ListDomainsRequest(_message.Message):
+    """Which domains to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition to read."""
+    level: _builtins.str
+    """Only those of this level, such as "rack". Empty: all."""
+    page_size: _builtins.int
+    """Most domains in the answer. 0: 500. 5,000 are the most."""
+    page_token: _builtins.str
+    """next_page_token of the page before. Empty: the first page."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        level: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "page_size", b"page_size", "page_token", b"page_token", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDomainsRequest: _TypeAlias = ListDomainsRequest  # noqa: Y015
+
+@_typing.final
+class ListDomainsResponse(_message.Message):
+    """A page of domains."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVELS_FIELD_NUMBER: _builtins.int
+    DOMAINS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins. Empty: this is the last one."""
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopologyLevel]:
+        """All levels of the topology, the outermost first."""
+
+    @_builtins.property
+    def domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___DomainInfo]:
+        """In the order of their paths."""
+
+    def __init__(
+        self,
+        *,
+        levels: _abc.Iterable[Global___TopologyLevel] | None = ...,
+        domains: _abc.Iterable[Global___DomainInfo] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["domains", b"domains", "levels", b"levels", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDomainsResponse: _TypeAlias = ListDomainsResponse  # noqa: Y015
+
+@_typing.final
+class TopologyLevel(_message.Message):
+    """One level of a topology."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ATTRIBUTE_FIELD_NUMBER: _builtins.int
+    DOMAIN_COUNT_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    OUTSIDE_NODE_COUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, such as "rack"."""
+    attribute: _builtins.str
+    """The node attribute that says to which domain a node belongs."""
+    domain_count: _builtins.int
+    """Domains that nodes stand in."""
+    node_count: _builtins.int
+    """Nodes that stand in one of them."""
+    outside_node_count: _builtins.int
+    """Nodes that stand in none: they lack the attribute, or that of a level further out."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        attribute: _builtins.str = ...,
+        domain_count: _builtins.int = ...,
+        node_count: _builtins.int = ...,
+        outside_node_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribute", b"attribute", "domain_count", b"domain_count", "name", b"name", "node_count", b"node_count", "outside_node_count", b"outside_node_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopologyLevel: _TypeAlias = TopologyLevel  # noqa: Y015
+
+@_typing.final
+class DomainInfo(_message.Message):
+    """One domain: all nodes of one rack, for instance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CapacityEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class FreeEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class HeldEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    FREE_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    NODE_COUNT_FIELD_NUMBER: _builtins.int
+    SCHEDULABLE_NODE_COUNT_FIELD_NUMBER: _builtins.int
+    level: _builtins.str
+    """The name of its level."""
+    node_count: _builtins.int
+    """Its nodes."""
+    schedulable_node_count: _builtins.int
+    """Those that take new work."""
+    @_builtins.property
+    def path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The values of the attributes that make it, outermost first: a rack within its zone."""
+
+    @_builtins.property
+    def capacity(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What its nodes have."""
+
+    @_builtins.property
+    def free(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What is free on those that take new work."""
+
+    @_builtins.property
+    def held(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Part of "free" that is held for asks that wait for it."""
+
+    def __init__(
+        self,
+        *,
+        level: _builtins.str = ...,
+        path: _abc.Iterable[_builtins.str] | None = ...,
+        capacity: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        free: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        held: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        node_count: _builtins.int = ...,
+        schedulable_node_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "held", b"held", "level", b"level", "node_count", b"node_count", "path", b"path", "schedulable_node_count", b"schedulable_node_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DomainInfo: _TypeAlias = DomainInfo  # noqa: Y015
+
+@_typing.final
 class GetHealthReportRequest(_message.Message):
     """No choice so far."""
 

@@ -65,6 +65,11 @@ class ReadServiceStub:
                 request_serializer=kornel_dot_v1_dot_read__pb2.GetNodeRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_read__pb2.GetNodeResponse.FromString,
                 _registered_method=True)
+        self.ListDomains = channel.unary_unary(
+                '/kornel.v1.ReadService/ListDomains',
+                request_serializer=kornel_dot_v1_dot_read__pb2.ListDomainsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.ListDomainsResponse.FromString,
+                _registered_method=True)
         self.GetHealthReport = channel.unary_unary(
                 '/kornel.v1.ReadService/GetHealthReport',
                 request_serializer=kornel_dot_v1_dot_read__pb2.GetHealthReportRequest.SerializeToString,
@@ -126,6 +131,14 @@ class ReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDomains(self, request, context):
+        """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
+        NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetHealthReport(self, request, context):
         """The checks that the core makes of itself, as of the last time it did; makes them if it never has.
         """
@@ -173,6 +186,11 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.GetNode,
                     request_deserializer=kornel_dot_v1_dot_read__pb2.GetNodeRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_read__pb2.GetNodeResponse.SerializeToString,
+            ),
+            'ListDomains': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDomains,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.ListDomainsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.ListDomainsResponse.SerializeToString,
             ),
             'GetHealthReport': grpc.unary_unary_rpc_method_handler(
                     servicer.GetHealthReport,
@@ -348,6 +366,33 @@ class ReadService:
             '/kornel.v1.ReadService/GetNode',
             kornel_dot_v1_dot_read__pb2.GetNodeRequest.SerializeToString,
             kornel_dot_v1_dot_read__pb2.GetNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDomains(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/ListDomains',
+            kornel_dot_v1_dot_read__pb2.ListDomainsRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.ListDomainsResponse.FromString,
             options,
             channel_credentials,
             insecure,

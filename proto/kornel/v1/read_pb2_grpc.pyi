@@ -56,6 +56,10 @@ class ReadServiceStub:
     """Nodes in short, by ID."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetNodeRequest, _read_pb2.GetNodeResponse]
     """One node with everything on it. NOT_FOUND for an unknown one."""
+    ListDomains: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListDomainsRequest, _read_pb2.ListDomainsResponse]
+    """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
+    NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
+    """
     GetHealthReport: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]
     """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
     ListRefusals: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]
@@ -86,6 +90,10 @@ class ReadServiceAsyncStub(ReadServiceStub):
     """Nodes in short, by ID."""
     GetNode: _aio.UnaryUnaryMultiCallable[_read_pb2.GetNodeRequest, _read_pb2.GetNodeResponse]  # type: ignore[assignment]
     """One node with everything on it. NOT_FOUND for an unknown one."""
+    ListDomains: _aio.UnaryUnaryMultiCallable[_read_pb2.ListDomainsRequest, _read_pb2.ListDomainsResponse]  # type: ignore[assignment]
+    """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
+    NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
+    """
     GetHealthReport: _aio.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]  # type: ignore[assignment]
     """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
     ListRefusals: _aio.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]  # type: ignore[assignment]
@@ -149,6 +157,16 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_read_pb2.GetNodeResponse, _abc.Awaitable[_read_pb2.GetNodeResponse]]:
         """One node with everything on it. NOT_FOUND for an unknown one."""
+
+    @_abc_1.abstractmethod
+    def ListDomains(
+        self,
+        request: _read_pb2.ListDomainsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListDomainsResponse, _abc.Awaitable[_read_pb2.ListDomainsResponse]]:
+        """The domains of the topology, such as racks, with what their nodes have: outer ones before those within, by name.
+        NOT_FOUND for a level that the topology does not have. Empty for a partition without a topology.
+        """
 
     @_abc_1.abstractmethod
     def GetHealthReport(

@@ -25,6 +25,7 @@ from kornel.core.telling.encoding.values import (
     write_with,
 )
 from kornel.core.telling.encoding.yunikorn.applications import ALLOCATIONS
+from kornel.core.telling.nodes.domain_views import DomainView
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
@@ -90,6 +91,24 @@ NODE: Final = Document(
 
 write_node: Final = NODE.write
 write_node_summary: Final = NODE.writing_without("allocations", "foreignAllocations")
+
+
+DOMAIN: Final = Document(
+    "Domain",
+    DomainView,
+    {
+        "level": always(TEXT, "level"),
+        "name": always(TEXT, made("/".join, "path")),
+        "path": always(TEXTS, "path"),
+        "nodes": always(COUNT, "nodes"),
+        "schedulableNodes": always(COUNT, "schedulable"),
+        "capacity": always(AMOUNTS, "capacity"),
+        "free": always(AMOUNTS, "free"),
+        "held": if_any(AMOUNTS, "held"),
+    },
+)
+
+write_domain: Final = DOMAIN.write
 
 
 class _Bucket(NamedTuple):
