@@ -107,7 +107,7 @@ class _Lane:
         self.entered = 0
         """The entries that were ever added."""
         self.gone = 0
-        """Those of them that the transport took, or that nobody is to get any more."""
+        """The entries that the transport took, or that nobody is to get any more."""
         self.void = 0
         """Runs up to this number were taken before the last registration, which counts their entries as gone."""
         self.streams: list[Stream] = []
