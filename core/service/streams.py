@@ -283,7 +283,7 @@ class Switchboard:
     def count_gone(self) -> tuple[int, ...]:
         """Returns how many of them the transport has taken, or a registration made void.
 
-        Those that were dropped because nobody read them are not: their manager has to be told that it missed them.
+        Those that were dropped because nobody read them are not: their manager has to hear that it missed them.
         """
         return tuple(lane.gone for lane in self._lanes.values())
 
