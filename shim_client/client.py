@@ -426,11 +426,14 @@ class ShimClient:
     ) -> status_pb2.GetStatusResponse:
         """Returns the state of the core and of the RM's partitions (``kornel.v1``). *partition* empty: all of them.
 
+        A client that has not registered gets the partitions of every RM.
+
         *audit*: have the core check its books too, which stops scheduling for as long as that takes.
         """
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
         named = partition and self._full_partition(partition)
-        request = status_pb2.GetStatusRequest(partition=named, omit_queues=omit_queues, audit=audit, rm_id=self.rm_id)
+        ours = self.rm_id if self._streams is not None else ""
+        request = status_pb2.GetStatusRequest(partition=named, omit_queues=omit_queues, audit=audit, rm_id=ours)
         try:
             return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:

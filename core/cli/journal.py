@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kornel.core.cli.options import EXIT_BAD_INPUT, report_failure
-from kornel.core.cli.terminal import echo_line, echo_text, print_error
+from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.times import format_time
 
@@ -88,10 +87,9 @@ def export(
             for record, _ in read_records(store, max(1, first)):
                 if last and record.sequence > last:
                     break
-                sys.stdout.buffer.write(write_line(record, pseudonyms))
+                echo_json(write_line(record, pseudonyms).decode())
         except RecordDamaged as error:
             raise report_failure(error) from error
-    sys.stdout.flush()
 
 
 @journal_app.command("prune")

@@ -70,7 +70,7 @@ class Pseudonyms:
 
 
 def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
-    """Returns *record* as a line of JSON; with *pseudonyms*, without names."""
+    """Returns *record* as a line of JSON, without its end; with *pseudonyms*, without names."""
     call, result = record.call, record.result
     line: dict[str, object] = {
         "sequence": record.sequence,
@@ -91,7 +91,7 @@ def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
     line["effects"] = result.effects
     if result.effects:
         line["effects_checksum"] = f"{result.effects_sum:08x}"
-    return orjson.dumps(line) + b"\n"
+    return orjson.dumps(line)
 
 
 def _strip_names(value: Any, field: str, pseudonyms: Pseudonyms) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from operator import ge
+from typing import NamedTuple, Protocol
 
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.settings import JournalSettings
@@ -12,17 +14,37 @@ from kornel.core.journal.sync import JournalSync
 from kornel.core.service.status_codes import JournalFull, JournalUnavailable, ServiceError
 
 
+class Responses(Protocol):
+    """Counts of the responses to a manager."""
+
+    def count_entered(self) -> tuple[int, ...]:
+        """Returns how many of each kind were ever handed over to be sent."""
+
+    def count_gone(self) -> tuple[int, ...]:
+        """Returns how many of them need not be sent again by the next core: the transport has taken them."""
+
+
+class _Mark(NamedTuple):
+    """Once as many responses are gone as had *entered*, those of all records up to *sequence* are."""
+
+    sequence: int
+    entered: tuple[int, ...]
+
+
 class JournalGate:
     """The gate of a core with a journal. Used from the event loop's thread only.
 
-    *unsent*: how many responses no stream has taken yet.
+    *responses*: those that left through the gate; ``None``: nobody counts them.
     """
 
-    def __init__(self, committer: Committer, settings: JournalSettings, unsent: Callable[[], int]) -> None:
+    def __init__(
+        self, committer: Committer, settings: JournalSettings, responses: Callable[[], Responses | None]
+    ) -> None:
         self._committer = committer
         self._settings = settings
         self._holds_back = settings.sync is not JournalSync.OFF
-        self._unsent = unsent
+        self._responses = responses
+        self._mark: _Mark | None = None
         self._queue: deque[tuple[int, Callable[[], None]]] = deque()
         self.durable = committer.added
         """The number of the last record that is durable."""
@@ -103,8 +125,21 @@ class JournalGate:
         self._news.set()
 
     def _note_delivered(self) -> None:
-        if not self._queue and not self._unsent():
-            self._committer.delivered = self.durable
+        responses = self._responses()
+        if responses is None:
+            return
+        gone = responses.count_gone()
+        self._settle_mark(gone)
+        if self._mark is None and self.durable > self._committer.delivered:
+            # All that may leave has left, so the records that are durable have no other responses.
+            self._mark = _Mark(self.durable, responses.count_entered())
+            self._settle_mark(gone)
+
+    def _settle_mark(self, gone: tuple[int, ...]) -> None:
+        mark = self._mark
+        if mark is not None and all(map(ge, gone, mark.entered)):
+            self._committer.delivered = mark.sequence
+            self._mark = None
 
 
 def _refusal_for(problem: StoreProblem) -> ServiceError:

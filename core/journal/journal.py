@@ -13,7 +13,7 @@ from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
-from kornel.core.journal.gate import JournalGate
+from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import BlockWriter, RecordDamaged
@@ -82,8 +82,8 @@ class Journal:
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
-        self.unsent: Callable[[], int] = lambda: 0
-        """Returns how many responses no stream has taken yet."""
+        self.responses: Responses | None = None
+        """The responses of the core, which are sent once more by the next one if the transport has not taken them."""
         self.on_problem: Callable[[str], None] = lambda problem: None
         """Called in the event loop with what is wrong, and with an empty text when it is over."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,7 +97,7 @@ class Journal:
             on_problem=lambda problem: self._call_in_loop(lambda: self._note_problem(problem)),
             on_bug=lambda error: logger.critical("bug in the journal, nothing is written any more", exc_info=error),
         )
-        self.gate = JournalGate(self._committer, settings, lambda: self.unsent())  # noqa: PLW0108 - set later
+        self.gate = JournalGate(self._committer, settings, lambda: self.responses)
         engine.record_calls(self._committer, end.at_ns)
 
     @classmethod

@@ -11,7 +11,7 @@ from kornel.core.domain.effects import ApplicationUpdated
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.partition.books import user_accounting
-from kornel.core.partition.gangs import placeholders
+from kornel.core.partition.gangs import placeholders, pools
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission
 from kornel.core.partition.waiting.rooms import stop_offering
@@ -155,6 +155,7 @@ def no_placeholder_left(state: PartitionState, application: Application, now_ns:
         _fail_when_empty(state, application, now_ns)
     elif application.state is AppState.RESUMING:
         fire_event(state, application, AppEvent.RUN, now_ns)
+        pools.regroup_members(state, application)  # While it resumed, each was for itself.
     elif _is_idle(application):
         fire_event(state, application, AppEvent.COMPLETE, now_ns)
     if application.state is AppState.ACCEPTED and application.holds_any(placeholders=False):

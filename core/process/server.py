@@ -302,7 +302,6 @@ class KornelServer:
         self._make_engine = make_engine
         self._journal = journal
         if journal is not None:
-            journal.unsent = lambda: metrics.queued_entries
             journal.on_problem = self._on_journal_problem
         self.managers = Managers(
             self._make_place(engine),
@@ -313,8 +312,10 @@ class KornelServer:
             on_change=self._on_damage,
         )
         """The resource managers, each with an engine of its own."""
-        if journal is not None and journal.configured is not None:
-            self.managers.first.configurator.go_on(*journal.configured)
+        if journal is not None:
+            journal.responses = self.managers.first.switchboard
+            if journal.configured is not None:
+                self.managers.first.configurator.go_on(*journal.configured)
         self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,

@@ -171,6 +171,7 @@ class SchedulerService:
         except BaseException:
             stream.board.give_back(stream, batch, sent)
             raise
+        stream.board.note_sent(stream, batch, sent)
 
     def _split_entries(self, kind: Kind, entries: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
         """Yields *entries* as messages that fit the transport, each with the number of entries in it."""

@@ -100,10 +100,16 @@ class Stream:
 class _Lane:
     """Everything to be said on one kind of stream."""
 
-    __slots__ = ("backlog", "read_on", "room", "streams")
+    __slots__ = ("backlog", "entered", "gone", "read_on", "room", "streams", "void")
 
     def __init__(self) -> None:
         self.backlog: deque[Response] = deque()
+        self.entered = 0
+        """The entries that were ever added."""
+        self.gone = 0
+        """Those of them that the transport took, or that nobody is to get any more."""
+        self.void = 0
+        """Runs up to this number were taken before the last registration, which counts their entries as gone."""
         self.streams: list[Stream] = []
         """Bound and live, most recently bound last."""
         self.read_on = 0
@@ -188,6 +194,8 @@ class Switchboard:
         self._rm_id = rm_id
         self._lost = False
         self._drop_all()
+        for lane in self._lanes.values():
+            lane.gone, lane.void = lane.entered, lane.read_on
         if self._presence is not None:
             self._presence.note_registered(rm_id)
 
@@ -216,7 +224,9 @@ class Switchboard:
         for effect in effects:
             kind = _KIND_OF.get(type(effect))
             if kind is not None and not self._lost:
-                self._lanes[kind].backlog.append(effect)  # type: ignore[arg-type]  # _KIND_OF says so
+                lane = self._lanes[kind]
+                lane.backlog.append(effect)  # type: ignore[arg-type]  # _KIND_OF says so
+                lane.entered += 1
                 touched.add(kind)
         for kind in Kind:
             if kind in touched:
@@ -253,10 +263,29 @@ class Switchboard:
         """Keep the entries of *batch* from *start* on, which were not sent, unless others have been taken since."""
         lane = self._lanes[stream.kind]
         if batch.mark != lane.read_on:
+            self.note_sent(stream, batch, len(batch.entries))
             return
+        self.note_sent(stream, batch, start)
         unsent = batch.entries[start:]
         lane.backlog.extendleft(reversed(unsent))
         self._count_queued(self._queued + len(unsent))
+
+    def note_sent(self, stream: Stream, batch: Batch, entries: int) -> None:
+        """Note that the transport has taken the first *entries* of *batch*."""
+        lane = self._lanes[stream.kind]
+        if batch.mark > lane.void:
+            lane.gone += entries
+
+    def count_entered(self) -> tuple[int, ...]:
+        """Returns how many entries of each kind were ever handed over to be sent."""
+        return tuple(lane.entered for lane in self._lanes.values())
+
+    def count_gone(self) -> tuple[int, ...]:
+        """Returns how many of them the transport has taken, or a registration made void.
+
+        Those that were dropped because nobody read them are not: their manager has to be told that it missed them.
+        """
+        return tuple(lane.gone for lane in self._lanes.values())
 
     def end_stream(self, stream: Stream, error: Exception | None, *, flush: bool = True) -> None:
         """End *stream*: with *error*, or well. With *flush* it first sends what waits for it now."""

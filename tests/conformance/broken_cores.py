@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,11 @@ class BrokenEngine(Engine):
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
         command = self.heard(command)
         return self.said(super().apply(command, now_ns), command)
+
+    def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
+        heard = self.heard(command)
+        assert isinstance(heard, UpdateConfiguration)
+        return self.said((yield from super().update_in_steps(heard, now_ns)), heard)
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
         done = super().cycle(now_ns, budget)

@@ -37,7 +37,7 @@ from kornel.shim_client import (
 )
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
-from kornel.v1 import callback_pb2_grpc
+from kornel.v1 import callback_pb2_grpc, manager_pb2, manager_pb2_grpc
 from tests.e2e.harness import CONFIG, PATIENCE_S, Core, create, running_core, until
 from tests.unit.service.fakes import AskingEngine
 
@@ -339,11 +339,10 @@ async def test_after_a_resync_the_next_registration_attaches_again(
     caplog.set_level(logging.WARNING)
     async with client_of(core) as client:
         await client.attach_callbacks(Judge())
-        engine.rm_id = "rm-9"
-        with pytest.raises(Exception, match="rm-9"):
-            await client.register()
+        manager = manager_pb2_grpc.ManagerServiceStub(core.channel)
+        await manager.UnregisterResourceManager(manager_pb2.UnregisterResourceManagerRequest(rm_id="rm-1"))
         await until(lambda: "detached until it registers again" in caplog.text, "the client to give up")
-        engine.rm_id, engine.attached = "", None
+        engine.attached = None
         await client.register()
         await until(lambda: engine.attached is not None, "the handler to be attached again")
         await decide(client, engine, question(1, "k"))

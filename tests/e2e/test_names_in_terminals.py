@@ -14,6 +14,17 @@ from typer.testing import CliRunner, Result
 
 from kornel.core.cli import terminal
 from kornel.core.cli.app import app
+from kornel.core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from kornel.core.domain.resources import Resources
 from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.visible import is_visible
 from kornel.si.v1 import si_pb2 as si
@@ -28,6 +39,7 @@ from tests.e2e.harness import (
     node_request,
 )
 from tests.e2e.test_history import core_with, written
+from tests.unit.journal.made import decide, open_journal
 
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp\u2066\u200b\u3164\x7f\r\nFORGED line \t\x00\x85\u2028[red]x[/]"
 """Sequences for the terminal, bells, C1, overrides of direction, what shows nothing, and lines to forge."""
@@ -66,7 +78,7 @@ NOT_RUN = {
 
 def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
     """Arguments of every command, the last one where it cannot be run again after."""
-    path = str(file)
+    path, journal = str(file), str(folder / "journal.db")
     return {
         "status": [[], ["--audit"]],
         "explain": [
@@ -100,6 +112,11 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "history status": [[]],
         "history usage": [[], [BAD]],
         "refusals": [[], ["--limit", "0"]],
+        "journal info": [[journal]],
+        "journal verify": [[journal]],
+        "journal export": [[journal]],
+        "journal prune": [[journal]],
+        "replay": [[journal, "--verify"]],
         "queue show": [["root.a"], ["none" + BAD]],
         "user show": [["ann"], ["none" + BAD]],
         "what-if ask": [
@@ -191,9 +208,26 @@ async def fill(core: Core) -> None:
         await written(core)
 
 
+async def write_journal(path: Path) -> None:
+    """Writes a journal of the same names, which is a file and no core's answer."""
+    partition, sizes = f"[{MANAGER}]default", Resources({"vcore": 1, TYPE: 1})
+    journal = open_journal(path)
+    journal.start()
+    await decide(
+        journal,
+        [
+            RegisterManager(MANAGER, CONFIG, extra_config=((BAD, BAD),)),
+            UpdateNodes(MANAGER, (NodeSpec(NODE, NodeAction.CREATE, partition, ((BAD, BAD),), sizes),)),
+            UpdateApplications(MANAGER, (ApplicationSpec(FILLER, "root.b", partition, "ann", (GROUP,)),)),
+            UpdateAllocations(MANAGER, (AllocationSpec(KEY, FILLER, partition, sizes, tags=((BAD, BAD),)),)),
+        ],
+    )
+    journal.close(5)
+
+
 async def kornel(core: Core, command: str, arguments: Sequence[str], *options: str) -> Result:
     words = command.split()
-    if words[0] != "security" and command != "config check":
+    if words[0] not in {"security", "journal", "replay"} and command != "config check":
         options = (*options, "--grpc", core.address)
     return await asyncio.to_thread(CliRunner().invoke, app, [*words, *arguments, *options])
 
@@ -212,6 +246,7 @@ async def test_no_command_writes_what_cannot_be_seen(tmp_path: Path) -> None:
     """As text and as JSON, on standard output and standard error; and JSON still means the names."""
     file = tmp_path / "queues.yaml"
     file.write_text(OTHER, encoding="utf-8")
+    await write_journal(tmp_path / "journal.db")
     async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
         await fill(core)
         seen = 0

@@ -105,7 +105,7 @@ from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.topology import TopologyRequest, read_request
+from kornel.core.domain.topology import read_request
 from kornel.core.model.allocations import Allocation, identity_of
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
@@ -564,6 +564,8 @@ class Stage:
         options = line.options
         created = options.get("created")
         foreign = line.directive == "foreign"
+        topology = _topology_tags(options.get("topology", ""))
+        minimum = ((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else ()
         spec = AllocationSpec(
             key="" if line.name == "-" else line.name,
             application_id="" if foreign else self._application_of(line),
@@ -583,8 +585,8 @@ class Stage:
             max_allocations=int(options.get("maxallocations", "1")),
             instance=int(options.get("instance", "0")),
             dependent=line.flag("dependent"),
-            topology=_topology(options.get("topology", "")),
-            tags=((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else (),
+            topology=read_request(topology),
+            tags=(*minimum, *topology),
         )
         if line.directive != "resize-ask":
             return spec
@@ -675,12 +677,12 @@ def _node(line: Line) -> NodeSpec:
     )
 
 
-def _topology(text: str) -> TopologyRequest | None:
-    """The request that ``required:rack:4`` stands for, by way of its tags."""
+def _topology_tags(text: str) -> tuple[tuple[str, str], ...]:
+    """The tags that ``required:rack:4`` stands for."""
     wish, _, rest = text.partition(":")
     level, _, size = rest.partition(":")
-    tags = [(f"kornel.topology.{wish}", level)] if text else []
-    return read_request([*tags, ("kornel.topology.sliceSize", size)] if size else tags)
+    tags = ((f"kornel.topology.{wish}", level),) if text else ()
+    return (*tags, ("kornel.topology.sliceSize", size)) if size else tags
 
 
 def _application(line: Line) -> ApplicationSpec:

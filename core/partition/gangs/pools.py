@@ -10,6 +10,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.gangs import read_minimum
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UNIT_KEY
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.partition.asks import moves, questions
 from kornel.core.partition.state import PartitionState
@@ -32,6 +33,9 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
     for ask in list(application.asks.values()):
         if ask.pending and ask.spec.task_group == name and not ask.spec.placeholder:
             _wait_for_placeholder(state, ask)
+    # It may state the first minimum of the gang, or a task of it may run already.
+    if forms_unit(state, application) is not (UNIT_KEY in application.groups):
+        regroup_members(state, application)
 
 
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
@@ -69,6 +73,13 @@ def regroup_members(state: PartitionState, application: Application) -> None:
         if ask.place in (AskPlace.WAITING, AskPlace.NOWHERE):
             moves.regroup_ask(state, ask)
         attempts.watch(state, ask)
+
+
+def member_placed(state: PartitionState, member: Allocation) -> None:
+    """Has the placeholders that wait be asks like any other, if *member* is the first that runs of their gang."""
+    application = member.application
+    if UNIT_KEY in application.groups and not forms_unit(state, application):
+        regroup_members(state, application)
 
 
 def member_gone(state: PartitionState, member: Allocation) -> None:

@@ -246,6 +246,8 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
             request = _record_request(state, application, spec, shape, _created_ns(spec, now_ns))
             lifecycle.allocation_recovered(state, application, now_ns)
             placement.place_unchecked(state, request, state.nodes[spec.node_id], now_ns)
+            if spec.task_group:
+                pools.member_placed(state, request)
             _note_unchecked(state, request, now_ns)
         else:
             _add_ask(state, application, spec, shape, now_ns)
@@ -263,6 +265,8 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
         changed = _amend_allocation(state, request, spec, now_ns)
     if placed:
         placement.bind(state, request, state.nodes[spec.node_id], now_ns)
+        if request.spec.task_group:
+            pools.member_placed(state, request)
     if resized or placed:
         _note_unchecked(state, request, now_ns)
     elif not changed:

@@ -16,6 +16,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding, moves, questions
 from kornel.core.partition.asks.reservations import end_reservation
+from kornel.core.partition.gangs import pools
 from kornel.core.partition.scheduling import placement
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, dependence, inquiries, pausing
@@ -37,6 +38,8 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
     """Put *ask* on *node*, at once or when the shim agrees."""
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
+        if ask.spec.task_group:
+            pools.member_placed(state, ask)
         return
     if ask.dependent:
         if dependence.is_line_full(state.callbacks):
@@ -164,6 +167,8 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
 
 
 def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
+    if ask.spec.task_group:
+        pools.member_placed(state, ask)
     if ask.dependent:
         dependence.note_placement(state, ask, now_ns)
 

@@ -16,6 +16,7 @@ from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.metrics.exposition import Exposition
+from kornel.core.service.durations import Durations
 from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.exposition import parse, types
 from tests.promql import OF_THE_SCRAPE, grouped_by, label_values, selectors
@@ -66,6 +67,19 @@ class History:
 
 
 @dataclass
+class Written:
+    """A journal that is written."""
+
+    epoch: int = 2
+    last_record: int = 20
+    last_durable: int = 10
+    sets_waiting: int = 1
+    problem: str = ""
+    bytes_written: int = 1_000
+    commits: Durations = field(default_factory=lambda: Durations((0.01,)))
+
+
+@dataclass
 class Exported:
     """Metrics by their names in queries, with the values of each label."""
 
@@ -86,7 +100,7 @@ async def exported() -> Exported:
         await cluster.run_and_finish("other")
         server = cluster.core.server
         server.measures.decisions.observe([PREEMPTED])
-        text = Exposition(replace(server.metrics.sources, history=History)).render()
+        text = Exposition(replace(server.metrics.sources, history=History, journal=Written)).render()
     found = Exported(types(text.decode()))
     for sample in parse(text.decode()):
         labels = found.labels.setdefault(sample.name, {})
@@ -140,6 +154,9 @@ async def test_every_metric_of_ours_has_a_panel_or_an_alert(exported: Exported) 
         "kornel_event_ring_entries",
         "kornel_group_lookups_total",
         "kornel_history_committed_timestamp_seconds",
+        "kornel_journal_bytes_total",
+        "kornel_journal_epoch",
+        "kornel_manager_configuration_version",
         "kornel_streams_total",
     }
     asked = {re.sub(r"_bucket$", "", each.metric) for _, expression, _ in questions() for each in selectors(expression)}

@@ -12,7 +12,8 @@ from tests.e2e.toy_kind.conftest import LINES, ToyCore, kornel, with_lease
 from tests.e2e.web.browser import visit
 
 # The core starts from a copy whose modules are compiled first.
-pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.timeout(240)
+in_session = pytest.mark.asyncio(loop_scope="session")
 
 LAW = "it ran for longer than its lease, and its queue keeps what it is guaranteed (law 2)"
 
@@ -26,6 +27,7 @@ def test_it_takes_at_most_three_lines_outside_its_folder(tmp_path: Path) -> None
     assert [registry.count(line) for line in LINES.values()] == [1] * len(LINES)
 
 
+@in_session
 async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
     """Explain, the log, metrics, REST and the list of decisions: its name, its victims and its law."""
     told = kornel(core.folder, "explain", evicted, "--grpc", core.grpc)
@@ -64,6 +66,7 @@ def test_the_configuration_knows_its_section_and_its_name(folder: Path, tmp_path
         assert said in kornel(folder, "config", "check", str(file)), written
 
 
+@in_session
 async def test_the_page_shows_it(core: ToyCore, evicted: str, browser: Browser) -> None:
     """A lane, a row, a colour and a choice of its own; the decision has its law."""
     async with visit(browser, core.rest + "/") as shown:

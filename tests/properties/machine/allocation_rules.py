@@ -6,7 +6,7 @@ from typing import Any
 
 from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.topology import TopologyRequest, Wish
+from kornel.core.domain.topology import read_request, request_tags
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
 from tests.properties.machine.dice import Dice
 from tests.properties.machine.registry import rule
@@ -118,11 +118,11 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
 
 
 _WISHES = (
-    TopologyRequest(Wish.REQUIRED, "rack"), TopologyRequest(Wish.REQUIRED, "zone"),
-    TopologyRequest(Wish.REQUIRED, "rack", 2), TopologyRequest(Wish.PREFERRED, "rack"),
-    TopologyRequest(Wish.SPREAD, "rack"), TopologyRequest(Wish.REQUIRED, "row"),
-    TopologyRequest(Wish.REQUIRED, "", flaw="nothing was said"),
+    request_tags(required="rack"), request_tags(required="zone"), request_tags(required="rack", slice_size=2),
+    request_tags(preferred="rack"), request_tags(spread="rack"), request_tags(required="row"),
+    request_tags(slice_size=2),
 )  # fmt: skip
+"""What the tags of asks say about the topology; the last two are wrong."""
 
 
 @rule(6)
@@ -132,7 +132,7 @@ def ask_for_a_place_together(world: World, dice: Dice) -> None:
     keys = free_keys(world, dice, partition, 5)
     if not keys:
         return
-    group = dice.pick(("", *GROUPS))
+    group, tags = dice.pick(("", *GROUPS)), dice.pick(_WISHES)
     spec = AllocationSpec(
         "",
         some_application(world, dice, partition),
@@ -141,7 +141,8 @@ def ask_for_a_place_together(world: World, dice: Dice) -> None:
         task_group=group,
         placeholder=bool(group) and not dice.one_in(4),
         allow_preempt_other=dice.one_in(2),
-        topology=dice.pick(_WISHES),
+        tags=tags,
+        topology=read_request(tags),
     )
     world.send(UpdateAllocations(RM, tuple(spec._replace(key=key) for key in keys)))
 
@@ -200,7 +201,8 @@ def ask_again(world: World, dice: Dice) -> None:
     spec = request.spec._replace(node_id=request.node, resources=request.size)
     changes: tuple[dict[str, Any], ...] = (
         {}, {"node_id": ""}, {"priority": 9}, {"originator": True}, {"priority": -(2**31)},
-        {"allow_preempt_self": False, "tags": (("note", "y"),)}, {"allow_preempt_other": True}, {"task_group": "g9"},
+        {"allow_preempt_self": False, "tags": (("note", "y"),), "topology": None}, {"allow_preempt_other": True},
+        {"task_group": "g9"},
         {"required_node": dice.pick(NODES[partition])}, {"task_group": GROUPS[0], "placeholder": True},
         {"application_id": some_application(world, dice, partition)},
     )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from kornel.core.domain.effects import PredicatesAsked
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.partition.state import PartitionState
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
@@ -36,6 +37,15 @@ def is_at_rest(partition: PartitionView, application_id: str) -> bool:
     if application.state == "Resuming":
         return False
     return not any(request.spec.task_group for request in partition.allocations_of(application_id))
+
+
+def running_members(partition: PartitionView, application: Application) -> list[str]:
+    """Returns the names of the members of a gang that run.
+
+    A task whose group never had placeholders is none of them, and only the core knows which groups had some.
+    """
+    allocations = partition.allocations_of(application.application_id)
+    return [request.name for request in allocations if request.spec.task_group in application.task_groups]
 
 
 def judge_gangs(shim: ShimView, before: Gangs) -> None:

@@ -11,7 +11,7 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine import topology
-from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest
+from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest, running_members
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -27,9 +27,10 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
                 raise ContractBroken("forgotten", f"{ask} waits for a placeholder, and there is none")
             continue
         if ask.group is not None and ask.group.is_unit:
-            # A task whose group never had placeholders is none of the gang, which only the core knows.
             if is_at_rest(view, ask.spec.application_id):
                 check_gang_not_forgotten(state, view, ask, limits)
+            elif running := running_members(view, ask.application):
+                raise ContractBroken("forgotten", f"{ask} waits for others of its gang, and {running} run")
             continue
         if _is_kept_back(state, ask, limits):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,8 @@ partitions:
           - name: a
 """
 BEGINNING = Beginning("test", False, 2_000_000_000, 5)
-LOGGER = build_logger(LogFormat.CONSOLE, LogLevel.ERROR)
+# Kept to itself: standard error is that of whichever test is collected first.
+LOGGER = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())
 START_NS = 1_700_000_000 * 10**9
 
 

@@ -91,6 +91,40 @@ async def test_what_was_decided_lately_is_sent_again(tmp_path: Path) -> None:
     journal.close(1)
 
 
+class Counts:
+    """Responses of one kind, as many as a test says."""
+
+    def __init__(self) -> None:
+        self.entered = self.gone = 0
+
+    def count_entered(self) -> tuple[int, ...]:
+        return (self.entered,)
+
+    def count_gone(self) -> tuple[int, ...]:
+        return (self.gone,)
+
+
+async def test_what_the_transport_took_is_known_while_more_keeps_coming(tmp_path: Path) -> None:
+    """A core that is never idle would else send all of a day again; what it took long ago and no client read, too."""
+    path = tmp_path / "journal.db"
+    journal = open_journal(path)
+    journal.start()
+    journal.responses = counts = Counts()
+    await decide(journal, small_cluster())
+    for number in range(6):
+        await decide(journal, [asks(number)])
+        journal.last_ns += 600 * 10**9
+        counts.entered += 1
+        counts.gone = min(number, 4)  # There is always one on its way, and the last two stay there.
+        await journal.gate.wait_for_room()
+    await decide(journal, [asks(6)])
+    await asyncio.to_thread(journal.close, 5)
+    journal = open_journal(path)
+    told = [effect.spec.key for effect in journal.untold if isinstance(effect, Allocated)]
+    assert told == ["ask-4", "ask-5", "ask-6"]
+    journal.close(1)
+
+
 async def test_nothing_passes_before_its_record_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was passed on waits for the commit of the call before it, and leaves in order."""
     committed = asyncio.Event()

@@ -234,3 +234,32 @@ async def test_readers_wait_while_responses_pile_up() -> None:
     assert not waiting.done()
     board.take_batch(stream, HIGH_WATER // 2)
     await asyncio.wait_for(waiting, 5)
+
+
+def test_entries_are_gone_once_the_transport_has_them(board: Switchboard) -> None:
+    """A run that is being written is not gone, what is given back neither, and what was written of it is."""
+    stream = bound(board)
+    board.deliver_effects(nodes("a", "b", "c"))
+    batch = board.take_batch(stream, 2)
+    assert batch is not None
+    assert (sum(board.count_entered()), sum(board.count_gone())) == (3, 0)
+    board.give_back(stream, batch, 1)
+    assert sum(board.count_gone()) == 1
+    rest = board.take_batch(stream)
+    assert rest is not None
+    board.note_sent(stream, rest, 2)
+    assert board.count_gone() == board.count_entered()
+
+
+def test_dropped_entries_are_gone_only_with_a_registration(board: Switchboard) -> None:
+    """Until then the manager has to hear that it missed some; a run that was being written then counts once."""
+    stream = bound(board)
+    board.deliver_effects(nodes("a", "b"))
+    batch = board.take_batch(stream, 1)
+    assert batch is not None
+    board.deliver_effects(nodes(*map(str, range(20))))
+    assert board.count_gone() != board.count_entered()
+    board.note_registered("rm-1")
+    assert board.count_gone() == board.count_entered()
+    board.note_sent(stream, batch, 1)
+    assert board.count_gone() == board.count_entered()
