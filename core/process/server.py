@@ -371,7 +371,7 @@ class KornelServer:
                     guarded=bool(security and security.guard),
                     certificate=bool(security and security.tls and security.tls.demands_certificate),
                 ),
-                door=GuardDoor(security.guard, self.managers.reader.may_administer)
+                door=GuardDoor(security.guard, self.managers.reader.may_administer_first)
                 if security and security.guard
                 else OPEN_DOOR,
                 rules=BrowserRules(

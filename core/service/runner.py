@@ -246,6 +246,9 @@ class PartitionRunner:
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done."""
+        if isinstance(error, JournalFull | JournalUnavailable):
+            self._callbacks.end_stream(stream, error)  # As with the others: nothing is done as long as that lasts.
+            return
         await self._put(_Turn(partial(self._link.detach_stream, stream, error)))
 
     async def call(self, command: CallCommand, configuration: Configuration | None = None) -> ConfigurationChange:

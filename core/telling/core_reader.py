@@ -90,6 +90,11 @@ class CoreReader:
         reader = self.get(partition)
         return reader is not None and reader.may_administer(path, user, groups)
 
+    def may_administer_first(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
+        """As :meth:`may_administer`, of the partition that :meth:`get_first` reads."""
+        reader = self.get_first(partition)
+        return reader is not None and reader.may_administer(path, user, groups)
+
     def resolver_of(self, partition: str) -> str:
         """Returns the name of the resolver that is asked for the groups of users; empty: none, or there is no such
         partition."""

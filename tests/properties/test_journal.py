@@ -90,7 +90,7 @@ def test_a_journal_is_decided_again_alike(seed: int) -> None:
 def test_long_journals_are_decided_again_alike() -> None:
     """Runs that together show everything that the engine can say."""
     seen: set[str] = set()
-    for seed in (12, 13, 57, 67, *range(100, 104)):
+    for seed in (12, 13, 57, 67, *range(100, 103), 128):
         seen |= _check_run(f"determinism/{seed}", 400)
     assert {"PreemptionDecided", "PredicatesAsked", "PreemptionPredicatesAsked", "Released", "AskReleased"} <= seen
     assert {"ApplicationUpdated", "AllocationRejected", "NodeRejected", "EventRecorded"} <= seen

@@ -192,6 +192,7 @@ async def secured(
             logger=logger,
             garbage=GarbageKeeper(enabled=False),
             security=security,
+            make_engine=Engine,
         )
         address = await core.start()
         try:

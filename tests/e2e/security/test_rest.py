@@ -14,6 +14,7 @@ import httpx
 import jsonschema_rs
 import pytest
 
+from kornel.core.domain.commands import RegisterManager
 from kornel.core.rest import http_protocol
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.si.v1 import si_pb2 as si
@@ -163,6 +164,22 @@ async def test_administrators_of_a_queue_see_it_and_no_other(site: Site) -> None
     assert (await get(site, f"{queues}/root.a/applications", QUEUE_ADMIN)).status_code == 200
     for other in (f"{queues}/root.b", f"{queues}/root", f"{queues}/root.nowhere", CLUSTERS):
         assert (await get(site, other, QUEUE_ADMIN)).status_code == 403
+
+
+async def test_administrators_of_one_managers_queue_see_no_other_managers(site: Site) -> None:
+    """A bare name goes on to mean the partition of the manager that came first, and the full one that of the other."""
+    others = CONFIG.replace('            adminacl: "olga"\n', "").replace(
+        "name: b", 'name: b\n            adminacl: "olga"'
+    )
+    await site.server.managers.register(RegisterManager("rm-2", others))
+    first, second = (f"/ws/v1/partition/{name}/queue" for name in ("default", "%5Brm-2%5Ddefault"))
+    for path, expected in (
+        (f"{first}/root.a", 200),
+        (f"{first}/root.b", 403),
+        (f"{second}/root.a", 403),
+        (f"{second}/root.b", 200),
+    ):
+        assert (await get(site, path, QUEUE_ADMIN)).status_code == expected, path
 
 
 async def test_client_certificates_are_identities(tmp_path: Path, ca: Authority, server_pair: Pair) -> None:

@@ -30,11 +30,20 @@ from kornel.core.domain.reasons import Ignored, Outcome
 from kornel.core.service import runner as runner_module
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.gate import Gate, OpenGate
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.runner import ENTRIES_PER_TURN, FEW_ENTRIES, PartitionRunner
 from kornel.core.service.sharing import BREATHS
-from kornel.core.service.status_codes import EngineFault, ResyncRequired, ShuttingDown, status_of
+from kornel.core.service.status_codes import (
+    EngineFault,
+    JournalFull,
+    JournalUnavailable,
+    ResyncRequired,
+    ServiceError,
+    ShuttingDown,
+    status_of,
+)
 from kornel.core.service.streams import Kind, Stream, Switchboard
 from tests.unit.service.fakes import FakeEngine
 
@@ -71,7 +80,7 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    engine: FakeEngine | None = None, *, intake_limit: int = 16, queue_limit: int = 100
+    engine: FakeEngine | None = None, *, intake_limit: int = 16, queue_limit: int = 100, gate: Gate | None = None
 ) -> AsyncIterator[Running]:
     engine = engine or FakeEngine()
     metrics, clock, log = ServiceMetrics(), ManualClock(), io.StringIO()
@@ -85,6 +94,7 @@ async def running(
         logger=build_logger(LogFormat.JSON, LogLevel.DEBUG, log),
         garbage=GarbageKeeper(enabled=False),
         on_damage=damage.append,
+        gate=gate,
         budget=2,
         intake_limit=intake_limit,
     )
@@ -100,6 +110,30 @@ def asks(*keys: str, rm_id: str = "rm-1") -> UpdateAllocations:
 
 def create(*names: str, rm_id: str = "rm-1") -> UpdateNodes:
     return UpdateNodes(rm_id, tuple(NodeSpec(name, NodeAction.CREATE, "[rm-1]default") for name in names))
+
+
+class StuckGate(OpenGate):
+    """A gate at which the engine has to wait, until the core stops."""
+
+    def __init__(self) -> None:
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def wait_for_room(self) -> None:
+        await self._stopped.wait()
+
+
+@pytest.mark.parametrize("error", [JournalFull("no room"), JournalUnavailable("away")])
+async def test_a_stream_that_the_journal_refuses_ends_at_once(error: ServiceError) -> None:
+    """Whoever sent something hears why nothing is taken, and not when it is over."""
+    async with running(gate=StuckGate()) as r:
+        stream, callbacks = r.board.open(Kind.NODE), r.runner._callbacks.open()
+        await r.runner.end(stream, error)
+        await r.runner.detach(callbacks, error)
+        assert (stream.ending, stream.error) == (True, error)
+        assert (callbacks.ending, callbacks.error) == (True, error)
 
 
 async def test_commands_are_applied_in_order_with_the_clock_of_the_moment() -> None:
