@@ -694,7 +694,12 @@ class KornelServer:
         self._levels.follow_settings(extra_config)
 
     def _on_damage(self) -> None:
-        """Say whether the core serves: it does as long as the engine of one manager can be trusted."""
+        """Say whether the core serves: it does as long as the engine of one manager can be trusted.
+
+        A manager that is gone has no problem with the configuration file any more.
+        """
+        if self._file is not None:
+            self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
         damaged = self.managers.damaged
         if damaged is not self._damaged:
             self._damaged = damaged

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
@@ -108,6 +109,7 @@ class Managers:
         self._logger = logger
         self._on_change = on_change
         self._leaving: set[asyncio.Task[None]] = set()
+        self._registering: set[asyncio.Task[Outcome]] = set()
         self._started = False
         self._stopping = False
         self._former_turns = 0
@@ -176,10 +178,15 @@ class Managers:
         place = self._find_room(command.rm_id)
         place.registering += 1
         place.meant_for = command.rm_id
-        try:
-            return await place.configurator.register(command)
-        finally:
-            place.registering -= 1
+        # It goes on when whoever waited for it is gone, and the place is not vacant before it ends.
+        task = asyncio.create_task(place.configurator.register(command))
+        self._registering.add(task)
+        task.add_done_callback(partial(self._note_registered, place))
+        return await asyncio.shield(task)
+
+    def _note_registered(self, place: Place, task: asyncio.Task[Outcome]) -> None:
+        self._registering.discard(task)
+        place.registering -= 1
 
     async def unregister(self, rm_id: str) -> Place:
         """Remove a manager with all that it has. Returns its place, which has gone unless it is the last one."""

@@ -107,7 +107,7 @@ class _Lane:
         self.entered = 0
         """The entries that were ever added."""
         self.gone = 0
-        """Those of them that the transport took, or that nobody is to get any more."""
+        """The entries that the transport took, or that nobody is to get any more."""
         self.void = 0
         """Runs up to this number were taken before the last registration, which counts their entries as gone."""
         self.streams: list[Stream] = []
@@ -283,7 +283,7 @@ class Switchboard:
     def count_gone(self) -> tuple[int, ...]:
         """Returns how many of them the transport has taken, or a registration made void.
 
-        Those that were dropped because nobody read them are not: their manager has to be told that it missed them.
+        Those that were dropped because nobody read them are not: their manager has to hear that it missed them.
         """
         return tuple(lane.gone for lane in self._lanes.values())
 

@@ -14,8 +14,10 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from grpc_health.v1 import health_pb2
 
-from kornel.core.domain.commands import UnregisterManager
+from kornel.core.domain.commands import RegisterManager, UnregisterManager
+from kornel.core.process.server import CONFIGURATION_FILE
 from kornel.core.service.clock import SECOND_NS
 from kornel.core.service.presence import GRACE_NS
 from kornel.core.service.sharing import Sharing
@@ -234,6 +236,43 @@ async def test_many_that_register_at_once_get_a_place_each(core: Core) -> None:
     names = [f"rm-{number}" for number in range(8)]
     await asyncio.gather(*map(core.register, names))
     assert {place.rm_id for place in core.server.managers.places} == set(names)
+
+
+async def test_a_place_is_taken_while_a_registration_goes_on_that_nobody_waits_for(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that gave up does not have its place handed to the next one, who would be refused there."""
+    managers, begun, may_go_on = core.server.managers, asyncio.Event(), asyncio.Event()
+
+    async def build_slowly(*_: object) -> None:
+        begun.set()
+        await may_go_on.wait()
+
+    monkeypatch.setattr(managers.first.runner, "_build_ahead", build_slowly)
+    given_up = asyncio.create_task(managers.register(RegisterManager(ONE, CONFIG)))
+    await begun.wait()
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    registering = asyncio.create_task(managers.register(RegisterManager(OTHER, CONFIG)))
+    await core.settle()
+    may_go_on.set()
+    await registering
+    await until(lambda: {place.rm_id for place in managers.places} == {ONE, OTHER}, "both to be registered")
+
+
+async def test_a_problem_with_the_file_goes_with_the_manager_that_had_it(tmp_path: Path) -> None:
+    path = tmp_path / "queues.yaml"
+    path.write_text(CONFIG)
+    async with running_core(config_file=path, default_config=CONFIG) as core:
+        for rm_id in (ONE, OTHER):
+            await core.register(rm_id, "")
+        place = core.server.managers.find(OTHER)
+        assert place is not None
+        statuses = core.server._health._statuses
+        place.configurator.report_problem("a queue that is in use would go")
+        assert statuses[CONFIGURATION_FILE] == health_pb2.HealthCheckResponse.NOT_SERVING
+        await core.server.managers.unregister(OTHER)
+        assert statuses[CONFIGURATION_FILE] == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_a_bug_in_one_engine_is_not_the_other_ones(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
