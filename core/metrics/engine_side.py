@@ -12,7 +12,7 @@ from kornel.core.metrics.families import make_counters, make_gauge, make_gauges,
 from kornel.core.metrics.queue_series import TYPES_SHOWN
 from kornel.core.metrics.sources import Scrape, Sources
 from kornel.core.preemption.registry import laws_of
-from kornel.core.telling.partitions.partition_gauges import PartitionGauges
+from kornel.core.telling.partitions.partition_gauges import Amounts, DomainGauges, PartitionGauges
 
 ABOVE_MAX_SHOWN: Final = 200
 """Queues above their max that have series of their own."""
@@ -23,6 +23,7 @@ def engine_families(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
     yield from _scheduling_metrics(sources, scrape)
     yield from _preemption_metrics(sources, scrape)
     yield from _governor_metrics(scrape)
+    yield from _topology_metrics(scrape)
 
 
 def _scheduling_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
@@ -151,6 +152,35 @@ def _governor_metrics(scrape: Scrape) -> Iterable[Metric]:
             for use in p.governor.budgets
         },
     )
+
+
+def _topology_metrics(scrape: Scrape) -> Iterable[Metric]:
+    for name, text, amounts in (
+        ("capacity", "What the nodes of a zone, rack or other domain have, in base units.", lambda d: d.capacity),
+        ("free", "What is free on those of its nodes that take work.", lambda d: d.free),
+        ("held", "Part of that, held for asks that wait for it.", lambda d: d.held),
+    ):
+        yield make_gauges(
+            f"kornel_domain_{name}",
+            text,
+            ["partition", "level", "domain", "resource"],
+            _by_domain(scrape, amounts),
+        )
+    yield make_gauge(
+        "kornel_metrics_domains_omitted",
+        "Domains of inner levels without series of their own: too many.",
+        sum(p.domains_omitted for p in scrape.partitions),
+    )
+
+
+def _by_domain(scrape: Scrape, amounts_of: Callable[[DomainGauges], Amounts]) -> dict[tuple[str, str, str, str], float]:
+    return {
+        (scrape.shown_name(partition.name), domain.level, domain.name, name): amount
+        for partition in scrape.partitions
+        for domain in partition.domains
+        for name, whole, amount in zip(partition.types, domain.capacity, amounts_of(domain), strict=False)
+        if whole
+    }
 
 
 def _by_partition(scrape: Scrape, value: Callable[[PartitionGauges], float]) -> dict[str, float]:

@@ -8,7 +8,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from kornel.core.service.durations import Durations
 
-Labelled = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, str, str], float]
+Labelled = (
+    Mapping[str, float]
+    | Mapping[tuple[str, str], float]
+    | Mapping[tuple[str, str, str], float]
+    | Mapping[tuple[str, str, str, str], float]
+)
 """By the value of the one label, or those of all."""
 
 

@@ -57,6 +57,16 @@ class GovernorGauges(NamedTuple):
     budgets: tuple[BudgetUse, ...]
 
 
+class DomainGauges(NamedTuple):
+    """One domain of the topology. ``name``: the values that make it, outermost first: ``a/r7``."""
+
+    level: str
+    name: str
+    capacity: Amounts
+    free: Amounts
+    held: Amounts
+
+
 class PartitionGauges(NamedTuple):
     """One partition.
 
@@ -69,6 +79,8 @@ class PartitionGauges(NamedTuple):
     drained         nodes that operators keep out of scheduling, registered or not
     above_max       by path, what each configured queue holds above its max, by type index, each above 0
     queues_omitted  queues that are not in ``queues``
+    domains         the domains of the outer levels of the topology, of each level all or none
+    domains_omitted domains that are not in ``domains``
     """
 
     name: str
@@ -92,12 +104,17 @@ class PartitionGauges(NamedTuple):
     drained: int = 0
     above_max: Mapping[str, Mapping[int, int]] = MappingProxyType({})
     queues_omitted: int = 0
+    domains: tuple[DomainGauges, ...] = ()
+    domains_omitted: int = 0
 
 
 DECILES: Final = 10
 
 LOOKED_AT_ONCE: Final = 128
 """Queues or nodes, before others may have a turn."""
+
+MOST_DOMAIN_AMOUNTS: Final = 1_000
+"""Domains times resource types that are shown. Beyond it levels are left out, the innermost first: hosts, say."""
 
 _NO_STATES: Final[Mapping[AppState, int]] = MappingProxyType({})
 
@@ -135,6 +152,8 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         if over := queue.above_max():
             above[queue.path] = over
     yield None
+    domains, domains_omitted = _look_at_domains(state)
+    yield None
     governor = _governor_gauges(state, now_ns)
     yield None
     yield PartitionGauges(
@@ -159,7 +178,29 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         above_max=above,
         governor=governor,
         queues_omitted=max(0, len(names) - len(queues)),
+        domains=tuple(domains),
+        domains_omitted=domains_omitted,
     )
+
+
+def _look_at_domains(state: PartitionState) -> tuple[list[DomainGauges], int]:
+    """Returns the domains of as many outer levels as may be shown, and the number of all others."""
+    topology = state.topology
+    if topology is None:
+        return [], 0
+    counts = Counter(map(len, topology.domains))
+    most = MOST_DOMAIN_AMOUNTS // max(1, len(state.types.names))
+    shown = depth = 0
+    # Half a level would add up to less than there is, so that whoever sums over it would be misled.
+    while counts[depth + 1] and shown + counts[depth + 1] <= most:
+        depth += 1
+        shown += counts[depth]
+    found = [
+        DomainGauges(domain.level.name, "/".join(path), domain.capacity, domain.free, domain.held)
+        for path, domain in topology.domains.items()
+        if len(path) <= depth
+    ]
+    return found, len(topology.domains) - len(found)
 
 
 def _count_states(applications: Iterable[Application]) -> dict[AppState, int]:

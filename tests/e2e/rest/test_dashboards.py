@@ -91,8 +91,9 @@ class Exported:
 async def exported() -> Exported:
     """What a core with a history exports once something runs."""
     async with rest_cluster() as cluster:
-        await cluster.register(TREE + "                resources: {max: {memory: 100, vcore: 2}}\n")
-        await cluster.node("n1", vcore=10, memory=100)
+        tree = TREE.replace("    queues:\n      - name: root", "    topology: [rack]\n    queues:\n      - name: root")
+        await cluster.register(tree + "                resources: {max: {memory: 100, vcore: 2}}\n")
+        await cluster.node("n1", attributes={"rack": "r1"}, vcore=10, memory=100)
         await cluster.submit("app", queue="root.a.a1")
         await cluster.ask("k1", vcore=1, memory=5)
         await cluster.ask("waits", vcore=10)

@@ -114,3 +114,28 @@ async def test_without_a_level_all_are_listed_outer_ones_first() -> None:
             *[("zone", "a"), ("rack", "a/r1"), ("rack", "a/r2")],
             *[("zone", "b"), ("rack", "b/r3"), ("rack", "b/r4")],
         ]
+
+
+async def test_metrics_tell_what_each_rack_has() -> None:
+    async with simulated() as (cluster, _, site):
+        await site.submit_gang(TRAIN)
+        await site.wait_until_running(TRAIN)
+        await cluster.core.settle()
+        exported = (await cluster.http.get("/ws/v1/metrics")).text
+        rack = 'domain="a/r1",level="rack",partition="default",resource="vcore"'
+        found = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in exported.splitlines()}
+        sample = {
+            name: next(value for key, value in found.items() if key.startswith(f"{name}{{") and is_for(key, rack))
+            for name in ("kornel_domain_capacity", "kornel_domain_free", "kornel_domain_held")
+        }
+        assert sample == {
+            "kornel_domain_capacity": "16000.0",
+            "kornel_domain_free": "4000.0",
+            "kornel_domain_held": "0.0",
+        }
+        assert found["kornel_metrics_domains_omitted"] == "0.0"
+
+
+def is_for(key: str, labels: str) -> bool:
+    """Tells whether *key* has just these labels, in any order."""
+    return sorted(key.partition("{")[2].rstrip("}").split(",")) == sorted(labels.split(","))
