@@ -13,7 +13,7 @@ from tests.conformance.broken_cores import BrokenEngine
 from tests.conformance.targets import SETTLE_S, MovedClock
 from tests.e2e.harness import running_core
 
-DEADLINE_S = 0.5
+DEADLINE_S = 1.0
 
 
 @pytest.mark.parametrize(

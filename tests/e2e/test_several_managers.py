@@ -287,7 +287,8 @@ async def test_a_bug_in_one_engine_is_not_the_other_ones(core: Core, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(place.runner._engine, "apply", fail)
             await other.allocations.send(allocation_request(ask("k"), rm_id=OTHER))
-            assert (await other.allocations.end())[0] is Code.INTERNAL
+            # The second one, if the task had died before the message came: the manager is not registered any more.
+        assert (await other.allocations.end())[0] in {Code.INTERNAL, Code.FAILED_PRECONDITION}
         assert [manager.damaged for manager in (await status_of(core)).managers] == [False, True]
         assert core.server._ready
         assert keys(await one.place("k")) == ["k"]
