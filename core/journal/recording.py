@@ -46,11 +46,8 @@ class RecordingEngine(Engine):
         call = EngineCall(CallKind.COMMAND, now_ns, command)
         try:
             effects = super().apply(command, now_ns)
-        except (CommandRefused, ConfigError):
-            self._record_call(call, CallOutcome.REFUSED, ())
-            raise
-        except Exception:
-            self._record_call(call, CallOutcome.FAILED, ())
+        except Exception as error:
+            self._record_failure(call, error)
             raise
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
@@ -60,11 +57,8 @@ class RecordingEngine(Engine):
         call = EngineCall(CallKind.COMMAND, now_ns, command)
         try:
             effects = yield from super().update_in_steps(command, now_ns)
-        except (CommandRefused, ConfigError):
-            self._record_call(call, CallOutcome.REFUSED, ())
-            raise
-        except Exception:
-            self._record_call(call, CallOutcome.FAILED, ())
+        except Exception as error:
+            self._record_failure(call, error)
             raise
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
@@ -74,8 +68,8 @@ class RecordingEngine(Engine):
         call = EngineCall(CallKind.SLICE, now_ns, None, budget)
         try:
             result = super().cycle(now_ns, budget)
-        except Exception:
-            self._record_call(call, CallOutcome.FAILED, ())
+        except Exception as error:
+            self._record_failure(call, error)
             raise
         self._record_call(call, CallOutcome.DONE, result.effects)
         return result
@@ -85,8 +79,8 @@ class RecordingEngine(Engine):
         call = EngineCall(CallKind.PREEMPTION, now_ns)
         try:
             effects = super().preempt(now_ns)
-        except Exception:
-            self._record_call(call, CallOutcome.FAILED, ())
+        except Exception as error:
+            self._record_failure(call, error)
             raise
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
@@ -95,6 +89,10 @@ class RecordingEngine(Engine):
         """Records the event history from now on, whether a shim wants it or not."""
         super().record_events()
         self._record_call(EngineCall(CallKind.RECORD_EVENTS, self._last_ns), CallOutcome.DONE, ())
+
+    def _record_failure(self, call: EngineCall, error: Exception) -> None:
+        refused = isinstance(error, (CommandRefused, ConfigError))
+        self._record_call(call, CallOutcome.REFUSED if refused else CallOutcome.FAILED, ())
 
     def _record_call(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         self._last_ns = call.now_ns

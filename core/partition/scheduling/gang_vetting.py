@@ -19,7 +19,7 @@ from kornel.core.partition.gangs.gang_record import Vetting
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.scheduling.gang_places import Places, begin_gang, choose_places, exceeded_limit, place_gang
 from kornel.core.partition.state import PartitionState
-from kornel.core.partition.waiting import admission, inquiries, pausing
+from kornel.core.partition.waiting import admission, pausing
 from kornel.core.partition.waiting.failing import note_failure
 
 OTHER_NODES: Final = 7
@@ -36,7 +36,7 @@ def ask_about_gang(
         moves.hold_ask(state, ask, node)
     admission.note_allocating(state, application)
     for ask, node in places:
-        _ask_about_member(state, ask, (node.node_id, *others[ask]), now_ns)
+        vetting.ask_about_nodes(state, ask, (node.node_id, *others[ask]), _note_answer, now_ns)
 
 
 def pause_refused(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> None:
@@ -51,20 +51,6 @@ def _other_nodes(state: PartitionState, ask: Allocation, chosen: Node) -> tuple[
         return ()
     others = (node.node_id for node in finding.acceptable_nodes(state, ask) if node is not chosen)
     return tuple(islice(others, OTHER_NODES))
-
-
-def _ask_about_member(state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], now_ns: int) -> None:
-    def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        # By its number, because the question itself refers to this function: see is_open.
-        if inquiries.is_open(ask, number):
-            _note_answer(state, ask, refused, at_ns)
-
-    def drop() -> None:
-        if inquiries.is_open(ask, number):
-            questions.cancel_question(state, ask)
-
-    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
-    number = ask.inquiry.number
 
 
 def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:

@@ -6,7 +6,7 @@ asks are decided as if it ran there already. Refused, it looks further at once; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
@@ -29,6 +29,9 @@ MORE_NODES: Final = 64
 """Nodes offered in one question: few at first, since the first one mostly does."""
 DEPENDENT_NODES: Final = 256
 """The most nodes offered where others wait for the answer, since every question more costs them a round trip."""
+
+ApplyAnswer = Callable[[PartitionState, Allocation, Mapping[str, str], int], None]
+"""Takes the nodes that the shim refused for an ask, with reasons, and the time."""
 
 SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
 """Applications in these states may be given something."""
@@ -54,11 +57,18 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
     node_ids = _offered_nodes(state, ask, node, MORE_NODES if ask.refused else FIRST_NODES)
     moves.hold_ask(state, ask, node)
     admission.note_allocating(state, ask.application)
+    ask_about_nodes(state, ask, node_ids, _apply_answer, now_ns)
+
+
+def ask_about_nodes(
+    state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], apply: ApplyAnswer, now_ns: int
+) -> None:
+    """Asks the shim on which of the nodes *ask* may run. *apply* gets its answer, unless nobody waits any more."""
 
     def decide(refused: Mapping[str, str], at_ns: int) -> None:
         # By its number, because the question itself refers to this function: see is_open.
         if inquiries.is_open(ask, number):
-            _apply_answer(state, ask, refused, at_ns)
+            apply(state, ask, refused, at_ns)
 
     def drop() -> None:
         if inquiries.is_open(ask, number):
