@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """The users and groups with access; only grants, ancestors may grant more. ``text``: as written, blanks trimmed."""
+    """The users and groups with access, to which ancestors may add more. ``text``: as written, without outer blanks."""
 
     text: str = ""
     everybody: bool = False
@@ -18,11 +18,11 @@ class AccessList:
 
     @property
     def nobody(self) -> bool:
-        """Tells whether the list grants nobody access."""
+        """Tells whether the list grants access to nobody."""
         return not (self.everybody or self.users or self.groups)
 
     def grants(self, user: str, groups: Sequence[str]) -> bool:
-        """Tells whether *user*, who belongs to *groups*, is on the list. Case counts."""
+        """Tells whether *user*, who belongs to *groups*, is on the list. Upper and lower case differ."""
         return self.everybody or user in self.users or any(group in self.groups for group in groups)
 
 

@@ -1,8 +1,8 @@
-"""Commands of a shim to the engine: serialisable values that carry everything the engine needs but the time.
+"""Commands of a shim to the engine: serialisable values with everything that the engine needs except the time.
 
-Partition names are in their full form ``[rm]name`` (protocol.md 4.1). Times are integer nanoseconds since the Unix
-epoch, ``created_s`` whole seconds. Amounts: :mod:`kornel.core.domain.resources`. ``NamedTuple`` where a message carries
-thousands of them: as immutable as a frozen dataclass and several times cheaper to build.
+Partition names are in their full form ``[rm]name`` (protocol.md 4.1). Times are nanoseconds since the Unix epoch;
+``created_s`` is in whole seconds. Amounts: :mod:`kornel.core.domain.resources`. Values of which a message has thousands
+are ``NamedTuple``: as immutable as a frozen dataclass, and several times cheaper to build.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest
 
 DEPENDENT_TAG: Final = "kornel.dependsOnPlacements"
-"""The tag of an ask, exact case, that with the value ``true`` says that other placements decide about its nodes."""
+"""The tag of an ask that says, with the value ``true``, that other placements decide on which nodes it may run. Case
+matters."""
 
 CREATION_TIME_TAG: Final = "creationTime"
-"""The tag of an allocation, exact case, that states when it was made, in Unix seconds of the shim's clock."""
+"""The tag of an allocation with its creation time, in Unix seconds of the shim's clock. Case matters."""
 
 
 class NodeAction(IntEnum):
@@ -61,22 +62,24 @@ class AllocationSpec(NamedTuple):
     created_s: int | None = None
     required_node: str = ""
     foreign: str = ""
-    """``static`` or ``default`` for load of another scheduler, else empty."""
+    """``static`` or ``default`` for load of another scheduler, otherwise empty."""
     tags: tuple[tuple[str, str], ...] = ()
     legacy: bool = False
-    """Sent as a G2 ``AllocationAsk``: refusals go to the older list."""
+    """Tells whether it was sent as a G2 ``AllocationAsk``, so that rejections go into the older list."""
     max_allocations: int = 1
-    """Meaningful for G2 asks only: how many allocations the key is to have."""
+    """The number of allocations that the key is to have; meaningful only for G2 asks."""
     instance: int = 0
-    """The number of this one among several allocations under one key (:mod:`kornel.core.domain.allocation_ids`)."""
+    """The number of this allocation among several under one key (:mod:`kornel.core.domain.allocation_ids`)."""
     dependent: bool = False
-    """Says that other placements decide whether it may run on a node, so that the shim is asked in turn."""
+    """Tells whether other placements decide if it may run on a node, so that such asks are asked about one at a
+    time."""
     topology: TopologyRequest | None = None
-    """The request of its tags for where its task group is to stand; ``None``: they make none."""
+    """The topology that its tags ask for; ``None``: none."""
 
 
 class ReleaseSpec(NamedTuple):
-    """One entry of ``allocationsToRelease``. No application: foreign. Neither key nor ID: all of the application."""
+    """One entry of ``allocationsToRelease``. Without an application, it is about foreign load; without key and ID,
+    about all of the application."""
 
     partition: str
     application_id: str
@@ -84,7 +87,7 @@ class ReleaseSpec(NamedTuple):
     termination: int = TerminationType.STOPPED_BY_RM
     message: str = ""
     allocation_id: str = ""
-    """G2: names one allocation, with or without its key. Empty: not given."""
+    """Names one allocation in G2, with or without its key. Empty: not given."""
 
 
 class NodeSpec(NamedTuple):
@@ -96,9 +99,9 @@ class NodeSpec(NamedTuple):
     attributes: tuple[tuple[str, str], ...] = ()
     capacity: Resources | None = None
     occupied: Resources | None = None
-    """G2 ``occupiedResource``: load of other schedulers on the whole node. Absent: not given."""
+    """The load of other schedulers on the whole node, ``occupiedResource`` of G2. Absent: not given."""
     existing: tuple[AllocationSpec, ...] = ()
-    """G2 ``existingAllocations``: recovered with the node, all or nothing."""
+    """The allocations recovered with the node, ``existingAllocations`` of G2: all of them or none."""
 
 
 class ApplicationSpec(NamedTuple):
@@ -114,11 +117,12 @@ class ApplicationSpec(NamedTuple):
     placeholder_ask: Resources | None = None
     gang_style: str = ""
     looked_up: tuple[str, ...] = ()
-    """Groups that a resolver found for ``user``; of no use beside ``groups``, which the shim gave. Empty: not asked."""
+    """The groups that a resolver found for ``user``; ignored if the shim gave ``groups``. Empty: no resolver was
+    asked."""
     unresolved: str = ""
-    """The reason why a resolver that was asked found no groups; empty: it did, or was not asked."""
+    """The reason why a resolver found no groups; empty: it found some, or none was asked."""
     created_s: int | None = None
-    """When the application was first submitted, if the shim says so, in the core's time."""
+    """The time when the application was first submitted, in the core's time, if the shim gives it."""
 
 
 class ApplicationRef(NamedTuple):
@@ -130,9 +134,10 @@ class ApplicationRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegisterManager:
-    """Start afresh with this resource manager and configuration (protocol.md 5.1, 5.2).
+    """Register a resource manager with a configuration, without any earlier state (protocol.md 5.1, 5.2).
 
-    ``of_file``: the text is the core's own, of its file or built in, since the manager brings none. Decides nothing.
+    ``of_file``: the text is that of the core's file, or built in, because the manager sends none. The engine does not
+    use it.
     """
 
     rm_id: str
@@ -148,7 +153,7 @@ class RegisterManager:
 class UpdateConfiguration:
     """Replace the queue configuration of the registered manager, all or nothing (protocol.md 5.4).
 
-    ``of_file``: as of :class:`RegisterManager`.
+    ``of_file``: as in :class:`RegisterManager`.
     """
 
     rm_id: str
@@ -168,9 +173,9 @@ class UpdateNodes:
 
 @dataclass(frozen=True, slots=True)
 class SetOperatorDrain:
-    """An operator takes a node out of scheduling, or no longer keeps it out; the manager's own drains stand beside it.
+    """Take a node out of scheduling for an operator, or end that. The manager's own drains are kept apart.
 
-    ``by``: the operator, for whoever reads about it.
+    ``by``: the operator's name, which is shown.
     """
 
     rm_id: str
@@ -201,7 +206,7 @@ class UpdateAllocations:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterManager:
-    """Remove the manager and everything it reported, silently."""
+    """Remove the manager and everything that it reported, without effects."""
 
     rm_id: str
 
@@ -210,7 +215,9 @@ class UnregisterManager:
 class AttachCallbacks:
     """Subscribe the shim to questions and notices of these kinds (protocol.md 13).
 
-    Replaces an earlier attachment. No answer within ``timeout_ns`` counts as a refusal for now.
+    The command replaces an earlier subscription. A missing answer counts as a refusal after ``timeout_ns``.
+
+    ``awaits_placements``: before it judges, the shim itself waits for the placement that a question names.
     """
 
     rm_id: str
@@ -220,11 +227,12 @@ class AttachCallbacks:
     events: bool = False
     timeout_ns: int = 1_000_000_000
     preemption_notices: bool = False
+    awaits_placements: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DetachCallbacks:
-    """End the subscription: every open question counts as not asked, and everything is allowed."""
+    """End the subscription: open questions are dropped, and every placement is allowed."""
 
     rm_id: str
 
@@ -232,7 +240,7 @@ class DetachCallbacks:
 class PredicatesAnswer(NamedTuple):
     """The shim's answer about nodes. ``refused``: (node ID, reason); nodes not named may be used.
 
-    ``dependent``: other placements could change it.
+    ``dependent``: other placements could change the answer.
     """
 
     question: int
@@ -241,7 +249,7 @@ class PredicatesAnswer(NamedTuple):
 
 
 class PlacementKey(NamedTuple):
-    """An ask or allocation of a partition, by the key that the shim gave it. ``node_id`` empty: on whichever node."""
+    """An ask or allocation of a partition by its key. ``node_id`` empty: on any node."""
 
     partition: str
     key: str
@@ -258,7 +266,8 @@ class PreemptionPredicatesAnswer(NamedTuple):
 
 
 class PreemptionNoticeAnswer(NamedTuple):
-    """The answer of an application to a notice (preemption.md E.7). ``accepted`` ``None``: it does not say.
+    """The answer of an application to a notice (preemption.md E.7). ``accepted`` is ``None`` if the application does
+    not say.
 
     instead      keys of its own that it would rather lose than those listed
     checkpoints  (key, Unix nanoseconds of its last checkpoint)
@@ -272,9 +281,9 @@ class PreemptionNoticeAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCallbacks:
-    """Answers to questions. Those to unknown or expired questions are ignored.
+    """Answer questions. Answers to unknown or expired questions are ignored.
 
-    ``acknowledged``: what the shim has in place from here on, behind the answers.
+    ``acknowledged``: what the shim has in place, after it gave the answers.
     """
 
     rm_id: str
@@ -299,18 +308,18 @@ Command = (
 
 
 class Fault(IntEnum):
-    """The side whose mistake a refused command is; the service turns it into a status code."""
+    """The reasons to refuse a command, which the service turns into status codes."""
 
     UNKNOWN_MANAGER = 1
-    """Nobody registered under this rmID."""
+    """No resource manager is registered under this rmID."""
     OTHER_MANAGER = 2
-    """Another resource manager holds the core."""
+    """Another resource manager is registered."""
     INVALID_ARGUMENT = 3
     """The command itself is wrong."""
 
 
 class CommandRefused(Exception):
-    """A whole command that cannot be taken; nothing of it was applied unless the spec says otherwise."""
+    """A whole command is refused; nothing of it was applied unless the rules say otherwise."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)

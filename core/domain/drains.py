@@ -1,15 +1,16 @@
-"""Nodes that an operator took out of scheduling, which is kept apart from what their manager says of them."""
+"""Drains by operators, which are kept apart from what a node's manager says about the node."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 MOST_DRAINS: Final = 10_000
-"""Nodes of one partition that operators may keep out at once; what they name outlives the nodes."""
+"""The most nodes of one partition that operators may keep out at once; a drain outlives its node."""
 
 
 class OperatorDrain(NamedTuple):
-    """The removal of a node from scheduling by an operator. Holds until an operator ends it, across registrations."""
+    """The removal of a node from scheduling by an operator. It lasts until an operator ends it, across
+    registrations."""
 
     by: str
     at_ns: int

@@ -1,20 +1,20 @@
-"""Effects: what the engine decided and answers, as values in the order of the decisions.
+"""Effects: the engine's decisions and answers as values, in the order of the decisions.
 
-The service turns runs of equal kinds into response messages and keeps their order; the engine has no other output. The
-same commands at the same times give the same effects, byte for byte, in any process.
+The service turns runs of effects of one kind into response messages and keeps their order; the engine has no other
+output. The same commands at the same times give the same effects, byte for byte, in any process.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.commands import AllocationSpec, PlacementKey
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 
 
 class NodeAccepted(NamedTuple):
-    """A created node was taken in."""
+    """A node was created."""
 
     node_id: str
 
@@ -25,7 +25,7 @@ class NodeRejected(NamedTuple):
     node_id: str
     reason: str
     partition: str = ""
-    """Full name."""
+    """The full name of the partition."""
 
 
 class ApplicationAccepted(NamedTuple):
@@ -52,8 +52,8 @@ class ApplicationRejected(NamedTuple):
 class ApplicationUpdated(NamedTuple):
     """An application changed its state at ``at_ns`` (Unix nanoseconds).
 
-    ``partition``: full name; ``queue``: its leaf, empty for one that never got into a queue; ``submitted_ns``: when it
-    was added, 0 if that is not known any more.
+    ``partition``: full name; ``queue``: its leaf, empty if it was never in a queue; ``submitted_ns``: when it was
+    added, 0 if that is no longer known.
     """
 
     application_id: str
@@ -67,10 +67,10 @@ class ApplicationUpdated(NamedTuple):
 
 
 class ApplicationRemoved(NamedTuple):
-    """An application that had not finished was removed by the shim. For histories: no shim is notified (protocol.md
-    6.5).
+    """The shim removed an application that had not finished. Only histories use this; shims are not notified
+    (protocol.md 6.5).
 
-    ``state``: of :class:`kornel.core.domain.application_states.AppState`, as it was before.
+    ``state``: the :class:`kornel.core.domain.application_states.AppState` before.
     """
 
     application_id: str
@@ -101,7 +101,8 @@ class Released(NamedTuple):
     termination: int
     message: str
     instance: int = 0
-    """The number among several under one key, as in :class:`kornel.core.domain.commands.AllocationSpec`."""
+    """The number of this one among several allocations under one key, as in
+    :class:`kornel.core.domain.commands.AllocationSpec`."""
 
 
 class AskReleased(NamedTuple):
@@ -115,14 +116,14 @@ class AskReleased(NamedTuple):
 
 
 class AllocationRejected(NamedTuple):
-    """An entry of an allocation request was turned away; ``legacy`` entries go to the G2 list."""
+    """An entry of an allocation request was rejected; ``legacy`` entries are answered in the list of G2."""
 
     key: str
     application_id: str
     reason: str
     legacy: bool
     partition: str = ""
-    """Full name."""
+    """The full name of the partition."""
 
 
 class VictimRecord(NamedTuple):
@@ -139,8 +140,8 @@ class VictimRecord(NamedTuple):
 class PreemptionDecided(NamedTuple):
     """One attempt to preempt and how it ended (preemption.md I). No victims unless ``outcome`` is TRIGGERED.
 
-    The periodic policy serves no single ask: ``key`` and ``application_id`` are empty, ``queue`` is who gives up, and
-    NOTIFIED, WITHDRAWN and OBSERVED name the allocations they concern.
+    The periodic policy serves no single ask: ``key`` and ``application_id`` are empty, ``queue`` is the queue that
+    gives up something, and NOTIFIED, WITHDRAWN and OBSERVED name the allocations concerned as victims.
     """
 
     at_ns: int
@@ -156,9 +157,10 @@ class PreemptionDecided(NamedTuple):
 
 
 class PredicatesAsked(NamedTuple):
-    """May *key* run on these nodes? The preferred one comes first. ``allocate``: as in protocol.md 13.
+    """The question whether ``key`` may run on some nodes, the preferred one first. ``allocate``: as in protocol.md 13.
 
-    ``dependent``: other placements decide, and all that were made are in place.
+    ``dependent``: the answer depends on other placements, all of which are in place except ``after``, which the shim
+    awaits.
     """
 
     question: int
@@ -168,17 +170,18 @@ class PredicatesAsked(NamedTuple):
     node_ids: tuple[str, ...]
     allocate: bool
     dependent: bool = False
+    after: PlacementKey | None = None
 
 
 class PlacementVoid(NamedTuple):
-    """The shim has *key* in place although its yes was not acted upon."""
+    """The shim has ``key`` in place, although the core did not act upon its positive answer."""
 
     partition: str
     key: str
 
 
 class PreemptionPredicatesAsked(NamedTuple):
-    """Would *key* run on the node if victims left? Arguments: protocol.md 2.6, 13."""
+    """The question whether ``key`` could run on the node if victims left. Fields: protocol.md 2.6, 13."""
 
     question: int
     partition: str
@@ -190,7 +193,7 @@ class PreemptionPredicatesAsked(NamedTuple):
 
 
 class SchedulingFailed(NamedTuple):
-    """An ask that quotas allow was tried and found no room: a reason to add nodes (scheduling.md 16)."""
+    """An ask that quotas allow was tried and found no room, which is a reason to add nodes (scheduling.md 16)."""
 
     application_id: str
     key: str
@@ -210,10 +213,24 @@ class EventRecorded(NamedTuple):
     message: str
 
 
+class PlacementRecorded(NamedTuple):
+    """The entries of the event history about one placement, which :mod:`kornel.core.domain.event_records` makes of it
+    when somebody reads them. ``key``: of the ask, as the shim knows it."""
+
+    at_ns: int
+    key: str
+    application_id: str
+    node_id: str
+    user: str
+    queue: str
+    resources: Resources
+
+
 class PreemptionNotice(NamedTuple):
     """An application may have to give up allocations by ``deadline_ns`` (Unix nanoseconds; preemption.md E.7).
 
-    ``strict`` keys go whatever else it releases. Of ``at_risk`` those go that ``need`` is not met without.
+    Keys in ``strict`` are preempted whatever else it releases, those in ``at_risk`` as far as ``need`` is not met
+    otherwise.
     """
 
     notice: int
@@ -229,7 +246,7 @@ class PreemptionNotice(NamedTuple):
 
 
 class PreemptionNoticeWithdrawn(NamedTuple):
-    """These keys of an earlier notice are at risk no more."""
+    """Some keys of an earlier notice are no longer at risk."""
 
     notice: int
     partition: str
@@ -239,7 +256,13 @@ class PreemptionNoticeWithdrawn(NamedTuple):
 
 NoticeEffect = PreemptionNotice | PreemptionNoticeWithdrawn
 CallbackEffect = (
-    PredicatesAsked | PreemptionPredicatesAsked | PlacementVoid | SchedulingFailed | EventRecorded | NoticeEffect
+    PredicatesAsked
+    | PreemptionPredicatesAsked
+    | PlacementVoid
+    | SchedulingFailed
+    | EventRecorded
+    | PlacementRecorded
+    | NoticeEffect
 )
 AllocationEffect = Allocated | Released | AskReleased | AllocationRejected
 ApplicationEffect = ApplicationAccepted | ApplicationRejected | ApplicationUpdated

@@ -22,5 +22,5 @@ class HealthReport(NamedTuple):
 
     @property
     def healthy(self) -> bool:
-        """Tells whether all succeeded."""
+        """Tells whether all checks succeeded."""
         return all(check.succeeded for check in self.checks)

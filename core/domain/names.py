@@ -1,7 +1,7 @@
 """Rules for names: which are legal, how long they may be, and how deep paths may go (config.md 3).
 
-Whole texts are matched, so a trailing newline is never tolerated. Lengths are in characters. They are bounded because
-everything else costs in proportion: a name is kept, compared, sorted, logged and sent again and again.
+Whole texts are matched, so a trailing newline is never allowed. Lengths are in characters. They are bounded because the
+cost of all else grows with them: a name is kept, compared, sorted, logged and sent many times.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 RECOVERY_QUEUE: Final = "@recovery@"
-"""Made by the core itself for forced applications; no configuration may use it."""
+"""A queue that the core makes for forced applications; no configuration may name it."""
 
 RECOVERY_PATH: Final = f"root.{RECOVERY_QUEUE}"
 DEFAULT_PATH: Final = "root.default"
@@ -37,11 +37,12 @@ LONGEST_GROUPS: Final = 131_072
 """The most characters of all groups sent along with one application, together."""
 
 MOST_GROUPS: Final = 2_000
-"""Sent along with one application. Each takes ten times its letters, and directories hand out fewer."""
+"""The most groups sent along with one application. Each takes ten bytes of memory per letter, and directories return
+fewer."""
 
 LONGEST_TAGS: Final = 262_144
-"""The most characters of all tags of one entry, or all attributes of one node, together: as much as Kubernetes takes of
-annotations."""
+"""The most characters of all tags of one entry, or all attributes of one node, together: as much as Kubernetes allows
+for annotations."""
 
 _LONGEST_SHOWN: Final = 80
 
@@ -74,8 +75,8 @@ def is_group_name(name: str) -> bool:
 
 
 def looks_like_regex(text: str) -> bool:
-    """Tells whether the text is meant as a regular expression. A dot alone is not enough; a user name that ends in
-    ``$`` counts."""
+    """Tells whether *text* is meant as a regular expression. A dot alone does not make it one; a ``$`` at the end of a
+    user name does."""
     return not _REGEX_CHARACTERS.isdisjoint(text)
 
 
@@ -85,7 +86,7 @@ def show_name(text: str) -> str:
 
 
 def length_flaw(what: str, length: int, most: int) -> str:
-    """Returns the message for a *what* of *length* characters where at most *most* are allowed; empty if it is fine."""
+    """Returns an error text if *what* has more than *most* characters; empty if its *length* is allowed."""
     return f"{what} has {length:,} characters, at most {most:,}"
 
 
@@ -95,5 +96,5 @@ def items_length(items: Iterable[tuple[str, str]]) -> int:
 
 
 def cut_name(name: str) -> str:
-    """Returns *name*, or so much of one that was refused for its length as a record of the refusal has room for."""
+    """Returns *name*, cut to the length that the record of a refusal may hold if it was refused for its length."""
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."

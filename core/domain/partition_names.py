@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 def full_partition_name(rm_id: str, name: str) -> str:
-    """Returns ``[rm]name``, the form used everywhere inside. Empty means ``default``; a name that starts with ``[``
-    stays."""
+    """Returns ``[rm]name``, the form used everywhere inside the core. An empty name means ``default``; a name that
+    starts with ``[`` is full already."""
     return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"
 
 
 def bare_partition_name(name: str) -> str:
-    """Returns *name* without the manager in front, the form that people see."""
+    """Returns *name* without its manager, the form that people see."""
     return name[name.index("]") + 1 :] if name.startswith("[") and "]" in name else name

@@ -8,7 +8,8 @@ PRIORITY_MIN: Final = -(2**31)
 PRIORITY_MAX: Final = 2**31 - 1
 
 NOTHING_WAITS: Final = PRIORITY_MIN - 1
-"""The rank of whoever has no ask that lends it one: below every priority, so that orders need no case of their own."""
+"""The rank of a queue or application without an ask that lends it a priority: below every priority, so that orders need
+no special case."""
 
 
 def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
@@ -21,5 +22,5 @@ def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
 
 
 def as_reported(rank: int) -> int:
-    """Returns *rank* as 32-bit fields of the wire carry it: for nothing the lowest priority, as in YuniKorn."""
+    """Returns *rank* as a 32-bit field of the wire has it: the lowest priority if nothing waits, as in YuniKorn."""
     return max(PRIORITY_MIN, rank)

@@ -1,8 +1,8 @@
-"""Amounts of resources by type name, and the arithmetic the specs define on them.
+"""Amounts of resources by type name, and the arithmetic that the rules define for them.
 
 Quantities are integers in base units: ``vcore`` in thousandths of a core, ``memory`` in bytes, everything else a
-plain count. Results saturate at the ends of a signed 64-bit integer. ``None`` (no resource at all), an absent type
-and a type present with 0 are three different things; every function says which it expects.
+plain count. Results saturate at the ends of a signed 64-bit integer. ``None`` (no resource at all), an absent type, and
+a type with amount 0 are three different things; every function says which of them it expects.
 
 Rules: scheduling.md section 2.
 """
@@ -17,11 +17,11 @@ INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
 MAX_TYPES: Final = 1024
-"""So many resource types may the nodes, the configuration and the running work of one partition name."""
+"""The most resource types that the nodes, the configuration and the running work of one partition may name."""
 
 
 def clamp_int64(value: int) -> int:
-    """Returns *value*, held within a signed 64-bit integer."""
+    """Returns *value*, cut to the range of a signed 64-bit integer."""
     if value > INT64_MAX:
         return INT64_MAX
     if value < INT64_MIN:
@@ -32,9 +32,8 @@ def clamp_int64(value: int) -> int:
 class Resources(Mapping[str, int]):
     """Immutable amounts by resource type. An absent type counts as 0 unless a function says otherwise.
 
-    Equality is that of mappings: ``{"a": 0}`` differs from ``{}``; use :func:`equals_amounts` for that of the
-    specification.
-    Hashable, so that equal demands can be recognised as one.
+    They are compared as mappings, so ``{"a": 0}`` differs from ``{}``; :func:`equals_amounts` compares them by the
+    rules. They are hashable, so that equal demands can share a record.
     """
 
     __slots__ = ("_amounts", "_hash", "_listed", "_sign")
@@ -43,7 +42,7 @@ class Resources(Mapping[str, int]):
         self._amounts: dict[str, int] = dict(amounts) if amounts else {}
         self._hash: int | None = None
         self._sign: int | None = None
-        """The sign, made on demand: -1: an amount is below 0; 0: all are 0, or there is none; else 1."""
+        """The sign, computed on demand: -1 if an amount is negative, 0 if all are 0 or there is none, otherwise 1."""
         self._listed: dict[str, int] | None = None
 
     def __getitem__(self, name: str) -> int:
@@ -61,7 +60,7 @@ class Resources(Mapping[str, int]):
         return self._hash
 
     def __reduce__(self) -> tuple[type[Resources], tuple[dict[str, int]]]:
-        return Resources, (self._amounts,)  # The hash is another one in another process.
+        return Resources, (self._amounts,)  # The hash differs between processes.
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Resources):
@@ -73,11 +72,11 @@ class Resources(Mapping[str, int]):
         return f"Resources({inner})"
 
     def as_dict(self) -> dict[str, int]:
-        """Returns a copy that is the caller's, as cheap as one can be."""
+        """Returns a copy, which the caller may change, as cheaply as possible."""
         return self._amounts.copy()
 
     def listed(self) -> dict[str, int]:
-        """Returns the amounts by name, each within 64 bits: made once, and not to be changed."""
+        """Returns the amounts by name, each cut to 64 bits. The result is made once and must not be changed."""
         listed = self._listed
         if listed is None:
             amounts = self._amounts
@@ -87,6 +86,10 @@ class Resources(Mapping[str, int]):
     def is_zero(self) -> bool:
         """Tells whether every amount is 0, or there is none."""
         return (self._check_amount() if self._sign is None else self._sign) == 0
+
+    def is_something(self) -> bool:
+        """Tells whether some amount is above 0 and none below."""
+        return (self._check_amount() if self._sign is None else self._sign) > 0
 
     def has_negative(self) -> bool:
         """Tells whether any amount is below 0."""
@@ -98,14 +101,15 @@ class Resources(Mapping[str, int]):
         return self._sign
 
     def without_zeros(self) -> Resources:
-        """Returns the same amounts with the types that are 0 left out (the spec's *prune*)."""
+        """Returns the same amounts without types of 0 (*prune* in the rules)."""
         return Resources({name: amount for name, amount in self._amounts.items() if amount})
 
 
 NOTHING: Final = Resources()
 
 amounts_of: Final[Callable[[Resources], dict[str, int]]] = attrgetter("_amounts")
-"""The amounts themselves, not to be changed: for serializers that ask for millions and copy them anyway."""
+"""Returns the amounts themselves, which must not be changed, for serializers that read millions of them and copy them
+anyway."""
 
 
 def _or_empty(resources: Resources | None) -> Resources:
@@ -113,7 +117,7 @@ def _or_empty(resources: Resources | None) -> Resources:
 
 
 def add(left: Resources | None, right: Resources | None) -> Resources:
-    """Returns the sum by type; a type that is missing counts as 0."""
+    """Returns the sum by type; an absent type counts as 0."""
     total = dict(_or_empty(left))
     for name, amount in _or_empty(right).items():
         total[name] = clamp_int64(total.get(name, 0) + amount)
@@ -121,7 +125,7 @@ def add(left: Resources | None, right: Resources | None) -> Resources:
 
 
 def subtract_amounts(left: Resources | None, right: Resources | None) -> Resources:
-    """Returns the difference by type; a type that is missing counts as 0, and results may be negative."""
+    """Returns the difference by type, which may be negative; an absent type counts as 0."""
     total = dict(_or_empty(left))
     for name, amount in _or_empty(right).items():
         total[name] = clamp_int64(total.get(name, 0) - amount)
@@ -129,21 +133,21 @@ def subtract_amounts(left: Resources | None, right: Resources | None) -> Resourc
 
 
 def multiply_amounts(resources: Resources | None, factor: int) -> Resources:
-    """Returns every amount times *factor*; nothing at all for ``None`` or factor 0."""
+    """Returns every amount times *factor*; no amounts for ``None`` or factor 0."""
     if resources is None or factor == 0:
         return NOTHING
     return Resources({name: clamp_int64(amount * factor) for name, amount in resources.items()})
 
 
 def scale_amounts(resources: Resources | None, ratio: float) -> Resources:
-    """Returns every amount times *ratio*, cut off toward zero."""
+    """Returns every amount times *ratio*, rounded toward zero."""
     if resources is None or ratio == 0:
         return NOTHING
     return Resources({name: clamp_int64(int(amount * ratio)) for name, amount in resources.items()})
 
 
 def component_min(left: Resources | None, right: Resources | None) -> Resources | None:
-    """Returns the lesser amount of each type; a type that only one side has keeps that side's amount."""
+    """Returns the smaller amount of each type; a type that only one side has keeps its amount."""
     if left is None or right is None:
         return right if left is None else left
     least = dict(right)
@@ -153,55 +157,56 @@ def component_min(left: Resources | None, right: Resources | None) -> Resources 
 
 
 def component_max(left: Resources | None, right: Resources | None) -> Resources:
-    """Returns the greater amount of each type, undefined counts 0; empty when either side is ``None``."""
+    """Returns the larger amount of each type, where an absent one counts as 0; empty if either side is ``None``."""
     if left is None or right is None:
         return NOTHING
     return Resources({name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}})
 
 
 def fits_within(limit: Resources | None, small: Resources | None) -> bool:
-    """Tells whether *small* fits into *limit*: a type the limit lacks, or has negative, counts as 0. (Nodes, root.)"""
+    """Tells whether *small* fits into *limit*, in which an absent or negative type counts as 0. It is used for nodes
+    and the root."""
     bound = _or_empty(limit)
     return all(amount <= max(0, bound.get(name, 0)) for name, amount in _or_empty(small).items())
 
 
 def fits_undefined_unlimited(limit: Resources | None, small: Resources | None) -> bool:
-    """Tells what :func:`fits_within` does, but a type the limit lacks is unlimited. (Queue and user headroom,
-    configuration.)"""
+    """Tells whether *small* fits into *limit*, in which an absent type is unlimited and a negative one counts as 0. It
+    is used for headroom of queues and users, and for configurations."""
     if limit is None:
         return True
     return all(amount <= max(0, limit[name]) for name, amount in _or_empty(small).items() if name in limit)
 
 
 def fits_actual(limit: Resources | None, small: Resources | None) -> bool:
-    """Tells what :func:`fits_undefined_unlimited` does, but a negative limit is used as it is. (Preemption
-    arithmetic.)"""
+    """Tells whether *small* fits into *limit*, in which an absent type is unlimited and a negative one is used as it
+    is. It is used for preemption."""
     if limit is None:
         return True
     return all(amount <= limit[name] for name, amount in _or_empty(small).items() if name in limit)
 
 
 def equals_amounts(left: Resources | None, right: Resources | None) -> bool:
-    """Tells whether all types are equal, undefined counting 0. ``None`` equals only ``None``."""
+    """Tells whether all types are equal, where an absent one counts as 0. ``None`` equals only ``None``."""
     if left is None or right is None:
         return left is right
     return all(left.get(name, 0) == right.get(name, 0) for name in {**left, **right})
 
 
 def equals_or_empty(left: Resources | None, right: Resources | None) -> bool:
-    """Tells what :func:`equals_amounts` does, but ``None``, empty and all-zero are the same."""
+    """Tells whether all types are equal as in :func:`equals_amounts`, but with ``None`` the same as no amounts."""
     return equals_amounts(_or_empty(left), _or_empty(right))
 
 
 def strictly_greater(left: Resources | None, right: Resources | None) -> bool:
-    """Tells whether no type is smaller on the left and at least one is greater; undefined counts 0."""
+    """Tells whether no type is smaller on the left and at least one is larger; an absent one counts as 0."""
     big, small = _or_empty(left), _or_empty(right)
     differences = [big.get(name, 0) - small.get(name, 0) for name in {**big, **small}]
     return all(d >= 0 for d in differences) and any(differences)
 
 
 def strictly_greater_than_zero(resources: Resources | None) -> bool:
-    """Tells whether at least one amount is above 0 and none below; false for ``None``."""
+    """Tells whether at least one amount is above 0 and none is below; false for ``None``."""
     return strictly_greater(resources, NOTHING)
 
 
@@ -216,7 +221,7 @@ def greater_or_equal_only_existing(left: Resources | None, right: Resources | No
 
 
 def match_any(left: Resources | None, right: Resources | None) -> bool:
-    """Tells whether both name at least one common type, whatever the amounts."""
+    """Tells whether both have at least one type in common, whatever the amounts."""
     other = _or_empty(right)
     return any(name in other for name in _or_empty(left))
 
@@ -224,7 +229,7 @@ def match_any(left: Resources | None, right: Resources | None) -> bool:
 def shares_of(resources: Resources | None, total: Resources | None) -> list[float]:
     """Returns the share of each type in *total*, ascending; the last is the dominant share.
 
-    0 stays 0; a type whose total is absent or 0 contributes its raw amount (scheduling.md 2.5).
+    The share of 0 is 0; a type whose total is absent or 0 contributes its raw amount (scheduling.md 2.5).
     """
     whole = _or_empty(total)
     result: list[float] = []
@@ -247,7 +252,8 @@ def compare_shares(left: list[float], right: list[float]) -> int:
 
 
 def used_percent(used: Resources, capacity: Resources) -> dict[str, int]:
-    """Returns whole percent of *capacity* used, by type that both name; may exceed 100 (scheduling.md 2.5)."""
+    """Returns the part of *capacity* that is used in whole percent, for types that both have; it may exceed 100
+    (scheduling.md 2.5)."""
     result: dict[str, int] = {}
     held = used.as_dict()
     if not held:

@@ -18,7 +18,7 @@ DEFAULT_BACKOFF_DELAY_NS: Final = 30 * 10**9
 class SortPolicy(StrEnum):
     """Order of the applications of a leaf queue. Parents always share fairly between their children.
 
-    STATE_AWARE is FIFO among those that run and one that does not run yet: the first of these.
+    STATE_AWARE is FIFO among the running applications and the first one that does not run yet.
     """
 
     FIFO = "fifo"
@@ -27,7 +27,7 @@ class SortPolicy(StrEnum):
 
 
 class PriorityPolicy(StrEnum):
-    """The priority that a queue shows its parent: those below it plus its offset, or (fence) its offset alone."""
+    """The priority that a queue shows its parent: the highest below it plus its offset, or (FENCE) its offset alone."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -49,15 +49,15 @@ class QuotaTimer(StrEnum):
 
 
 class GuaranteeMode(StrEnum):
-    """The level to which preemption may carry a queue: until it reaches its guarantee, or strictly never above it (law
-    4)."""
+    """The level to which preemption may raise a queue: until it reaches its guarantee (REACH), or never above it
+    (STRICT) (law 4)."""
 
     REACH = "reach"
     STRICT = "strict"
 
 
 class MonitorContract(StrEnum):
-    """The right of a notified victim's application to answer with another one (preemption.md E.7)."""
+    """Tells whether an application that got a notice may offer other victims (preemption.md E.7)."""
 
     NEGOTIABLE = "negotiable"
     STRICT = "strict"
@@ -67,9 +67,9 @@ class GangScheduling(StrEnum):
     """The ways in which the placeholders of a gang are placed."""
 
     UNITS = "units"
-    """All that a gang needs at least by one decision, or none of them."""
+    """Places the minimum of a gang in one decision or not at all."""
     UPSTREAM = "upstream"
-    """Each for itself, as YuniKorn does it."""
+    """Places each placeholder by itself, as YuniKorn does."""
 
 
 class NodeSortPolicy(StrEnum):
@@ -122,7 +122,7 @@ class Budget:
     """The most that preemption may take within a window, from one queue, from one application, or altogether.
 
     victims  number of allocations; 0: any number
-    lost     by type, resource-seconds in base units that may be thrown away; an absent type is not limited
+    lost     by type, resource-seconds in base units that may be lost; an absent type is not limited
     """
 
     victims: int = 0
@@ -151,8 +151,8 @@ class GovernorSettings:
     victims         how many may go for one ask, and within one interval of the cycle, by kind; any number if missing
     window_ns       over which the three budgets are counted, sliding
     cluster, queue, application  budgets of the partition, of each leaf and of each application that loses something
-    cooldown_ns     how long nobody preempts from a leaf again after a decision that did; 0: no pause
-    loop_window_ns  over which two queues that preempt each other in turns are watched; 0: never
+    cooldown_ns     how long a leaf is spared after a decision that preempted from it; 0: no pause
+    loop_window_ns  over which queues that preempt each other in turns are watched; 0: never
     loop_returns    how often the direction may change within it
     shadow          kinds of preemption that are decided and recorded, but not carried out
     """
@@ -168,7 +168,7 @@ class GovernorSettings:
     shadow: frozenset[str] = frozenset()
 
     def bound_of(self, kind: str) -> VictimBound:
-        """Returns how many victims the *kind* of preemption called so may tell to leave (preemption.md F7)."""
+        """Returns how many victims the *kind* of preemption may take (preemption.md F7)."""
         return self.victims.get(kind, UNBOUNDED)
 
 

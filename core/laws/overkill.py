@@ -43,7 +43,7 @@ def check(needs: Sequence[Need], victims: Sequence[str]) -> Iterator[Violation]:
     needed: dict[str, list[Need]] = {key: [need for need in real if need.depends_on(key)] for key in victims}
     for key in victims:
         if not any(key in need.mine for need in needed[key]):
-            yield Violation(Law.MINIMAL, f"{key} need not go")
+            yield Violation(Law.MINIMAL, f"{key} is not needed")
     for need in real:
         spare = need.freed() - need.amount
         for key in victims:

@@ -1,4 +1,4 @@
-"""A judgement is made of the laws by name, of violations, and of how queues are read."""
+"""The laws by name, their violations, and how laws read queues."""
 
 from __future__ import annotations
 
@@ -12,38 +12,42 @@ class Law(StrEnum):
     """The rules that a plan can break: the laws, then the invariants of A.1 that they leave open."""
 
     OPT_OUT_LAST = "law 1"
-    """Somebody unwilling goes although somebody less unwilling would do (exhaustive check only)."""
+    """A reluctant victim is taken although a less reluctant one would be enough (exhaustive check only)."""
     GUARANTEE_KEPT = "law 2"
     """A queue ends below its guarantee, or further below it."""
     OTHER_APPLICATION = "law 3"
     ENTITLED = "law 4"
-    """The ask's queue is not owed what the ask wants, nor do victims inside the shared guarantee make up for it."""
+    """The ask's queue is not entitled to what the ask wants, and victims inside a shared guarantee do not make up for
+    it."""
     OVER_GUARANTEE = "law 5"
-    """A victim's queue is not over its guarantee to begin with, or has none of its own where that is required."""
+    """A victim's queue is not over its guarantee before the plan, or has no guarantee of its own where that is
+    required."""
     PRIORITY = "law 6"
     FENCE = "law 7"
     ELIGIBLE = "invariant 3"
-    """A victim that no plan may hold: protected, leaving already, not placed, or named twice."""
+    """A victim that no plan may have: protected, leaving already, not placed, or named twice."""
     ON_NODE = "invariant 6"
-    """A victim elsewhere although the node lacks room."""
+    """A victim is on another node although the ask's node lacks room."""
     SUFFICIENT = "invariant 7"
     """The ask would not fit the node or a queue once the victims are gone."""
     MINIMAL = "invariant 8"
-    """A victim too many, or victims where none is needed."""
+    """A victim is not needed."""
     REQUIRED_NODE = "invariant 18"
-    """A victim of an ask that must run on a certain node is elsewhere, or more important than the ask."""
+    """A victim of an ask with a required node is on another node, or is more important than the ask."""
     WITHIN_QUOTA = "invariant 16"
-    """A lowered max is enforced beyond what it calls for."""
+    """A lowered max is enforced further than necessary."""
     NOTIFIED = "invariant 17, notice"
-    """A victim of the periodic policy that was not notified in time, or not selected in every round since."""
+    """A victim of the periodic policy was not notified in time, or not selected in every round since."""
     ROUND_LIMIT = "invariant 17, limit"
     """More than its part of the cluster is selected in one round of the periodic policy."""
     GANG_WHOLE = "invariant 19"
-    """A gang would be left with fewer members than are of use."""
+    """A gang would be left with too few members to be of use."""
+    UNIT_WHOLE = "invariant 20"
+    """A gang that asks as a unit would hold places for some of its minimum only."""
     APPLIED = "invariant 1"
-    """The records after a plan differ from those before by something else than the plan."""
+    """The records after a plan differ from those before by more than the plan."""
     NODE_USABLE = "usable node"
-    """The node does not take this ask: not schedulable, or held for another ask that does not give way."""
+    """The ask cannot use the node, because it is not schedulable, or is held for an ask that comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +64,5 @@ def path_of(queue: Queue) -> tuple[Queue, ...]:
 
 
 def net_of(queue: Queue, t: int) -> int:
-    """Returns what is used once the victims in flight are gone."""
+    """Returns what *queue* uses of type *t* once the victims in flight are gone."""
     return queue.used[t] - queue.preempting[t]

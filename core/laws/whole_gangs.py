@@ -1,6 +1,7 @@
-"""A gang is of no use below its minimum: whoever takes more than its surplus takes all of it.
+"""The law of whole gangs: a gang is of no use below its minimum, so a plan that takes more than its surplus takes all
+of it.
 
-Binds every kind of preemption but that for an ask that must run on one node. Counts for itself what runs of a gang.
+The law binds every kind of preemption except that on a required node. It counts the running members itself.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def check(victims: Sequence[Allocation]) -> Iterator[Violation]:
 
 
 def merge_gangs(needs: Sequence[Need], victims: Sequence[Allocation]) -> tuple[list[Need], list[str]]:
-    """Returns *needs* and the keys of *victims* with each gang that leaves as a whole as one victim.
+    """Returns *needs* and the keys of *victims*, in which each gang that leaves as a whole counts as one victim.
 
-    Whether it is needed is judged of all of it.
+    A gang is needed or not as a whole.
     """
     names: dict[str, str] = {}
     for application, losses in _group_losses(victims).items():
@@ -73,7 +74,7 @@ def _group_losses(victims: Sequence[Allocation]) -> dict[Application, dict[Alloc
 
 
 def _list_running(application: Application) -> list[Allocation]:
-    """Returns the members that nobody asked to leave, but for those whose place another one takes."""
+    """Returns the members that run and are not being released or replaced."""
     return [
         member
         for member in application.allocations.values()
@@ -83,7 +84,7 @@ def _list_running(application: Application) -> list[Allocation]:
 
 
 def _find_minimum(application: Application, name: str, running: int) -> int:
-    """Returns how many members of a task group have to run; of a hard gang whose placeholders nobody has seen all."""
+    """Returns how many members of a task group have to run; for a hard gang without known placeholders, all of them."""
     hard = application.spec.gang_style == "Hard"
     group = application.task_groups.get(name)
     if group is None:

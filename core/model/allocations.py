@@ -180,7 +180,8 @@ class Allocation:
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
     ) -> None:
         self.spec = spec
-        self.standing = standing_of(spec)
+        plain = spec.allow_preempt_self and not spec.originator and not spec.required_node
+        self.standing = spec.priority << 3 if plain else standing_of(spec)
         self.key: Final = identity_of(spec.key, spec.instance) if spec.instance else spec.key
         self.application: Final = application
         self.shape = shape

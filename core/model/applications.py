@@ -1,4 +1,4 @@
-"""Applications: their asks in order, what they hold, and where they stand in their life."""
+"""Applications: their asks in order, what they hold, and their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 STATES_KEPT: Final = 64
-"""Most entries of the log of states: an application may go back and forth between two for ever."""
+"""The most entries in the log of states, because an application may alternate between two states for ever."""
 
 
 class SpentKind(StrEnum):
@@ -32,7 +32,8 @@ class SpentKind(StrEnum):
 
 
 class Application:
-    """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` amounts asked."""
+    """An application in its leaf queue. ``real`` and ``placeholder`` are amounts held, ``pending`` is what it asks
+    for."""
 
     __slots__ = (
         "_group_numbers",
@@ -42,6 +43,7 @@ class Application:
         "allocations",
         "application_id",
         "asks",
+        "asks_in_turn",
         "backoff_room",
         "backoff_until_ns",
         "entered",
@@ -83,62 +85,65 @@ class Application:
         self.user: Final = user
         self.state = AppState.NEW
         self.submitted_ns = now_ns
-        """The earliest creation of itself and of anything it ever asked for (scheduling.md 5.2)."""
+        """The earliest creation time of the application and its requests (scheduling.md 5.2)."""
         self.timer_ns: int | None = None
         """The time when the current state times out; ``None``: never."""
         self.placeholder_deadline_ns: int | None = None
-        """The time when its allocated placeholders have waited long enough; ``None``: no such timer runs."""
+        """The time when its placeholders time out; ``None``: no such timer runs."""
         self.asks: dict[str, Allocation] = {}
-        """Pending ones, and those that are taking the place of a placeholder."""
+        """The asks that are pending or are taking the place of a placeholder."""
         self.allocations: dict[str, Allocation] = {}
         self.placeholder_count = 0
         """The number of placeholders among ``allocations``."""
         self.task_groups: dict[str, TaskGroup] = {}
         self.groups: dict[tuple[Shape, str, bool, Together | None], AskGroup] = {}
         self.order = GroupOrder()
-        """Groups worth trying."""
+        """The groups that are active."""
         self.pending: Vector = [0] * width
         self.real: Vector = [0] * width
         self.peak: Vector = [0] * width
-        """The most it held of each type before it last gave something back; ``real`` and ``placeholder`` may be above.
+        """The most it held of each type before its last release; ``real`` and ``placeholder`` may be higher now.
 
-        Each of the two counts by itself, so that an ask that takes the place of a placeholder is not counted twice.
+        Real allocations and placeholders are counted apart, so that an ask that takes the place of a placeholder does
+        not count twice.
         """
         self.placeholder: Vector = [0] * width
         self.priority = NOTHING_WAITS
-        """Highest priority that its asks lend it (preemption.md G)."""
+        """The highest priority that its asks lend it (preemption.md G)."""
         self.set_back = False
-        """None of its asks may be tried for now, whatever they are: it lends its queue no priority."""
+        """Tells whether none of its asks may be tried for now, so that it lends its queue no priority."""
+        self.asks_in_turn = False
+        """Tells whether some placeholder of it depends on other placements, so that they are placed one by one."""
         self.leaves_whole = False
-        """Members of its task groups are victims together, once fewer than their minimum would be left."""
+        """Tells whether all members of a task group become victims once fewer than its minimum would be left."""
         self.preempted_count = 0
         self.unschedulable = 0
-        """Asks found to fit on no node since the last back-off ended or the last ask was placed."""
+        """The number of asks that fitted on no node since the last back-off ended or the last ask was placed."""
         self.backoff_until_ns = 0
-        """The time before which nothing of it is tried; 0: it is tried at any time."""
+        """The time before which none of its asks is tried; 0: there is no back-off."""
         self.backoff_room: Room = {}
-        """Groups that wait for the end of the back-off."""
+        """The groups that wait for the end of the back-off."""
         self.held_count = 0
         """The number of asks that are held on a node while the shim is asked about them."""
         self.accounts: tuple[Account, ...] = ()
-        """The accounts in which its usage counts against a limit of its user or group, the root's first."""
+        """The accounts in which its usage is counted for limits of its user and group, the root's first."""
         self.limit_group: str | None = None
-        """The group it counts for, chosen once (config.md 10.2); ``None``: no group limit binds it."""
+        """The group whose limits apply to it, chosen once (config.md 10.2); ``None``: none does."""
         self.allocating = False
         """Tells whether it is counted in ``Queue.allocating`` on its path."""
         self.held_at: Queue | Account | None = None
-        """The limit of applications that it waits for; ``None``: for none."""
+        """The limit on applications that keeps it from starting; ``None``: none does."""
         self.held_groups: Room = {}
-        """The waiting room of its groups in the meantime."""
+        """The waiting room of its groups while ``held_at`` is set."""
         self.offered_by: Queue | Account | None = None
-        """The limit that it is offered from again after being held back: should it not start, the next one has its
-        turn."""
+        """The limit that kept it back and now offers it a slot; if it does not start, the next application gets the
+        slot."""
         self.recorded_held_by_queue = False
-        """The event history says that a limit of applications of a queue keeps it from starting."""
+        """Tells whether the event history has that a queue's limit on applications keeps it from starting."""
         self.recorded_held_by_quota = False
-        """The same of a limit of its user or group."""
+        """Tells whether the event history has that a limit of its user or group keeps it from starting."""
         self.entered: list[StateEntry] = []
-        """When it entered which state, the last :data:`STATES_KEPT`."""
+        """The states that it entered, with the times: the last :data:`STATES_KEPT`."""
         self.started_ns = 0
         """The time when it first was Running; 0: never."""
         self.spent: dict[tuple[SpentKind, str], dict[int, int]] = {}
@@ -147,7 +152,7 @@ class Application:
         self._group_numbers = 0
 
     def enter_state(self, state: AppState, now_ns: int) -> None:
-        """Set *state*."""
+        """Set *state* and note the time."""
         self.state = state
         self.entered.append(StateEntry(now_ns, state))
         if len(self.entered) > STATES_KEPT:
@@ -180,7 +185,7 @@ class Application:
     def update_lent(self, before: int, now: int) -> None:
         """Update the priority that one of its groups (or asks outside of groups) lends it from *before* to *now*.
 
-        The cost is constant unless the highest goes; then it is linear in the distinct priorities lent.
+        The cost is constant unless the highest one is removed; then it is linear in the distinct priorities.
         """
         counts = self._priorities
         if now != NOTHING_WAITS:
@@ -203,13 +208,13 @@ class Application:
             self.queue.update_shown(before, priority)
 
     def step_back(self) -> None:
-        """Leave the application out of its queue's rank, since nothing of it may be tried for now."""
+        """Rank the queue without the application, because none of its asks may be tried for now."""
         if not self.set_back:
             self.set_back = True
             self.queue.update_shown(self.priority, NOTHING_WAITS)
 
     def come_forward(self) -> None:
-        """Rank the queue with the application again, since it may be tried."""
+        """Rank the queue with the application again, because its asks may be tried."""
         if self.set_back:
             self.set_back = False
             self.queue.update_shown(NOTHING_WAITS, self.priority)

@@ -1,4 +1,4 @@
-"""The attached shim: what it answers and wants to hear, and every question still open (protocol.md 13)."""
+"""The attached shim: which callbacks it serves, and every question that is still open (protocol.md 13)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation
 
 UNSETTLED: Final = -1
-"""Asked while the shim may not have had a dependent placement in place, so that no number of them says what it knew."""
+"""Marks a question asked while the last dependent placement may not have been in place at the shim: no number of
+placements says what the shim knew."""
 
 MOST_OPEN: Final = 4_096
-"""Questions open at once; with so many the shim is the slower side, and asks wait in their order instead."""
+"""The most questions open at once; with so many, the shim is the slower side, and asks wait in their order instead."""
 
 Decide = Callable[[Mapping[str, str], int], None]
 """Called with the refusals, node ID to reason, and the time."""
@@ -25,10 +26,12 @@ DecideVictims = Callable[[int | None, int], None]
 class Inquiry:
     """An open question about one ask. Exactly one of *decide* and *decide_victims* is given.
 
-    *drop*: what to do when nobody will answer, or nobody wants the answer any more.
+    *drop* is called when nobody will answer, or when the answer is no longer wanted.
     """
 
-    __slots__ = ("ask", "decide", "decide_victims", "drop", "judged_after", "node_ids", "number", "partition")
+    __slots__ = (
+        "ask", "awaited", "decide", "decide_victims", "drop", "judged_after", "node_ids", "number", "partition",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -44,9 +47,11 @@ class Inquiry:
         self.partition: Final = partition
         self.ask: Final = ask
         self.node_ids = node_ids
-        """The nodes asked about; a question in line names them when its turn comes."""
+        """The nodes asked about; for a question in line they are chosen when its turn comes."""
         self.judged_after = UNSETTLED
-        """The dependent placements that were made before it was asked, all of which the shim had in place by then."""
+        """The number of dependent placements that the shim has in place when it judges the question."""
+        self.awaited: Allocation | None = None
+        """The placement that the shim has in place when it answers, because the shim itself waits for it."""
         self.drop: Final = drop
         self.decide: Final = decide
         self.decide_victims: Final = decide_victims
@@ -63,8 +68,8 @@ class Callbacks:
     """The shim that is attached, if one is; shared by all partitions, so that numbers of questions are unique."""
 
     __slots__ = (
-        "_number", "deadlines", "dependent_asked", "dependent_depth", "dependent_placements", "events", "line",
-        "now_ns", "open", "predicates", "preemption_notices", "preemption_predicates", "recording",
+        "_number", "awaits_placements", "deadlines", "dependent_asked", "dependent_depth", "dependent_placements",
+        "events", "line", "now_ns", "open", "predicates", "preemption_notices", "preemption_predicates", "recording",
         "scheduling_states", "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
     )  # fmt: skip
 
@@ -74,9 +79,9 @@ class Callbacks:
         self.scheduling_states = False
         self.events = False
         self.recording = False
-        """Somebody wants the event history, and it is not switched off."""
+        """Tells whether events are recorded: somebody reads the event history, and it is not switched off."""
         self.now_ns = 0
-        """Time of the command or cycle under way, which is that of everything recorded."""
+        """The time of the command or cycle under way, with which all events are recorded."""
         self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
@@ -84,18 +89,20 @@ class Callbacks:
         """(when, question), a heap; answered ones are dropped when they come up."""
         self.line: deque[LinedUp] = deque()
         """Questions about asks that depend on other placements, in the order of their turns."""
+        self.awaits_placements = False
+        """The shim itself waits for the placement that a question of the line names."""
         self.dependent_asked = 0
-        """The last question of the line that was asked; it may be open no more."""
+        """The number of the last question of the line that was asked; it may have been answered."""
         self.dependent_placements = 0
-        """The number of such asks that were placed."""
+        """The number of asks placed so far that depend on other placements."""
         self.unsettled: Allocation | None = None
-        """The last one of them, if the shim may not have it in place yet."""
+        """The last dependent ask that was placed, if the shim may not have it in place yet."""
         self.dependent_depth = 0
-        """The place, among the nodes that were asked about, of the one that the last of them was placed on."""
+        """The index of the node of the last dependent placement among the nodes that were asked about."""
         self.unsettled_in = ""
-        """The partition of that last one."""
+        """The partition of the ``unsettled`` ask."""
         self.settled_by_ns = 0
-        """The time from which on it counts as in place."""
+        """The time from which on the ``unsettled`` ask counts as in place at the shim."""
         self._number = 0
 
     @property

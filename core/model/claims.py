@@ -1,17 +1,18 @@
 """Claims on the room of one node: amounts that are held for asks, and victims that are about to make room.
 
-A node is never closed because somebody waits for it. Each ask that waits for room on it holds the amount it needs;
-what nobody holds stays open to whatever fits beside. Claims rank: asks that must run on the node and are made room for
-come first, then those that preempt for it, then those that must run there and find no victims, then those it is kept
-for because they have waited long. Within a rank the older claim comes first.
+A node is never closed because an ask waits for it. Each ask that waits for room on the node holds the amount it needs;
+the rest stays open to other asks. Claims have ranks: first come asks that must run on the node and have victims there,
+then asks that have preempted for room on it, then asks that must run there and have found no victims, then asks that
+have waited long. Within a rank the older claim comes first.
 
-What an ask holds comes from its own victims first, as long as they are on the node, and from what is free for the rest.
-So what leaves belongs to the holders in the order of their claims, and room that is free because somebody else's
-victims left early is not kept from those it is enough for. Rules: docs/spec/preemption.md B.7.
+An ask is served from what its own victims on the node will free, and from free room for the rest. So freed room belongs
+to the claims in their order, and room that is free because another ask's victims left early is open to every ask that
+it is enough for. Rules: docs/spec/preemption.md B.7.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kornel.core.model.shapes import Pairs, Vector, book_amounts, unbook_amounts, widen_vector
@@ -27,34 +28,34 @@ class Claims:
 
     def __init__(self, width: int) -> None:
         self.reservations: dict[str, Reservation] = {}
-        """By the key of the ask that holds something, in the order in which the claims were made."""
+        """The claims by the key of their ask, in the order in which they were made."""
         self.held: Vector = [0] * width
         """The amounts held for asks that must run here, or preempt for the room."""
         self.needed: Vector = [0] * width
-        """The part of ``held`` that does not come from their own victims, and so from what is free."""
+        """The part of ``held`` that does not come from the asks' own victims, and has to come from free room."""
         self.by_age: Vector = [0] * width
         """The amounts held for asks that come last: they have waited long, or must run here and have no victims."""
         self.victims: dict[str, Pairs] = {}
-        """By key, what each victim that is expected to leave makes free."""
+        """The amounts that victims are expected to free, by the victim's key."""
         self.leaving: Vector = [0] * width
         """The sum of ``victims``."""
         self.unowned: Vector = [0] * width
-        """The amounts of leaving victims that no claim here asked for: the first holder gets them."""
+        """The amounts of leaving victims that belong to no claim on this node; the first claim in order gets them."""
         self._owners: dict[str, str] = {}
-        """By key of a victim, the key of the ask with a claim here that it leaves for."""
+        """The key of the ask with a claim on this node for which a victim leaves, by the victim's key."""
         self._parts: dict[str, dict[int, int]] = {}
-        """By key of an ask with victims here, what they free for it."""
+        """The amounts that the victims of an ask free for it on this node, by the ask's key."""
 
     def __bool__(self) -> bool:
         return bool(self.reservations or self.victims)
 
     def add(self, reservation: Reservation) -> None:
-        """Hold what the ask of *reservation* needs. Its victims here, if it has any, leave for this claim."""
+        """Hold what the ask of *reservation* needs. What its victims on this node free counts for this claim."""
         self.reservations[reservation.ask.key] = reservation
         self._begin_claim(reservation)
 
     def drop_claim(self, reservation: Reservation) -> None:
-        """Hold nothing for *reservation* any more. What its victims free is anybody's."""
+        """Stop holding anything for *reservation*. What its victims free is open to any claim."""
         self._end_claim(reservation)
         del self.reservations[reservation.ask.key]
 
@@ -66,7 +67,7 @@ class Claims:
             self._begin_claim(reservation)
 
     def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
-        """Have *reservation* come after asks that preempt, or before them; among its equals its place stays."""
+        """Rank *reservation* after the asks that preempt if it comes *last*, otherwise before them; its age stays."""
         self._end_claim(reservation)
         reservation.comes_last = last
         self._begin_claim(reservation)
@@ -78,7 +79,7 @@ class Claims:
         ask, owners, unowned = reservation.ask, self._owners, self.unowned
         part: dict[int, int] = {}
         book_amounts(self.held, reservation.pairs)
-        # All of its victims here at once: each by itself would have what it needs worked out anew every time.
+        # All of its victims on this node at once, because for each of them alone the needs would be computed again.
         for key in ask.victims:
             pairs = self.victims.get(key)
             if pairs is None:
@@ -117,7 +118,7 @@ class Claims:
             self._give_to(victim.key, claim.ask.key)
 
     def expect_no_exit(self, key: str) -> None:
-        """Note that the victim called *key* has left, or is not expected to any more; an unknown key does nothing."""
+        """Note that the victim called *key* has left, or is no longer expected to leave; ignore an unknown key."""
         if key in self.victims:
             self._give_to(key, None)
             pairs = self.victims.pop(key)
@@ -125,9 +126,10 @@ class Claims:
             unbook_amounts(self.leaving, pairs)
 
     def open_room(self, free: Vector) -> Vector:
-        """Returns, by type, what anybody may take of *free* now without touching what is held; negative: nothing.
+        """Returns, by type, how much of *free* any ask may take now without touching what is held; if negative,
+        nothing.
 
-        *free* itself where the victims of those who hold something here make all of their room.
+        Returns *free* itself if the victims of all holders free everything that is held.
         """
         if not any(self.needed) and not any(self.by_age):
             return free
@@ -137,10 +139,10 @@ class Claims:
         ]
 
     def room_beside(self, free: Vector, without: Reservation | None = None) -> Vector:
-        """Returns, by type, what remains of *free* and of what is leaving once every holder has its amount; at least 0.
+        """Returns, by type, what remains of *free* and of leaving victims once every claim is served.
 
-        Below 0 only where the node is over-allocated or more is claimed than there is. *without*: a holder that counts
-        as none.
+        An amount is negative only if the node is over-allocated or more is claimed than there is. *without*: a claim to
+        leave out.
         """
         held, kept = self.held, self.by_age
         if without is not None:
@@ -152,11 +154,12 @@ class Claims:
         ]
 
     def is_overdrawn(self, free: Vector, t: int) -> bool:
-        """Tells whether more of type *t* is claimed, age aside, than there will be: nobody may add a claim to that."""
+        """Tells whether more of type *t* is claimed than there will be, claims by age aside; then no claim may be
+        added."""
         return self.held[t] > 0 and free[t] + self.leaving[t] < self.held[t]
 
     def exceeds_room(self, free: Vector) -> bool:
-        """Tells whether more is claimed of some type, age aside, than there will be."""
+        """Tells whether more of any type is claimed than there will be, claims by age aside."""
         return any(self.is_overdrawn(free, t) for t in range(len(free)))
 
     def in_order(self) -> list[Reservation]:
@@ -164,8 +167,8 @@ class Claims:
         return sorted(self.reservations.values(), key=lambda reservation: reservation.rank)
 
     def to_wake(self, free: Vector) -> list[Reservation]:
-        """Returns the claims for which *free* has room by now, with those before them served; who must run here in any
-        case."""
+        """Returns the claims that *free* can serve now after all earlier ones, and every claim of an ask that must run
+        here."""
         found: list[Reservation] = []
         before = [0] * len(free)
         for reservation in self.in_order():
@@ -175,13 +178,32 @@ class Claims:
         return found
 
     def room_for(self, reservation: Reservation, free: Vector) -> bool:
-        """Tells whether *free* holds what *reservation* claims, with what claims before it still need left alone."""
+        """Tells whether *free* can serve *reservation* after all claims before it."""
         before = [0] * len(free)
         for earlier in self.in_order():
             if earlier is reservation:
                 break
             book_amounts(before, self._from_free(earlier))
         return self._can_serve(reservation, free, before)
+
+    def room_for_all(self, reservations: Collection[Reservation], free: Vector) -> bool:
+        """Tells whether *free* holds what all *reservations* claim at once, with what claims before them still need
+        left alone."""
+        before = [0] * len(free)
+        total = [0] * len(free)
+        left = len(reservations)
+        for claim in self.in_order():
+            if claim in reservations:
+                book_amounts(total, claim.pairs)
+                left -= 1
+                if not left:
+                    break
+            else:
+                book_amounts(before, self._from_free(claim))
+        return all(
+            not amount or amount <= min(room, room + coming - needed)
+            for amount, room, coming, needed in zip(total, free, self.unowned, before, strict=True)
+        )
 
     def copy(self) -> Claims:
         """Returns the same claims in a record of their own."""
@@ -214,7 +236,7 @@ class Claims:
         return tuple([(t, max(0, amount - part.get(t, 0))) for t, amount in reservation.pairs])
 
     def _give_to(self, key: str, owner: str | None) -> None:
-        """Note that the victim called *key* leaves for the claim of the ask called *owner*; ``None``: for nobody
+        """Note that the victim called *key* leaves for the claim of the ask called *owner*; ``None``: for no claim
         here."""
         before = self._owners.pop(key, None)
         if before is not None:
@@ -237,5 +259,5 @@ class Claims:
 
 
 def _room_beside(room: int, kept: int) -> int:
-    """Returns the part of *room* that is not *kept*; room that is overdrawn already stays as it is."""
+    """Returns the part of *room* that is not *kept*; negative room stays as it is."""
     return room if room < 0 else max(0, room - kept)

@@ -1,15 +1,15 @@
-"""Reasons why an ask was not placed, in constant texts and counted (scheduling.md 17)."""
+"""Counts the reasons why an ask was not placed, which are constant texts (scheduling.md 17)."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 KEPT: Final = 32
-"""Texts remembered per ask; a shim that answers with ever new ones pushes out the oldest."""
+"""The most texts kept for each ask; if a shim keeps answering with new ones, the oldest are dropped."""
 
 
 class Failure(NamedTuple):
-    """One reason. Equal texts are one entry."""
+    """One reason, with the number of times that it occurred."""
 
     message: str
     times: int

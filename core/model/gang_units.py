@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import NOTHING
@@ -22,7 +22,7 @@ class GangUnit(AskGroup):
     where its first member would.
     """
 
-    __slots__ = ("amounts", "lacks")
+    __slots__ = ("amounts", "lacks", "refusal")
 
     is_unit = True
 
@@ -32,6 +32,8 @@ class GangUnit(AskGroup):
         """The sum of what its members ask for, by type."""
         self.lacks: Unschedulable | None = None
         """The reason why it was not placed when it was last tried."""
+        self.refusal: Any = None
+        """The answer of its last attempt to preempt; ``None``: it made none."""
 
     @property
     def kept_back(self) -> bool:

@@ -1,7 +1,8 @@
 """The order of an application's active groups, by the ask that heads each.
 
-A group's head only gets later while asks are placed, and that is the rule, so nothing is done about it then: the entry
-that surfaces is compared with the head its group has now. Only a new head that comes earlier needs an entry at once.
+While asks are placed, the head of a group only moves to later asks. That happens all the time, so its entry is not
+updated then, but compared with the present head when it comes to the top of the heap. Only an earlier head needs a new
+entry at once.
 """
 
 from __future__ import annotations
@@ -20,48 +21,48 @@ Entry = tuple[int, int, int, int, "AskGroup"]
 class GroupOrder:
     """The groups of one application that are worth trying, none of them empty."""
 
-    __slots__ = ("_entries", "_groups")
+    __slots__ = ("_entries", "groups")
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
-        self._groups: dict[AskGroup, Entry] = {}
-        """The groups, each with its entry, which is never later than its head; one that is too early is put right when
-        it surfaces."""
+        self.groups: dict[AskGroup, Entry] = {}
+        """The groups, each with its entry, which is never later than its head; an entry that is too early is corrected
+        when it comes to the top. Code that runs for every ask looks up a group here, and changes nothing."""
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self.groups)
 
     def __contains__(self, group: object) -> bool:
-        return group in self._groups
+        return group in self.groups
 
     def __iter__(self) -> Iterator[AskGroup]:
         """Yields groups in the order they were added, not sorted."""
-        return iter(self._groups)
+        return iter(self.groups)
 
     def offer_group(self, group: AskGroup) -> None:
         """Add *group*, or note that it may have an earlier head than before."""
-        listed = self._groups.get(group)
+        listed = self.groups.get(group)
         head = group.first_ask()
         if listed is not None and listed[2] == head.arrival:
             return
         entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
         if listed is None or entry < listed:
-            self._groups[group] = entry
+            self.groups[group] = entry
             heappush(self._entries, entry)
-            if len(self._entries) > 64 and len(self._entries) > 4 * len(self._groups):
-                self._entries = list(self._groups.values())
+            if len(self._entries) > 64 and len(self._entries) > 4 * len(self.groups):
+                self._entries = list(self.groups.values())
                 heapify(self._entries)
 
     def discard(self, group: AskGroup) -> None:
-        """Take *group* out if it is in; its entry goes when it surfaces."""
-        if group in self._groups:
-            del self._groups[group]
-            if not self._groups:
+        """Remove *group* if it is there; its entry is removed when it comes to the top."""
+        if group in self.groups:
+            del self.groups[group]
+            if not self.groups:
                 self._entries.clear()
 
     def first_group(self) -> AskGroup | None:
         """Returns the group with the first ask, or ``None`` when there is none."""
-        entries, groups = self._entries, self._groups
+        entries, groups = self._entries, self.groups
         while entries:
             entry = entries[0]
             group = entry[4]
@@ -73,6 +74,6 @@ class GroupOrder:
                 return group
             groups[group] = entry = (-head.spec.priority, head.created_ns, head.arrival, group.number, group)
             heapreplace(entries, entry)
-            if entries[0] is entry:  # Mostly: the next of equal asks is often the next of all.
+            if entries[0] is entry:  # This is the usual case: the next of equal asks is often the next of all.
                 return group
         return None

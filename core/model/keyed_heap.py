@@ -1,8 +1,8 @@
-"""An order kept, not computed: the member with the smallest key, cheap to re-key and to remove from.
+"""A heap that returns the member with the smallest key, and in which changing a key or removing a member is cheap.
 
-A member whose key may have changed is only *marked*; its key is computed again when somebody asks for the first.
-Entries that no longer hold are dropped when they surface. So a change costs O(1), and the next question pays for the
-few members that really changed since the last one.
+A member whose key may have changed is only *marked*; its key is computed again when the first member is wanted. Invalid
+entries are dropped when they come to the top. So a change costs O(1), and the next search pays for the few members that
+really changed since the last one.
 """
 
 from __future__ import annotations
@@ -17,87 +17,91 @@ T = TypeVar("T")
 class KeyedHeap(Generic[T]):
     """Members ordered by ``key_of(member)``, smallest first.
 
-    Keys are tuples of one length (until :meth:`renew_keys`) and total: no two members share one.
+    Keys are tuples of one length (until :meth:`renew_keys`), and no two members have the same key.
     """
 
-    __slots__ = ("_entries", "_key_of", "_keys", "_marked", "_pushes")
+    __slots__ = ("_entries", "_key_of", "_pushes", "marked", "members")
 
     def __init__(self, key_of: Callable[[T], tuple[Any, ...]]) -> None:
         self._key_of = key_of
         self._entries: list[tuple[Any, ...]] = []
-        """(*key, push number, member, key): flat, because the heap compares entries all the time. A member that left
-        may share its key with one that came, so numbers tell them apart where members cannot be compared. An entry
-        holds while its key is the very object in ``_keys``."""
+        """The entries (*key, push number, member, key), which are flat because the heap compares them all the time. A
+        member that left may have the same key as a new one; the push number then decides, because members cannot be
+        compared. An entry is valid as long as its key is the same object as in ``members``."""
         self._pushes = 0
-        self._keys: dict[T, tuple[Any, ...] | None] = {}
-        self._marked: dict[T, None] = {}
+        self.members: dict[T, tuple[Any, ...] | None] = {}
+        """The members, each with its last key. Whoever passes with every ask asks here for one, and changes nothing."""
+        self.marked: dict[T, None] = {}
+        """The members whose key may have changed. Whoever passes with every ask may mark a member here, as
+        :meth:`mark_changed` does: a call for each level of queues would cost more than the mark."""
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.members)
 
     def __contains__(self, member: object) -> bool:
-        return member in self._keys
+        return member in self.members
 
     def __iter__(self) -> Iterator[T]:
-        """Yields members in the order they were added, not sorted."""
-        return iter(self._keys)
+        """Yields the members in the order in which they were added, not sorted."""
+        return iter(self.members)
 
     def add(self, member: T) -> None:
-        """Take *member* in; a member already present is only marked."""
-        self._keys.setdefault(member, None)
-        self._marked[member] = None
+        """Add *member*; a member that is there already is only marked."""
+        self.members.setdefault(member, None)
+        self.marked[member] = None
 
     def clear(self) -> None:
-        """Let all members go."""
+        """Remove all members."""
         self._entries.clear()
-        self._keys.clear()
-        self._marked.clear()
+        self.members.clear()
+        self.marked.clear()
 
     def mark_changed(self, member: T) -> None:
         """Note that the key of *member* may have changed; unknown members are ignored."""
-        if member in self._keys:
-            self._marked[member] = None
+        if member in self.members:
+            self.marked[member] = None
 
     def mark_all(self) -> None:
         """Note that any key may have changed."""
-        self._marked = dict.fromkeys(self._keys)
+        self.marked = dict.fromkeys(self.members)
 
     def renew_keys(self) -> None:
-        """Forget all keys: the rule that makes them changed, and new ones need not compare with the old."""
+        """Compute all keys anew, because their rule has changed and new keys cannot be compared with old ones."""
         self._entries.clear()
-        self._keys = dict.fromkeys(self._keys)
-        self._marked = dict.fromkeys(self._keys)
+        self.members = dict.fromkeys(self.members)
+        self.marked = dict.fromkeys(self.members)
 
     def discard(self, member: T) -> None:
         """Remove *member* if present."""
-        if member in self._keys:
-            del self._keys[member]
-            self._marked.pop(member, None)
-            if not self._keys:
-                # Nobody asks an empty order for its first, so what surfaces nowhere must go now.
+        members = self.members
+        if member in members:
+            del members[member]
+            self.marked.pop(member, None)
+            if not members:
+                # Entries of an empty order would never come to the top, so they have to be removed now.
                 self._entries.clear()
 
     def first_member(self) -> T | None:
         """Returns the member with the smallest key, or ``None`` when empty."""
-        keys, entries = self._keys, self._entries
+        keys, entries = self.members, self._entries
         if len(keys) <= 1:
-            # Nothing to compare with; what is marked stays so until there is.
+            # There is nothing to compare with; marks stay until there is.
             return next(iter(keys), None)
-        if self._marked:
+        if self.marked:
             key_of = self._key_of
             pushes = self._pushes
-            for member in self._marked:
+            for member in self.marked:
                 key = key_of(member)
                 if keys[member] != key:
                     keys[member] = key
                     pushes += 1
                     if entries and entries[0][-2] is member:
-                        # Mostly it is the first that changed, because it was served.
+                        # Usually the first member has changed, because it was served.
                         heapreplace(entries, (*key, pushes, member, key))
                     else:
                         heappush(entries, (*key, pushes, member, key))
             self._pushes = pushes
-            self._marked.clear()
+            self.marked.clear()
             if len(entries) > 64 and len(entries) > 4 * len(keys):
                 self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(keys.items()) if key]
                 heapify(entries)
@@ -110,5 +114,6 @@ class KeyedHeap(Generic[T]):
         return None
 
     def sorted_members(self) -> list[T]:
-        """Returns all members, sorted: for reports and reservations. Each cycle asks for :meth:`first_member` only."""
-        return sorted(self._keys, key=self._key_of)
+        """Returns all members, sorted. This is for reports and reservations; a cycle only calls
+        :meth:`first_member`."""
+        return sorted(self.members, key=self._key_of)

@@ -4,8 +4,8 @@ The order is kept in groups of about 96 nodes, each with an upper bound of the f
 whose bound cannot hold the demand is passed over in one comparison, so a search costs the number of groups, not of
 nodes, however full the cluster is. Bounds rise at once when a node gains room and are tightened when a search found
 nothing in a group: a bound may be too high, never too low. One node may have the processors and another the memory, so
-a group also knows the latest demands that its bound could hold and none of its nodes can: nodes that lose room change
-nothing about that, and one that comes is compared with each of them.
+a group also keeps the latest demands that its bound could hold but none of its nodes can. A node that loses room
+changes nothing about that; a node that joins the group is compared with each of these demands.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NodeGroup:
 
 
 class NodeOrder:
-    """Nodes open to normal placement: those that are schedulable. The caller keeps it so."""
+    """The nodes open to normal placement, which are the schedulable ones; the caller adds and removes them."""
 
     __slots__ = ("_groups", "_home", "_lasts", "_score", "_width")
 
@@ -88,7 +88,7 @@ class NodeOrder:
         """Returns the first node in order whose open room holds *pairs*."""
         if not pairs:
             return next(iter(self), None)
-        # What was too small in one place is tried first in the next: neighbours tend to lack the same.
+        # The type that was too small in one group is tried first in the next, because neighbours tend to lack the same.
         lacked, least = pairs[0]
         for group in self._groups:
             bound = group.bound
@@ -124,7 +124,7 @@ class NodeOrder:
                         yield node
 
     def add(self, node: Node) -> None:
-        """Take *node* in at the place its score gives it."""
+        """Add *node* at the place that its score gives it."""
         node.score = self._score(node)
         place = (node.score, node.node_id)
         groups, lasts = self._groups, self._lasts
@@ -144,14 +144,14 @@ class NodeOrder:
             if room > bound[t]:
                 bound[t] = room
         if group.refused:
-            # What no node of the group could hold, this one perhaps can.
+            # The new node may hold what no other node of the group could.
             group.refused = {pairs for pairs in group.refused if not node.has_room(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
             self._split_group(at)
 
     def discard(self, node: Node) -> None:
-        """Take *node* out if it is in."""
+        """Remove *node* if it is in the order."""
         group = self._home.pop(node, None)
         if group is None:
             return
@@ -177,7 +177,7 @@ class NodeOrder:
             self.add(node)
 
     def room_changed(self, node: Node) -> None:
-        """Update the open room of *node*, on which held amounts changed but not its load, so that its place stays."""
+        """Update the open room of *node* after held amounts changed on it. Its load and so its place stay the same."""
         group = self._home.get(node)
         if group is None:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,7 +21,7 @@ UNKNOWN_INSTANCE_TYPE: Final = "UNKNOWN"
 
 
 class ForeignLoad(NamedTuple):
-    """Load of another scheduler as the shim described it, here since ``since_ns``."""
+    """Load of another scheduler as the shim described it, on the node since ``since_ns``."""
 
     spec: AllocationSpec
     shape: Shape
@@ -29,13 +29,13 @@ class ForeignLoad(NamedTuple):
 
 
 NO_RESERVATIONS: Final[Mapping[str, Reservation]] = MappingProxyType({})
-"""Shared by all nodes without."""
+"""The empty mapping that all nodes without reservations share."""
 
 
 class Node:
     """A node of a partition. ``free`` = capacity - allocated - occupied, per type; negative when over-allocated.
 
-    ``open`` is what of it nobody holds: ``free`` itself where nobody does.
+    ``open`` is the part of ``free`` that is not held; ``free`` itself if nothing is held.
     """
 
     __slots__ = (
@@ -54,41 +54,42 @@ class Node:
         self.free: Vector = list(capacity)
         self.open: Vector = self.free
         self.claims: Claims | None = None
-        """The claims on the node, and the victims that are leaving; ``None``: neither."""
+        """The claims on the node, and the victims that are leaving; ``None``: there are neither."""
         self.drained_by_shim = False
         self.operator_drain: OperatorDrain | None = None
-        """The operator who keeps it out of scheduling; ``None``: no operator does."""
+        """The drain by which an operator keeps the node out of scheduling; ``None``: there is none."""
         self.schedulable = True
-        """Tells whether neither shim nor operator keeps it out; kept because every search for room asks for it."""
+        """Tells whether neither shim nor operator keeps the node out. It is stored because every search for room needs
+        it."""
         self.allocations: dict[str, Allocation] = {}
-        """Own allocations by key, victims that have not left yet included."""
+        """The node's own allocations by key, including victims that have not left yet."""
         self.held: dict[str, Allocation] = {}
-        """Asks whose amount is charged here while the shim is asked whether they may run here."""
+        """The asks whose amounts are charged while the shim is asked whether they may run on the node."""
         self.foreign: dict[str, Pairs] = {}
-        """Load of other schedulers, by its key."""
+        """The load of other schedulers, by key."""
         self.foreign_loads: dict[str, ForeignLoad] = {}
-        """The known foreign allocations, without what was reported for the node as a whole."""
+        """The foreign allocations, without load that was reported for the node as a whole."""
         self.score = 0.0
         self.version = 0
-        """Changes whenever its load or capacity does."""
+        """A number that changes whenever the load or the capacity does."""
         self.domains: tuple[Domain, ...] = ()
-        """The domains that it stands in, outermost first; empty: the partition has no topology, or none for it."""
+        """The domains in which the node is, the outermost first; empty: it is in none."""
         self.counted: Counted = NOTHING_COUNTED
-        """The amounts that its domains count of it."""
+        """The amounts of the node that its domains count."""
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
-        """Returns the holders of room here, by the key of the ask, in the order in which the claims were made."""
+        """The reservations on the node by the key of their ask, in the order in which the claims were made."""
         return NO_RESERVATIONS if self.claims is None else self.claims.reservations
 
     @property
     def beside(self) -> Vector:
-        """The amounts by type that will be left of ``free`` and of what is leaving once every holder has its amount."""
+        """The amounts by type that remain of ``free`` and of leaving victims once every claim is served."""
         claims = self.claims
         return self.free if claims is None else claims.room_beside(self.free)
 
     def has_room(self, pairs: Pairs) -> bool:
-        """Tells whether the open room holds *pairs* now; a type the node lacks counts as 0."""
+        """Tells whether the open room holds *pairs* now; a type that the node does not have counts as 0."""
         room = self.open
         for t, amount in pairs:
             if room[t] < amount:
@@ -96,24 +97,29 @@ class Node:
         return True
 
     def fits_holder(self, reservation: Reservation) -> bool:
-        """Tells whether the free room holds what *reservation* claims now, with earlier claims respected."""
-        assert self.claims is not None, "whoever holds something here has a claim"
+        """Tells whether the free room can serve *reservation* now, after all earlier claims."""
+        assert self.claims is not None, "a reservation has a claim"
         return self.claims.room_for(reservation, self.free)
 
+    def fits_holders(self, reservations: Collection[Reservation]) -> bool:
+        """Tells whether the free room holds what all *reservations* claim at once, with earlier claims respected."""
+        assert self.claims is not None, "whoever holds something here has a claim"
+        return self.claims.room_for_all(reservations, self.free)
+
     def fits_ask(self, ask: Allocation) -> bool:
-        """Tells whether there is room for *ask* now, beside what is held for others and comes before it."""
+        """Tells whether there is room for *ask* now, besides what is held for others that come first."""
         own = ask.reservation
         return self.fits_holder(own) if own is not None and own.node is self else self.has_room(ask.shape.pairs)
 
     def room_without(self, own: Reservation | None) -> Vector:
-        """Returns ``beside``, as if *own* held nothing here."""
+        """Returns ``beside`` as if *own* held nothing."""
         claims = self.claims
         if claims is None or own is None or own.node is not self:
             return self.beside
         return claims.room_beside(self.free, own)
 
     def is_overdrawn(self, pairs: Pairs) -> bool:
-        """Tells whether claims here already exceed what there will be of a type in *pairs*."""
+        """Tells whether claims already exceed what there will be of a type in *pairs*."""
         claims = self.claims
         return claims is not None and any(claims.is_overdrawn(self.free, t) for t, _ in pairs)
 
@@ -123,7 +129,7 @@ class Node:
         return all(capacity[t] >= amount for t, amount in pairs)
 
     def charge_pairs(self, pairs: Pairs) -> None:
-        """Book an own allocation of *pairs*, whether it fits or not."""
+        """Book an allocation of *pairs*, whether or not it fits."""
         allocated, free = self.allocated, self.free
         for t, amount in pairs:
             allocated[t] += amount
@@ -135,7 +141,7 @@ class Node:
             self.tell_domains()
 
     def refund_pairs(self, pairs: Pairs) -> None:
-        """Take an own allocation of *pairs* off the books."""
+        """Take an allocation of *pairs* off the books."""
         allocated, free = self.allocated, self.free
         for t, amount in pairs:
             allocated[t] -= amount
@@ -147,14 +153,15 @@ class Node:
             self.tell_domains()
 
     def tell_domains(self) -> None:
-        """Have the domains of the node count what it has now: to be called when its amounts or its state changed."""
+        """Make the domains of the node count its present amounts. It has to be called after each change of amounts or
+        state."""
         now = count_amounts(self)
         for domain in self.domains:
             domain.exchange_amounts(self.counted, now)
         self.counted = now
 
     def book_foreign(self, key: str, pairs: Pairs, load: ForeignLoad | None = None) -> None:
-        """Book foreign load under *key*, replacing what stood there. *load*: what is known of it."""
+        """Book foreign load under *key* in place of what was there. *load*: the shim's description, if there is one."""
         self.unbook_foreign(key)
         self.version += 1
         if load is not None:
@@ -166,7 +173,7 @@ class Node:
         self._settle_claims()
 
     def unbook_foreign(self, key: str) -> None:
-        """Take foreign load off the books; an unknown key does nothing."""
+        """Take foreign load off the books; ignore an unknown key."""
         self.version += 1
         self.foreign_loads.pop(key, None)
         for t, amount in self.foreign.pop(key, ()):
@@ -187,12 +194,12 @@ class Node:
         return self._claims_changed()
 
     def unreserve(self, reservation: Reservation) -> bool:
-        """Hold nothing for *reservation* any more. Returns whether that changed the open room."""
+        """Stop holding anything for *reservation*. Returns whether that changed the open room."""
         self._make_claims().drop_claim(reservation)
         return self._claims_changed()
 
     def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
-        """Have *reservation* come after asks that preempt, or before them."""
+        """Rank *reservation* after the asks that preempt if it comes *last*, otherwise before them."""
         self._make_claims().rank_claim(reservation, last=last)
         self._claims_changed()
 
@@ -202,7 +209,7 @@ class Node:
         self._claims_changed()
 
     def expect_exits(self, victims: Iterable[Allocation]) -> bool:
-        """Note that *victims*, which run here, are going to leave: what they free goes to the holders first.
+        """Note that *victims* on the node are going to leave; what they free goes to the claims first.
 
         Returns whether that changed the open room.
         """
@@ -212,10 +219,16 @@ class Node:
         return self._claims_changed()
 
     def expect_no_exit(self, victim: Allocation) -> None:
-        """Note that *victim* has left, or is not expected to any more."""
+        """Note that *victim* has left, or is no longer expected to leave."""
         if self.claims is not None:
             self.claims.expect_no_exit(victim.key)
             self._claims_changed()
+
+    def take_claims_back(self, claims: Claims | None, version: int) -> None:
+        """Have the *claims* and the *version* that the node had before others were tried."""
+        self.claims = claims
+        self._settle_claims()
+        self.version = version
 
     def widen_amounts(self, width: int) -> None:
         """Extend all amounts to *width* types."""
@@ -237,7 +250,7 @@ class Node:
         return self.open != before
 
     def _settle_claims(self) -> None:
-        """Work out ``open`` again."""
+        """Compute ``open`` again."""
         claims = self.claims
         if claims:
             self.open = claims.open_room(self.free)

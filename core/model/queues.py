@@ -1,4 +1,5 @@
-"""The queue tree: what each queue may use, uses and owes, and which of its children has something to place."""
+"""The queue tree: what each queue may use and uses, what is claimed in it, and which of its children has something to
+place."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DynamicTerms:
-    """The settings of dynamic queues below a managed parent: its child template, and what they inherit from it.
+    """The settings of dynamic queues below a managed parent: those of its child template, and what they inherit.
 
     Template amounts by type index; in ``max`` an absent type is unlimited. max_applications: 0 is unlimited.
     """
@@ -35,18 +36,18 @@ class DynamicTerms:
 class Queue:
     """A parent or leaf queue. Amounts cover the whole subtree, by type index.
 
-    used       allocated, victims that have not left yet included
+    used       allocated, including victims that have not left yet
     pending    waiting asks
-    preempting marked victims not yet confirmed gone
-    claimed    asks that preempted and are not yet placed
-    promised   asks that hold room on a node because they waited
+    preempting victims whose release is not confirmed yet
+    claimed    asks that preempted and are not placed yet
+    promised   asks that hold room on a node because they have waited long
     guaranteed declared amounts above 0; absent: no guarantee
-    max        declared ceilings, 0 included; absent: unlimited. Root: what its nodes offer
+    max        declared ceilings, including 0; absent: unlimited. At the root, the capacity of the nodes
 
     submit_acl, admin_acl  its own lists; ancestors may grant more
-    max_applications       running at once below; 0: unlimited
-    dynamic_terms          what dynamic queues below are made with, on a dynamic leaf what it was made with itself;
-                           ``None`` on managed leaves and the recovery queue
+    max_applications       the most that run at once below; 0: unlimited
+    dynamic_terms          the settings of new dynamic queues below; for a dynamic leaf, those with which it was made;
+                           ``None`` for managed leaves and the recovery queue
     """
 
     __slots__ = (
@@ -54,7 +55,7 @@ class Queue:
         "claimed", "claims", "depth", "draining", "dynamic_terms", "fair_terms", "guaranteed", "held_back", "leaf",
         "limits", "managed", "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path",
         "pending",
-        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running",
+        "preempted_count", "preempted_total", "preempting", "priority", "promised", "properties", "running", "siblings",
         "submit_acl", "used", "waiting",
     )  # fmt: skip
 
@@ -87,7 +88,8 @@ class Queue:
         self.guaranteed: dict[int, int] = {}
         self.max: dict[int, int] = {}
         self.ceilings: Pairs = ()
-        """``max`` as pairs, for the loop. Empty at the root: the size of the cluster is room, no quota."""
+        """``max`` as pairs, for the scheduling loop. Empty at the root, because the size of the cluster is not a
+        quota."""
         self.fair_terms: Pairs = ()
         """(type, denominator) of the fair share: guaranteed, or the inherited maximum (scheduling.md 2.5, 5.1)."""
         self.used: Vector = [0] * width
@@ -96,30 +98,32 @@ class Queue:
         self.claimed: Vector = [0] * width
         self.promised: Vector = [0] * width
         self.claims = 0
-        """Number of asks below that preempted and are not yet placed."""
+        """The number of asks below that have preempted and are not placed yet."""
         self.waiting = 0
-        """Number of pending asks below."""
+        """The number of pending asks below."""
         self.preempted_count = 0
         self.preempted_total: Vector = [0] * width
-        """Everything ever taken from this queue by preemption."""
+        """The number of allocations ever preempted from this queue."""
         self.order: KeyedHeap[Any] = KeyedHeap(order_key)
-        """Children (or applications) that hold an ask worth trying, first one first."""
+        """The active children (or applications) in order, the first one first."""
+        self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
+        """The order of its parent, in which it is while something below is active; ``None`` for the root."""
         self.newcomers: KeyedHeap[Application] | None = None
-        """The applications of a leaf sorted ``stateaware`` that have not started and could, one of which may."""
+        """The applications of a leaf sorted ``stateaware`` that have not started and could; one at a time may."""
         if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
             self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}
         """The groups kept back by this queue's max, by shape."""
         self.max_applications = 0
-        """Applications that may run below at once; 0: unlimited (scheduling.md 12)."""
+        """The number of applications that may run below at once; 0: unlimited (scheduling.md 12)."""
         self.running = 0
-        """Applications below in state Running: counted, never capped (S-22)."""
+        """The number of applications below in state Running, which has no limit of its own (S-22)."""
         self.allocating: dict[Application, None] = {}
-        """Applications below not Running yet that were given an allocation or a reservation."""
+        """The number of applications below that are not Running yet and have an allocation or a reservation."""
         self.held_back: dict[Queue, KeyedHeap[Application]] = {}
-        """Accepted applications that ``max_applications`` keeps from starting, by leaf."""
+        """The accepted applications that ``max_applications`` keeps from starting, by leaf."""
         self.limits: QueueLimits = NO_LIMITS
-        """User and group limits written at this queue."""
+        """The user and group limits written at this queue."""
         self.accounts: dict[tuple[AccountKind, str], Account] = {}
         """The users and groups that a limit of this queue binds at present."""
         self.priority = NOTHING_WAITS
@@ -138,9 +142,9 @@ class Queue:
         return self._lineage
 
     def dissolve(self) -> None:
-        """Let go of everything below, and of its own place: nobody books anything here any more.
+        """Drop everything below, and the queue's own place in the tree. Nothing may be booked here any more.
 
-        A queue that is in its own lineage, and in what its applications refer to, would never be freed otherwise.
+        Otherwise the queue, to which its lineage and its applications refer, would never be freed.
         """
         self._lineage = ()
         self.children.clear()
@@ -154,7 +158,7 @@ class Queue:
             self.newcomers.clear()
 
     def admits(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit under this queue's own max (its ancestors not looked at)."""
+        """Tells whether *pairs* fit under this queue's own max, without regard to its ancestors."""
         if self.ceilings:
             ceilings, used = self.max, self.used
             for t, amount in pairs:
@@ -165,15 +169,15 @@ class Queue:
         return True
 
     def has_room(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit under this queue's own max now, whatever is claimed: so an ask with a claim is
-        judged."""
+        """Tells whether *pairs* fit under this queue's own max now, whatever is claimed. This is the check for an ask
+        that has a claim itself."""
         used, ceilings = self.used, self.max
         return all(t not in ceilings or used[t] + amount <= ceilings[t] for t, amount in pairs)
 
     def admits_beside_claims(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit this queue's own max once victims have left and their preemptors are placed.
+        """Tells whether *pairs* fit under this queue's own max once victims have left and their preemptors are placed.
 
-        What an ask has preempted for is spoken for: whoever took it meanwhile would have the victims leave for nothing.
+        The room for which an ask has preempted is claimed; if another ask took it, the victims would leave in vain.
         """
         used, preempting, claimed = self.used, self.preempting, self.claimed
         for t, amount in pairs:
@@ -182,17 +186,17 @@ class Queue:
         return True
 
     def open(self) -> bool:
-        """Tells whether one more application may start below, as far as this queue's own limit goes."""
+        """Tells whether this queue's own limit allows one more application to start below."""
         return not self.max_applications or self.running + len(self.allocating) < self.max_applications
 
     def set_limits(self, guaranteed: dict[int, int], maximum: dict[int, int]) -> None:
-        """Replace guaranteed (amounts of 0 are no guarantee) and max."""
+        """Replace the guaranteed amounts (of which 0 means none) and the max."""
         self.guaranteed = {t: amount for t, amount in guaranteed.items() if amount > 0}
         self.max = maximum
         self.ceilings = tuple(maximum.items()) if self.parent is not None else ()
 
     def above_max(self) -> dict[int, int]:
-        """Returns what the queue holds above its max, victims that have not left yet included."""
+        """Returns what the queue holds above its max, including victims that have not left yet."""
         used = self.used
         return {t: used[t] - most for t, most in self.max.items() if used[t] > most}
 
@@ -206,8 +210,8 @@ class Queue:
             widen_vector(account.used, width)
 
     def update_shown(self, before: int, now: int) -> None:
-        """Update the priority that a child (or application) shows from *before* to *now*, and pass on what changes
-        upwards."""
+        """Update the priority that a child (or application) shows from *before* to *now*, and the priorities above as
+        far as they change."""
         counts = self._priorities
         kinds = len(counts)
         if now != NOTHING_WAITS:
@@ -224,7 +228,7 @@ class Queue:
             self.refresh_priority()
 
     def refresh_priority(self) -> None:
-        """Recompute the exposed priority, and the ancestors' while it changes anything."""
+        """Compute the exposed priority again, and that of ancestors as far as it changes."""
         shown = exposed_priority(
             max(self._priorities, default=NOTHING_WAITS),
             self.properties.priority_offset,

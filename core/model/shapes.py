@@ -1,12 +1,12 @@
 """Interned resource types and demands: inside a partition amounts are lists and pairs of ints, not maps.
 
-Each type name gets an index the first time a partition meets it. What a node or queue holds is a list indexed by it;
-what an ask demands is a :class:`Shape`, one object for all asks that demand the same, so that "no node can hold this"
-is found out once and remembered once.
+Each type name gets an index the first time it occurs in a partition. Amounts of nodes and queues are lists with that
+index; the demand of an ask is a :class:`Shape`, one object for all asks with the same demand, so that "no node can hold
+this" is found out and noted once.
 
-A type is *offered* once a node, a configuration or something that runs names it: it keeps its index. What pending asks
-alone name they cannot get. A few such types are known by name as long as an ask waits for them; all others share one
-index, of which no node has anything, so that nobody's asks use up what there is of indexes.
+A type is *offered* once a node, a configuration or running work names it, and then keeps its index. A type that only
+pending asks name cannot be had. A few such types have an index as long as an ask waits for them; all others share one
+index, of which no node has anything, so that asks cannot use up the indexes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Pairs = tuple[tuple[int, int], ...]
 """(type index, amount) for each type with an amount above 0, by index."""
 
 ASKED_TYPES: Final = 16
-"""Types that nobody offers and that are known by name all the same, while asks wait for them."""
+"""The number of types that are not offered and have an index all the same while asks wait for them."""
 
 OTHER_TYPES: Final = "(types that no node has)"
-"""The index that stands for all types that nobody offers."""
+"""The name of the index that all other types share that are not offered."""
 
 _NAMED_KEPT: Final = 4_096
-"""Vectors whose names are remembered: nodes are alike, and so is what is on them."""
+"""The number of vectors whose amounts by name are cached, because nodes are alike, and so is what is on them."""
 
 
 class TooManyTypes(ValueError):
@@ -39,11 +39,11 @@ class TooManyTypes(ValueError):
 
 
 class TypeTooLong(TooManyTypes):
-    """A request names a resource type that is longer than any."""
+    """A request names a resource type whose name is too long."""
 
 
 class Shape:
-    """A demand: equal demands of one partition are the same object."""
+    """A demand. Equal demands of one partition are the same object."""
 
     __slots__ = ("_written", "has_holder", "no_room", "others", "pairs", "resources")
 
@@ -51,15 +51,16 @@ class Shape:
         self.resources: Final = resources
         self.pairs: Final = pairs
         self.others: Final = others
-        """Types that nobody offers and that are not known by name: one pair stands for them all."""
+        """The types in the demand that share the index of types that are not offered; one pair stands for them all."""
         self.no_room = False
-        """A search of all nodes found no room, and no node that could hold this shape has gained room since."""
+        """Tells whether a search of all nodes found no room, and no node that could hold this shape has gained room
+        since."""
         self.has_holder = False
-        """An open node is known that could hold this shape if it were empty."""
+        """Tells whether an open node is known that could hold this shape if it were empty."""
         self._written = ""
 
     def write_amounts(self) -> str:
-        """Returns the demand in the units of people. It is written once, because each try of an ask may want it."""
+        """Returns the demand in units for people. The text is made once, because each attempt of an ask may need it."""
         written = self._written
         if not written:
             written = self._written = format_quantities(self.resources)
@@ -70,7 +71,7 @@ class Shape:
 
 
 class KnownTypes(NamedTuple):
-    """Resource types with their indexes, those that are only asked for, the shared index, and those of no type."""
+    """Resource types with their indexes: those that are only asked for, the shared one, and free ones."""
 
     names: tuple[str, ...]
     indexes: Mapping[str, int]
@@ -87,24 +88,24 @@ class ResourceTypes:
     def __init__(self, on_growth: Callable[[int], None], is_wanted: Callable[[int], bool] = lambda _: True) -> None:
         """Makes an empty set of types.
 
-        *on_growth* is called with the new number of types before a new index is used anywhere. *is_wanted*: whether
-        some ask waits for the type of an index that nobody offers.
+        *on_growth* is called with the new number of types before a new index is used anywhere. *is_wanted* tells
+        whether an ask waits for the type of an index that is not offered.
         """
         self.names: list[str] = []
-        """The names by index. A type that nobody waits for any more may give its index to another one."""
+        """The names by index. The index of a type for which no ask waits any more may be given to another type."""
         self._indexes: dict[str, int] = {}
         self._asked: dict[int, list[Shape]] = {}
-        """Indexes of types that nobody offers, with the demands that name them."""
+        """The indexes of types that are not offered, with the demands that name them."""
         self._other: int | None = None
         self._free: list[int] = []
-        """Indexes that no type has any more, to be given again."""
+        """The free indexes, which can be given to other types."""
         self._shapes: dict[Resources, Shape] = {}
         self._named: dict[tuple[int, ...], Resources] = {}
         self._on_growth = on_growth
         self._is_wanted = is_wanted
 
     def index_of(self, name: str) -> int:
-        """Returns the index of *name*, which is offered from here on. Raises :class:`TooManyTypes`."""
+        """Returns the index of *name*, which is offered from now on. Raises :class:`TooManyTypes`."""
         found = self._indexes.get(name)
         if found is None or found in self._asked:
             self.check([name])
@@ -115,19 +116,19 @@ class ResourceTypes:
         return found
 
     def find_unoffered(self, names: Iterable[str]) -> list[str]:
-        """Returns the names, each once, that nobody offers."""
+        """Returns those of *names* that are not offered, each once."""
         known, asked = self._indexes, self._asked
         return [name for name in dict.fromkeys(names) if name not in known or known[name] in asked]
 
     @property
     def offered(self) -> int:
-        """The number of types offered."""
+        """The number of offered types."""
         return len(self._indexes) - len(self._asked)
 
     def check(self, names: Iterable[str], *, leaving: int = 0) -> None:
         """Raises :class:`TooManyTypes` if not all of *names* can be offered. Changes nothing.
 
-        *leaving*: so many others have to be possible afterwards.
+        *leaving*: the number of further types for which there has to be room afterwards.
         """
         new = self.find_unoffered(names)
         for name in new:
@@ -139,9 +140,9 @@ class ResourceTypes:
             )
 
     def forget_shapes_with(self, names: Iterable[str]) -> list[Shape]:
-        """Forgets the demands in which one of *names* is among those without an index of their own, and returns them.
+        """Drops the demands in which one of *names* shares the common index, and returns them.
 
-        To be called when *names* have become offered: whoever waits for such a demand needs another one.
+        It has to be called when *names* become offered, because asks that wait for such a demand need a new one.
         """
         if self._other is None:
             return []
@@ -152,7 +153,7 @@ class ResourceTypes:
         return found
 
     def give_back(self, is_in_use: Callable[[int], bool]) -> None:
-        """Have the indexes of offered types that are not in use given to others. No amount of them may be kept."""
+        """Free the indexes of offered types that are not in use. No amounts of these types may be kept anywhere."""
         offered = [t for t in self._indexes.values() if t not in self._asked]
         unused = {t for t in offered if not is_in_use(t)}
         if not unused:
@@ -166,18 +167,18 @@ class ResourceTypes:
             del self._shapes[shape.resources]
 
     def keep_only(self, shapes: Iterable[Shape]) -> None:
-        """Forget all demands but *shapes*."""
+        """Drop all demands except *shapes*."""
         self._shapes = {shape.resources: shape for shape in shapes if self._shapes.get(shape.resources) is shape}
         for t, known in self._asked.items():
             self._asked[t] = [shape for shape in known if self._shapes.get(shape.resources) is shape]
 
     def known_now(self) -> KnownTypes:
-        """Returns the state that :meth:`adopt_types` needs, as plain values of this moment."""
+        """Returns the present state in plain values, as :meth:`adopt_types` needs it."""
         return KnownTypes(tuple(self.names), dict(self._indexes), tuple(self._asked), self._other, tuple(self._free))
 
     def adopt_types(self, types: KnownTypes) -> None:
-        """Give every type of *types* the same index here. Nothing may be known here yet."""
-        assert not self.names, "types that are known keep their indexes"
+        """Give every type of *types* the same index here. There must be no types here yet."""
+        assert not self.names, "existing types keep their indexes"
         self.names += types.names
         self._indexes |= types.indexes
         self._asked = {t: [] for t in types.asked}
@@ -186,7 +187,7 @@ class ResourceTypes:
         self._on_growth(len(self.names))
 
     def _add_index(self, name: str) -> int:
-        """Returns an index for *name*: one that was given back, or a new one."""
+        """Returns a new index for *name*, or a free one."""
         if self._free:
             free = self._free.pop(0)
             self.names[free] = name
@@ -196,7 +197,8 @@ class ResourceTypes:
         return len(self.names) - 1
 
     def _asked_for(self, name: str, kept: Container[int]) -> int | None:
-        """Returns an index for *name*, which nobody offers, other than those *kept*; ``None``: it has to share one."""
+        """Returns an index for *name*, which is not offered, other than those *kept*; ``None``: it has to use the
+        shared one."""
         if len(self._asked) < ASKED_TYPES:
             found = self._add_index(name)
         else:
@@ -214,18 +216,22 @@ class ResourceTypes:
         self._asked[found] = []
         return found
 
+    def be_followed(self, on_growth: Callable[[int], None], is_wanted: Callable[[int], bool]) -> None:
+        """Tell others than before of new types (see :meth:`__init__`)."""
+        self._on_growth = on_growth
+        self._is_wanted = is_wanted
+
     def stop_following(self) -> None:
-        """Tell nobody of new types any more: what followed them is gone."""
+        """Stop calling *on_growth*, because the records that followed new types are gone."""
         self._on_growth = _ignore_growth
         self._is_wanted = _want_none
 
     def known_index(self, name: str) -> int | None:
-        """Returns the index of *name* if this partition ever met it."""
+        """Returns the index of *name*; ``None``: it has none."""
         return self._indexes.get(name)
 
     def shape_of(self, resources: Resources) -> Shape:
-        """Returns the shape of *resources*, amounts >= 0; types with 0 take no part in any check (scheduling.md
-        S-14)."""
+        """Returns the shape of *resources*, amounts >= 0; types of 0 are never checked (scheduling.md S-14)."""
         found = self._shapes.get(resources)
         if found is None:
             found = self._shapes[resources] = self._make_shape(resources)
@@ -258,11 +264,11 @@ class ResourceTypes:
         return shape
 
     def known_shapes(self) -> Mapping[Resources, Shape]:
-        """Returns all shapes that are known."""
+        """Returns all shapes by their resources."""
         return self._shapes
 
     def to_vector(self, resources: Resources | None) -> Vector:
-        """Returns *resources* as a list over all types known so far; absent is 0."""
+        """Returns *resources* as a list over all types so far; an absent type is 0."""
         if resources is not None:
             for name in resources:
                 self.index_of(name)
@@ -272,7 +278,8 @@ class ResourceTypes:
         return result
 
     def to_sparse(self, resources: Mapping[str, int] | None) -> dict[int, int]:
-        """Returns *resources* by type index, absent types staying absent (guaranteed and max need the difference)."""
+        """Returns *resources* by type index without absent types, which mean something else than 0 in guaranteed and
+        max."""
         return {self.index_of(name): amount for name, amount in (resources or {}).items()}
 
     def to_resources(self, amounts: Vector | Mapping[int, int]) -> Resources:
@@ -298,7 +305,7 @@ def book_amounts(vector: Vector, pairs: Pairs) -> None:
 
 
 def unbook_amounts(vector: Vector, pairs: Pairs) -> None:
-    """Take *pairs* off *vector* in place."""
+    """Subtract *pairs* from *vector* in place."""
     for t, amount in pairs:
         vector[t] -= amount
 
@@ -309,15 +316,15 @@ def widen_vector(vector: Vector, width: int) -> None:
 
 
 def _ignore_growth(_: int) -> None:
-    """Does nothing, since nobody keeps amounts by these types any more."""
+    """Does nothing, because no amounts of these types are kept any more."""
 
 
 def _want_none(_: int) -> bool:
-    """Tells that nobody waits for these types any more."""
+    """Tells that no ask waits for these types any more."""
     return False
 
 
 def _check_length(name: str) -> None:
-    """Raises :class:`TypeTooLong` for a *name* that nobody may give a resource type."""
+    """Raises :class:`TypeTooLong` if *name* is too long for a resource type."""
     if len(name) > LONGEST_NAME:
         raise TypeTooLong(length_flaw("a resource type", len(name), LONGEST_NAME))

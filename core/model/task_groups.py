@@ -1,7 +1,8 @@
-"""Task groups: the placeholders of a gang that may be traded for real asks of the same group (scheduling.md 10.1)."""
+"""Task groups: the placeholders of a gang that real asks of the same group may replace (scheduling.md 10.1)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -13,14 +14,18 @@ if TYPE_CHECKING:
     from kornel.core.model.shapes import Shape
 
 
+by_order: Final[Callable[[Allocation], tuple[int, int, int]]] = attrgetter("order")
+
+
 def _by_age(placeholder: Allocation) -> tuple[int, str]:
     return (placeholder.created_ns, placeholder.key)
 
 
 class TaskGroup:
-    """One group of one application. Counts only grow: ``count`` >= ``replaced`` + ``timed_out`` at any time (I10).
+    """One task group of one application. Its counts only grow: ``count`` >= ``replaced`` + ``timed_out`` at any time
+    (I10).
 
-    ``shape`` and ``topology`` are those of the first placeholder; by contract all have them.
+    ``shape`` and ``topology`` are those of the first placeholder; by contract they are the same for all.
     """
 
     __slots__ = ("asks", "count", "free", "name", "replaced", "shape", "stated_minimum", "timed_out", "topology")
@@ -32,26 +37,27 @@ class TaskGroup:
         self.shape: Final = shape
         self.topology: Final = topology
         self.stated_minimum: Final = stated_minimum
-        """The number of members that are of use to anybody, if the first placeholder says so."""
+        """The number of members below which the group is of no use, if the first placeholder says so."""
         self.count = 0
-        """Placeholders ever asked for or recovered."""
+        """The number of placeholders ever asked for or recovered."""
         self.replaced = 0
-        """The number of placeholders traded for a real allocation, which the shim confirmed."""
+        """The number of placeholders replaced by a real allocation, as confirmed by the shim."""
         self.timed_out = 0
         """The number of placeholders gone in any other way."""
-        self.asks: KeyedHeap[Allocation] = KeyedHeap(attrgetter("order"))
-        """Pending real asks that wait for a placeholder instead of a node."""
+        self.asks: KeyedHeap[Allocation] = KeyedHeap(by_order)
+        """The pending real asks that wait for a placeholder instead of a node."""
         self.free: KeyedHeap[Allocation] = KeyedHeap(_by_age)
-        """The allocated placeholders whose release nobody asked for, oldest first."""
+        """The allocated placeholders that are not being released, the oldest first."""
 
     @property
     def open(self) -> bool:
-        """Tells whether a placeholder is left that may come to stand in for a real ask (scheduling.md 10.2)."""
+        """Tells whether a placeholder is left, allocated or pending, that a real ask may replace (scheduling.md
+        10.2)."""
         return self.count > self.replaced + self.timed_out
 
     def minimum(self, *, hard: bool) -> int:
-        """Returns how many members have to run for any of them to be of use: all placeholders of a *hard* gang that are
-        not gone, otherwise one, unless the shim says something else."""
+        """Returns how many members have to run for any of them to be of use, as the shim said; otherwise all remaining
+        placeholders of a *hard* gang, or one."""
         if self.stated_minimum is not None:
             return self.stated_minimum
         return self.count - self.timed_out if hard else 1

@@ -1,6 +1,7 @@
-"""Users and groups in a queue: what they may hold there, what they hold, and which asks and applications wait for it.
+"""Users and groups in a queue: what they may hold there, what they hold, and which asks and applications their limits
+keep back.
 
-An :class:`Account` exists only where a limit applies, so a partition without limits keeps none and pays nothing
+An :class:`Account` exists only where a limit applies, so a partition without limits has none and costs nothing
 (config.md 10.1).
 """
 
@@ -26,7 +27,7 @@ class Limit(NamedTuple):
     """The limit of one user or group in one queue and below.
 
     max               by type index; absent: not limited, 0: none of this type
-    max_applications  that hold something at once; 0: not limited
+    max_applications  the most applications that hold something at once; 0: not limited
     """
 
     max: Mapping[int, int]
@@ -53,8 +54,8 @@ class AccountKind(StrEnum):
 class Account:
     """One user, or one group, in one queue and below.
 
-    A user that only ``*`` names has an account of its own. The group ``*`` has one account for everybody it was chosen
-    for (config.md 10.2).
+    A user that is limited only by ``*`` has an account of its own. The group ``*`` has one account for all applications
+    for which it was chosen (config.md 10.2).
     """
 
     __slots__ = (
@@ -74,13 +75,13 @@ class Account:
         self.holders: dict[Application, None] = {}
         """The applications that hold an allocation."""
         self.parked: dict[Shape, Room] = {}
-        """Ask groups that this limit keeps back, by shape."""
+        """The ask groups that this limit keeps back, by shape."""
         self.held_back: dict[Queue, KeyedHeap[Application]] = {}
-        """Applications that may not start because too many hold something, by leaf."""
+        """The applications that may not start because too many hold something, by leaf."""
 
     def admits(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit under this limit. Usage above the limit leaves no room, types without one all of
-        it."""
+        """Tells whether *pairs* fit under this limit. A type that is above its limit has no room; a type without limit
+        always has."""
         most, used = self.limit.max, self.used
         for t, amount in pairs:
             ceiling = most.get(t)
@@ -114,6 +115,6 @@ class Account:
 
 
 class FreedSlot(NamedTuple):
-    """One application less holds something at *account*, so that another one may start to."""
+    """Notes that an application no longer holds anything at *account*, so that another one may start."""
 
     account: Account

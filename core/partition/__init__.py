@@ -1,5 +1,5 @@
-"""Owns the state of a partition: takes commands, runs cycles, applies plans, keeps the books.
+"""Owns the state of partitions: handles commands, runs cycles, applies plans, keeps the books.
 
-:mod:`kornel.core.partition.engine` is the door; nothing outside this package changes a record of
+:mod:`kornel.core.partition.engine` is its interface; nothing outside this package changes a record of
 :mod:`kornel.core.model`.
 """

@@ -1,9 +1,9 @@
-"""The records of a partition that is no more, taken apart so that reference counting frees them.
+"""Takes apart the records of a removed partition, so that reference counting frees them.
 
-Records refer to each other both ways: a queue to its applications and they to it, an ask to its node and back. The
-collector of cycles does not look at what has lived long (:mod:`kornel.core.service.garbage`), so a partition that
-was merely forgotten would stay in memory for ever, with every ask of it. It goes a few records at a time, because
-nobody should wait while a million of them are freed.
+Records refer to each other in both directions: queues and their applications, asks and their nodes. The cycle collector
+does not examine objects that have lived long (:mod:`kornel.core.service.garbage`), so a partition that was merely
+dropped would stay in memory for ever, with all its asks. Records are freed a few at a time, so that nobody waits while
+a million of them are freed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kornel.core.partition.state import PartitionState
 
 
 def take_apart(state: PartitionState) -> Iterator[None]:
-    """Let go of everything that *state* holds; yields after each record. Nobody may use *state* as a partition then."""
+    """Free everything that *state* holds, and yield after each record. *state* can no longer be used as a partition."""
     state.timers.clear()
     state.attempts_due.clear()
     state.fair_terms_steps = state.cleaning = None
@@ -38,7 +38,7 @@ def take_apart(state: PartitionState) -> Iterator[None]:
         yield
     while state.queues:
         queue = state.queues.popitem()[1]
-        if queue.parent is not None:  # A parent that kept its children to the end would have all freed at once.
+        if queue.parent is not None:  # Otherwise all children would be freed at once, with their parent.
             queue.parent.children.pop(queue.name, None)
         queue.dissolve()
         yield

@@ -1,7 +1,8 @@
-"""The door to the engine: commands and time in, effects out. Deterministic, synchronous, no I/O, no clock.
+"""The engine's interface: commands and time in, effects out. It is deterministic and synchronous, without I/O or a
+clock.
 
 The same calls with the same arguments give the same effects, byte for byte, in any process and under any hash seed.
-Replay, recovery and a standby rest on that.
+Replay, recovery and a standby depend on that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from kornel.core.config.loader import load
 from kornel.core.config.model import Configuration, PartitionConfig
 from kornel.core.domain.application_states import AppEvent
 from kornel.core.domain.commands import (
-    AllocationSpec,
     AnswerCallbacks,
     AttachCallbacks,
     Command,
@@ -44,28 +44,28 @@ from kornel.core.partition import dissolving, lifecycle
 from kornel.core.partition.asks import questions
 from kornel.core.partition.configuration import configure
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.partition.gangs import pools
 from kornel.core.partition.intake import allocation_intake, application_intake, node_intake
 from kornel.core.partition.scheduling import autoscaling, cycle, vetting
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import dependence, inquiries
 from kornel.core.partition.waiting.waking import wake_for_turn
 from kornel.core.preemption import registry, rounds, slices
-from kornel.core.preemption.monitor import noticing
 
 RECORDS_PER_DECISION: Final = 4
-"""Records of a partition that is no more which are freed in the time of one decision."""
+"""The number of records of a removed partition that are freed in the time of one decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """The decisions of one slice. ``more``: the budget ended it, call again at once."""
+    """The decisions of one slice. ``more``: the budget ended the slice; call again at once."""
 
     effects: list[Effect]
     more: bool
 
 
 class Engine:
-    """All partitions of the one registered resource manager."""
+    """The engine: all partitions of the registered resource manager."""
 
     def __init__(
         self,
@@ -73,14 +73,15 @@ class Engine:
         reservation_delay_ns: int | None = RESERVATION_DELAY_NS,
         reservation_percent: int = RESERVATION_PERCENT,
     ) -> None:
-        """*reservation_delay_ns*: age from which an ask without room may have a node kept free; ``None``: never.
+        """Makes an engine. *reservation_delay_ns*: the age at which an ask without room may reserve a node; ``None``:
+        never.
 
-        *reservation_percent*: how many of a hundred nodes may be kept free so at once, at least one.
+        *reservation_percent*: the percentage of nodes, at least one, that may be reserved in this way at once.
         """
         self._reservation_delay_ns = reservation_delay_ns
         self._reservation_percent = reservation_percent
         self.rm_id: str = ""
-        """The registered manager; empty: nobody."""
+        """The registered manager; empty: none."""
         self.manager: RegisteredManager | None = None
         """The registered manager as it described itself; ``None``: nobody is registered."""
         self.checksum: str = ""
@@ -89,20 +90,21 @@ class Engine:
         """The configuration in force, with its warnings; ``None`` while nobody is registered."""
         self._prepared: tuple[str, Configuration] | None = None
         self._built: dict[str, configure.Building] = {}
-        """Partitions built ahead of the registration that they are for, by name."""
+        """Partitions that were built ahead of their registration, by name."""
         self.extra_config: Mapping[str, str] = {}
-        """Extra settings in force. A command that is refused leaves them alone, or takes them with everything else."""
+        """The extra settings in force. A refused command leaves them unchanged, or removes them with everything
+        else."""
         self._outbox: list[Effect] = []
-        """Answers not yet handed over, shared by all partitions so that they keep their order."""
+        """Effects that were not handed over yet, shared by all partitions to keep their order."""
         self._partitions: dict[str, PartitionState] = {}
         self._operator_drains: dict[str, dict[str, OperatorDrain]] = {}
-        """Nodes that operators keep out, by partition. No registration ends that, but one of another manager."""
+        """The nodes that operators keep out, by partition. Only a registration of another manager ends these drains."""
         self._remains: deque[Iterator[None]] = deque()
-        """Partitions that are no more, of which records are still to be freed."""
+        """Removed partitions with records that are still to be freed."""
         self._callbacks = Callbacks()
         self._keeps_events = False
         self.unrouted = 0
-        """Unanswered entries that named no partition there is."""
+        """The number of unanswered entries that named an unknown partition."""
         self._observer: Callable[[Ignored, str], None] = _observe_nothing
         self._handlers: dict[type, Callable[..., None]] = {
             RegisterManager: self._register,
@@ -118,7 +120,7 @@ class Engine:
         }
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
-        """Do what *command* says and return what there is to answer, in order.
+        """Carry out *command* and return the effects, in order.
 
         Raises :class:`CommandRefused` for a manager that is not the registered one, and
         :class:`kornel.core.config.problems.ConfigError` for a configuration that cannot be used; nothing of the
@@ -134,28 +136,30 @@ class Engine:
         return self._take_effects()
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
-        """Does what :meth:`apply` does with *command*, raises the same before anything is changed, and yields often.
+        """Does the same as :meth:`apply` with *command*, but yields often. Raises the same errors, before anything is
+        changed.
 
-        The engine is to be left alone until the last step: what comes meanwhile waits, and nothing is decided. Whoever
-        reads sees some queues as they were and others as they will be.
+        The engine must not be called until the last step: commands have to wait meanwhile, and nothing is decided.
+        Readers see some queues as they were and others as they will be.
         """
         self._callbacks.now_ns = now_ns
         yield from self._take_update_steps(command, now_ns)
         return self._take_effects()
 
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
-        """Remembers that *configuration* is what *text* says: the next command with that text need not read it again.
+        """Keeps *configuration*, parsed from *text*, so that the next command with that text need not parse it again.
 
-        A hint, and no command: without it the same happens, only later.
+        This is a hint and not a command: without it the same happens, only later.
         """
         self._prepared = (text, configuration)
 
     def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
-        """Builds the partitions of *configuration* for a registration of *rm_id* that is about to come, in small steps.
+        """Builds the partitions of *configuration*, in small steps, for a registration of *rm_id* that is about to
+        come.
 
-        A hint as :meth:`prepare_configuration` is, with the same *configuration*. Others have their turns between two
-        steps: the partitions in force are not touched, and nobody sees the new ones before they come into force all at
-        once.
+        This is a hint like :meth:`prepare_configuration`, with the same *configuration*. The engine can be used between
+        two steps: the partitions in force are not touched, and the new ones are not visible before they all come into
+        force at once.
         """
         self._forget_built()
         for partition in configuration.partitions:
@@ -175,7 +179,7 @@ class Engine:
         self._built = {}
 
     def set_reservation(self, delay_ns: int | None, percent: int) -> None:
-        """Replaces the options about nodes that are kept free, from now on and in all partitions."""
+        """Replaces the options about reservations, from now on and in all partitions."""
         self._reservation_delay_ns = delay_ns
         self._reservation_percent = percent
         for state in self._partitions.values():
@@ -183,12 +187,13 @@ class Engine:
             state.reserving.percent = percent
 
     def record_events(self) -> None:
-        """Records the event history from now on, whether a shim wants it or not."""
+        """Records the event history from now on, whether or not a shim wants it."""
         self._keeps_events = True
         self._follow_listeners()
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
-        """Calls *observer* from now on for every request entry without effect, with the cause and the ID it named."""
+        """Calls *observer* from now on for every request entry without effect, with the cause and the ID in the
+        entry."""
         self._observer = observer
 
     def cycle(self, now_ns: int, budget: int) -> CycleResult:
@@ -200,7 +205,7 @@ class Engine:
         for state in self._partitions.values():
             more = cycle.run(state, now_ns, budget) or more
             more = configure.advance_cleaning(state) or more
-        # A timer or a preemption may have taken back the open question, and nothing else would call for the next one.
+        # A timer or a preemption may have cancelled the open question, and nothing else would ask the next one.
         more = dependence.is_turn(self._callbacks, now_ns) or more
         more = self._clear_away(budget * RECORDS_PER_DECISION) or more
         return CycleResult(self._take_effects(), more)
@@ -216,7 +221,7 @@ class Engine:
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """The time after which :meth:`preempt` wants to be called again; ``None``: not while nothing waits."""
+        """The time after which :meth:`preempt` has to be called again; ``None``: not as long as nothing waits."""
         return min(
             (
                 state.preemption.cycle_interval_ns
@@ -255,6 +260,8 @@ class Engine:
         return effects
 
     def _note_victims(self, effects: Iterable[Effect]) -> None:
+        if PreemptionDecided not in map(type, effects):
+            return
         for effect in effects:
             if isinstance(effect, PreemptionDecided) and effect.victims:
                 state = self._partitions.get(effect.partition)
@@ -266,7 +273,8 @@ class Engine:
             raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{what}: resource manager {rm_id!r} is not registered")
 
     def _register(self, command: RegisterManager, now_ns: int) -> None:
-        """Start afresh. The old state of the same manager goes first, silently (protocol.md 5.1, 5.2, DB-3, DB-4)."""
+        """Register a manager. The old state of the same manager is removed first, without effects (protocol.md 5.1,
+        5.2, DB-3, DB-4)."""
         if not command.rm_id:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "a resource manager needs an rmID")
         if self.rm_id and self.rm_id != command.rm_id:
@@ -311,7 +319,7 @@ class Engine:
         self._follow_listeners()
 
     def _follow_listeners(self) -> None:
-        """Record events while somebody wants them."""
+        """Record events as long as a shim or client wants them."""
         settings, _ = event_settings(self.extra_config)
         self._callbacks.recording = (self._callbacks.events or self._keeps_events) and settings.tracking
         for state in self._partitions.values():
@@ -349,7 +357,7 @@ class Engine:
         dependence.forget_all(self._callbacks)
 
     def _clear_away(self, most: int) -> bool:
-        """Free up to *most* records of partitions that are no more. Whether there are others left."""
+        """Free up to *most* records of removed partitions. Returns whether others are left."""
         while self._remains and most > 0:
             freed = sum(1 for _ in islice(self._remains[0], most))
             most -= freed
@@ -402,8 +410,8 @@ class Engine:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
 
     def _attach_callbacks(self, command: AttachCallbacks, now_ns: int) -> None:
-        """Has questions asked from now on, since somebody answers; that goes on if the manager registers again
-        (protocol.md 13)."""
+        """Asks the shim questions from now on, because it has subscribed to them, also after the manager registers
+        again (protocol.md 13)."""
         self._require_manager(command.rm_id, "Attach")
         callbacks = self._callbacks
         callbacks.predicates = command.predicates
@@ -411,6 +419,7 @@ class Engine:
         callbacks.scheduling_states = command.scheduling_states
         callbacks.events = command.events
         callbacks.preemption_notices = command.preemption_notices
+        callbacks.awaits_placements = command.awaits_placements
         callbacks.timeout_ns = command.timeout_ns
         inquiries.drop_all(callbacks)
         self._follow_listeners()
@@ -418,14 +427,14 @@ class Engine:
             wake_for_turn(state)
             vetting.forgive_all(state)
             autoscaling.start(state, now_ns)
-            noticing.repeat_notices(state)
+            registry.repeat_notices(state)
 
     def _detach_callbacks(self, command: DetachCallbacks, now_ns: int) -> None:
         self._attach_callbacks(AttachCallbacks(command.rm_id), now_ns)
 
     def _answer_callbacks(self, command: AnswerCallbacks, now_ns: int) -> None:
         self._require_manager(command.rm_id, "Attach")
-        # Nobody knows any more which ask the answer to a closed question was about.
+        # It is no longer known which ask a closed question was about.
         late = any(answer.dependent and answer.question not in self._callbacks.open for answer in command.predicates)
         for answer in command.predicates:
             if answer.dependent:
@@ -436,7 +445,7 @@ class Engine:
             inquiries.preemption_answered(self._callbacks, verdict.question, last, now_ns)
         for reply in command.notices:
             for state in self._partitions.values():
-                if noticing.note_answer(state, reply):
+                if registry.note_answer(state, reply):
                     break
         for placed in command.acknowledged:
             acknowledged_in = self._partitions.get(placed.partition)
@@ -446,7 +455,10 @@ class Engine:
     def _note_dependence(self, question: int) -> None:
         inquiry = self._callbacks.open.get(question)
         if inquiry is not None:
-            questions.learn_dependence(self._partitions[inquiry.partition], inquiry.ask)
+            state, ask = self._partitions[inquiry.partition], inquiry.ask
+            questions.learn_dependence(state, ask)
+            if ask.spec.placeholder:
+                pools.place_one_by_one(state, ask.application)
 
     def _update_nodes(self, command: UpdateNodes, now_ns: int) -> None:
         self._require_manager(command.rm_id, "NodeRequest")
@@ -460,7 +472,8 @@ class Engine:
                 self._ignore_entry(spec.node_id)
 
     def _set_operator_drain(self, command: SetOperatorDrain, now_ns: int) -> None:
-        """Drains nodes for an operator, or ends that; the first of several operators stays the one that is named."""
+        """Drains nodes for an operator, or ends a drain; of several operators, the first one stays the one that is
+        named."""
         self._require_manager(command.rm_id, "DrainNode" if command.drained else "UndrainNode")
         state = self._partitions.get(command.partition)
         if state is None:
@@ -496,8 +509,15 @@ class Engine:
     def _update_allocations(self, command: UpdateAllocations, now_ns: int) -> None:
         self._require_manager(command.rm_id, "AllocationRequest")
         rejected: list[AllocationRejected] = []
+        partitions, take_entry = self._partitions, allocation_intake.handle
         for spec in command.allocations:
-            refused = self._take_allocation(spec, now_ns)
+            state = partitions.get(spec.partition)
+            if state is None:
+                refused: AllocationRejected | None = allocation_intake.reject_allocation(
+                    spec, _no_partition(spec.partition)
+                )
+            else:
+                refused = take_entry(state, spec, now_ns)
             if refused is not None:
                 rejected.append(refused)
         self._outbox += rejected
@@ -518,15 +538,9 @@ class Engine:
         self.unrouted += 1
         self._observer(Ignored.UNKNOWN_PARTITION, item)
 
-    def _take_allocation(self, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
-        state = self._partitions.get(spec.partition)
-        if state is None:
-            return allocation_intake.reject_allocation(spec, _no_partition(spec.partition))
-        return allocation_intake.handle(state, spec, now_ns)
-
 
 def _free_queues(configuration: Configuration) -> Iterator[None]:
-    """Lets go of *configuration*, which is in force no more, queue by queue. It may be the last to hold it."""
+    """Frees *configuration*, which is no longer in force, queue by queue, unless something else holds it."""
     left = [partition.root for partition in configuration.partitions]
     del configuration
     while left:
@@ -535,7 +549,7 @@ def _free_queues(configuration: Configuration) -> Iterator[None]:
 
 
 def _observe_nothing(cause: Ignored, item: str) -> None:
-    """Does nothing: somebody has to be called, and nobody observes."""
+    """Does nothing; stands for an observer as long as there is none."""
 
 
 def _no_partition(name: str) -> str:

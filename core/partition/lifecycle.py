@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.application_states import TRANSITIONS, AppEvent, AppState
@@ -67,13 +68,13 @@ def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reaso
     state.past.remember_rejected(spec, user, reason, now_ns)
     if state.recording:
         state.events.state_entered(application_id, AppState.REJECTED, reason)
+    state.run_at(now_ns + TERMINATED_TIMEOUT_NS, partial(_expire_rejected, state, application_id))
 
-    def expire(at_ns: int) -> None:
-        if state.recording:
-            state.events.state_entered(application_id, AppState.EXPIRED, "")
-        state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, at_ns, AppEvent.EXPIRE, state.name))
 
-    state.run_at(now_ns + TERMINATED_TIMEOUT_NS, expire)
+def _expire_rejected(state: PartitionState, application_id: str, now_ns: int) -> None:
+    if state.recording:
+        state.events.state_entered(application_id, AppState.EXPIRED, "")
+    state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, now_ns, AppEvent.EXPIRE, state.name))
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
@@ -177,21 +178,21 @@ def _is_idle(application: Application) -> bool:
 
 def _start_timer(state: PartitionState, application: Application, at_ns: int) -> None:
     application.timer_ns = at_ns
+    state.run_at(at_ns, partial(_end_state, state, application, at_ns))
 
-    def expire(now_ns: int) -> None:
-        if application.timer_ns != at_ns:
-            return
-        if application.state is AppState.COMPLETING:
-            application.timer_ns = None
-            if application.holds_any(placeholders=True):
-                message = f"application {application.application_id} has nothing left to do"
-                placeholders.dismiss_all(state, application, message)
-            else:
-                fire_event(state, application, AppEvent.COMPLETE, now_ns)
+
+def _end_state(state: PartitionState, application: Application, at_ns: int, now_ns: int) -> None:
+    if application.timer_ns != at_ns:
+        return
+    if application.state is AppState.COMPLETING:
+        application.timer_ns = None
+        if application.holds_any(placeholders=True):
+            message = f"application {application.application_id} has nothing left to do"
+            placeholders.dismiss_all(state, application, message)
         else:
-            fire_event(state, application, AppEvent.EXPIRE, now_ns)
-
-    state.run_at(at_ns, expire)
+            fire_event(state, application, AppEvent.COMPLETE, now_ns)
+    else:
+        fire_event(state, application, AppEvent.EXPIRE, now_ns)
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:

@@ -247,6 +247,10 @@ class PartitionState:
         self.queues[queue.path] = queue
         return queue
 
+    def follow_types(self) -> None:
+        """Have the amounts here grow with the resource types, which were read from a snapshot."""
+        self.types.be_followed(self._widen_amounts, self._is_wanted)
+
     def _is_wanted(self, t: int) -> bool:
         """Tells whether an ask or an allocation names type *t*: what is pending and used is booked up to the root."""
         return self.root.pending[t] > 0 or self.root.used[t] > 0

@@ -1,4 +1,4 @@
-"""Withdrawal of asks that were not placed yet, with all that was done for them. Whoever withdraws one comes here."""
+"""Withdraws asks that were not placed yet, with all that was done for them. Every withdrawal is done by this module."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kornel.core.preemption import eviction
 
 
 def withdraw_ask(state: PartitionState, ask: Allocation, *, timed_out: bool = False) -> None:
-    """Forget a pending *ask*, its reservation and its claim; victims it caused still leave.
+    """Remove a pending *ask*, its reservation and its claim. Its victims still leave.
 
-    So does the placeholder that it was to replace (protocol.md DB-10).
+    The placeholder that it was to replace leaves too (protocol.md DB-10).
     """
     questions.cancel_question(state, ask)
     pausing.forget_failures(state, ask)

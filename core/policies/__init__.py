@@ -1,1 +1,1 @@
-"""Choices, all pure: they read the model and return a key, a score or a plan. Nothing here changes state."""
+"""Policies, all of them pure: they read the model and return a key, a score or a plan. None changes the state."""

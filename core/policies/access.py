@@ -1,5 +1,5 @@
-"""The rights to use a queue (config.md 9). Lists only grant, so what an ancestor grants cannot be taken away below
-it."""
+"""The rights to use a queue (config.md 9). Access lists only grant rights, so what an ancestor grants cannot be taken
+away below it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kornel.core.model.queues import Queue
 
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str]) -> bool:
-    """Tells whether *user* may submit to *queue*, or have queues created below it. Nobody may to the recovery queue."""
+    """Tells whether *user* may submit to *queue*, or have queues created below it. Nobody may submit to the recovery
+    queue."""
     if queue.path == RECOVERY_PATH:
         return False
     return any(

@@ -18,6 +18,8 @@ def usage_shares(application: Application) -> tuple[float, ...]:
     (scheduling.md 2.5). Tuples compare as the rule compares share lists.
     """
     guaranteed = application.queue.guaranteed
+    if not guaranteed:
+        return tuple(sorted(map(float, filter(None, application.real)), reverse=True))
     shares = [
         amount / guaranteed[t] if t in guaranteed else float(amount)
         for t, amount in enumerate(application.real)

@@ -68,6 +68,10 @@ class Candidates(NamedTuple):
     by_id: Mapping[str, Node]
     among: Sequence[Node] | None = None
 
+    def is_open(self, node: Node) -> bool:
+        """Tells whether *node* takes whoever has room there, not only those that must run on it."""
+        return node in (self.order if self.among is None else self.among)
+
     def fitting_nodes(self, pairs: Pairs) -> Iterator[Node]:
         """Yields the nodes whose open room holds *pairs*, in order."""
         if self.among is None:
@@ -188,7 +192,7 @@ def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple
         if written.has_room(pairs)
         and node.node_id not in members.refused
         and members.required_node in ("", node.node_id)
-        and (members.required_node or candidates.among is None or node in candidates.among)
+        and (members.required_node or candidates.is_open(node))
     ]
     heapify(touched)
     found: list[Node] = []

@@ -9,7 +9,8 @@ from kornel.core.model.nodes import Node
 class NodeScore:
     """Scores nodes, lower first: ``fair`` by the share in use, ``binpacking`` by the share still free.
 
-    *weights* by type index; types without one do not count. Over-allocated nodes score above 1, foreign load counts.
+    *weights* by type index; types without one do not count. Foreign load counts, and an over-allocated node may score
+    above 1.
     """
 
     __slots__ = ("_binpacking", "_weights")

@@ -1,6 +1,6 @@
 """The owner of an application: config.md 11, protocol.md 6.1, DB-17.
 
-The engine looks nobody up. What a resolver found, or why it found nothing, comes with the application.
+The engine does not look up users. The result of a resolver, or why it found nothing, comes with the application.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_GROUP: Final = "nogroup"
 
 
 def groups_of(spec: ApplicationSpec) -> tuple[str, ...]:
-    """Returns the groups of the owner: as given, else as looked up, else one called like the user.
+    """Returns the groups of the owner: as given, otherwise as looked up, otherwise one with the user's name.
 
     Groups are used for this application only, wherever they come from (B17).
     """

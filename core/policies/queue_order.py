@@ -11,11 +11,11 @@ QueueKey = tuple[int, float, int, str]
 
 
 def fair_share(queue: Queue) -> float:
-    """Returns how far *queue* has used up what it is entitled to: the largest used / denominator over its types.
+    """Returns the share that *queue* uses of what it is entitled to: the largest used / denominator of its types.
 
-    The denominator is what is guaranteed, else the inherited maximum; types with neither do not count. Above 1.0:
-    over its guarantee (scheduling.md 2.5). What asks below have preempted for counts as used: of two queues that are
-    owed the same both get their turn, not one of them everything.
+    The denominator is the guarantee, otherwise the inherited maximum; types with neither do not count. Above 1.0 the
+    queue is over its guarantee (scheduling.md 2.5). Amounts for which asks below have preempted count as used, so that
+    two queues that are owed the same take turns.
     """
     used = queue.used
     if queue.claims:
@@ -31,10 +31,10 @@ def fair_share(queue: Queue) -> float:
 
 
 def queue_key(queue: Queue) -> QueueKey:
-    """Sort key among siblings, smallest first: priority, fair share, larger pending, name.
+    """Returns the sort key among siblings, smallest first: priority, fair share, larger pending, name.
 
-    Pending amounts are compared by their sum over all types. The rule asks for the larger only where one side is
-    larger in every type; the sum agrees there, and makes the order total where neither is.
+    Pending amounts are compared by their sum over all types. The rule orders only queues of which one is larger in
+    every type; the sum agrees there, and makes the order total for all others.
     """
     parent = queue.parent
     by_priority = parent is None or parent.properties.sort_by_priority
@@ -45,8 +45,8 @@ def fair_terms(queue: Queue, inherited: Mapping[int, int] | None = None) -> tupl
     """Returns (type, denominator) of the fair share: own guarantee, else the maximum inherited and overwritten
     downwards.
 
-    The root's own maximum is what the cluster offers. *inherited*: that maximum, *queue*'s own included, for whoever
-    goes down the tree anyway.
+    The root's own maximum is the size of the cluster. *inherited*: the inherited maximum including *queue*'s own, if
+    the caller has computed it on its way down the tree.
     """
     if inherited is None:
         fair_max: dict[int, int] = {}

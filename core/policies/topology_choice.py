@@ -1,9 +1,9 @@
-"""The choice of domains for the members of a group: which, and how many members in each. Rules: docs/topology.md.
+"""Chooses domains for the members of a group, and how many members go to each. Rules: docs/topology.md.
 
-Members go in slices, each of which stands in one domain. The choice is the fewest domains, then the tightest fit: all
-domains but one are the roomiest, and the last is the smallest that holds what remains. Domains that the group stands in
-already come before others. Where outer levels are known, a group that needs several domains stays in the narrowest
-outer domain that has room for all of it.
+Members are placed in slices, each within one domain. The choice has the fewest domains, and among these the tightest
+fit: all domains but one are the roomiest, and the last is the smallest that holds the rest. Domains with members of the
+group come before others. If there are outer levels, a group that needs several domains stays in the narrowest outer
+domain that has room for all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Path = tuple[str, ...]
 
 
 class Room(NamedTuple):
-    """A domain of the level in question: how many members fit there now, and how many stand there already."""
+    """A domain of the level in question, with the number of members that fit there now, and of those that are there
+    already."""
 
     path: Path
     room: int
@@ -26,8 +27,8 @@ class Room(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """There is no choice. ``best`` is the domain that comes closest, with room for ``room`` of ``wanted`` members;
-    ``None``: there is no domain at all."""
+    """Says that there is no choice. ``best`` is the domain that comes closest, with room for ``room`` of ``wanted``
+    members; ``None``: there is no domain."""
 
     best: Path | None
     room: int
@@ -35,7 +36,7 @@ class Shortfall(NamedTuple):
 
     @property
     def short(self) -> int:
-        """The number of members that do not fit there."""
+        """The number of members that do not fit into ``best``."""
         return self.wanted - self.room
 
 
@@ -44,7 +45,7 @@ Shares = dict[Path, int]
 
 
 def choose_domains(rooms: Sequence[Room], members: int, request: TopologyRequest) -> Shares | Shortfall:
-    """Returns where *members* more members of a group go, all of them, or why there is no such choice.
+    """Returns the domains for *members* more members of a group, all of them, or why there is no such choice.
 
     *rooms* are the domains of the level of *request*.
     """
@@ -54,7 +55,7 @@ def choose_domains(rooms: Sequence[Room], members: int, request: TopologyRequest
         return _choose_preferred(rooms, members, request.slice_size or 1)
     if request.slice_size:
         return _complete_slices(rooms, members, request.slice_size)
-    # One slice: where one member stands, all others belong.
+    # The group is one slice, so all others belong where one member is.
     home = max(rooms, key=lambda room: room.taken, default=None)
     if home is not None and not home.taken:
         tightest = min([room for room in rooms if room.room >= members], key=_by_room, default=None)
@@ -76,7 +77,8 @@ def _choose_preferred(rooms: Sequence[Room], members: int, size: int) -> Shares 
 
 
 def _complete_slices(rooms: Sequence[Room], members: int, size: int) -> Shares | Shortfall:
-    """Completes slices that have begun, then uses domains that the group stands in, and others only for the rest."""
+    """Completes slices that have begun, then uses domains with members of the group, and other domains only for the
+    rest."""
     shares: Shares = {}
     left = members
     for room in sorted(rooms):
@@ -112,7 +114,8 @@ def _fill_roomiest(rooms: Iterable[Room], members: int, size: int) -> Shares:
 
 
 def _choose_nested(rooms: Sequence[Room], members: int, size: int) -> Shares | Shortfall:
-    """Chooses within the narrowest outer domain that has room for all, then the fewest domains, then the tightest."""
+    """Chooses the narrowest outer domain that has room for all, in it the fewest domains, and among these the
+    tightest."""
     usable = [room for room in rooms if room.room > 0]
     for depth in range(len(rooms[0].path) - 1, -1, -1) if rooms else ():
         around: dict[Path, list[Room]] = {}
@@ -131,7 +134,8 @@ def _choose_nested(rooms: Sequence[Room], members: int, size: int) -> Shares | S
 
 
 def _choose_fewest(rooms: list[Room], members: int, size: int) -> list[Room] | None:
-    """Returns the fewest of *rooms* that hold *members*: the roomiest, and last the tightest that will do."""
+    """Returns the fewest of *rooms* that hold *members*: the roomiest, and as the last one the tightest that is
+    enough."""
     order = sorted(rooms, key=lambda room: (-(room.room // size), -(room.room % size), room.path))
     chosen: list[Room] = []
     for room in order:
@@ -161,7 +165,7 @@ def _share_out(rooms: list[Room], members: int, size: int) -> Shares:
         slices -= count
         shares[room.path] = count * size
     if rest:
-        # The last one if it can, since the others were chosen to be full.
+        # The last domain takes the smaller slice if it can, because the others were chosen to be full.
         for room in reversed(rooms):
             if room.room - shares[room.path] >= rest:
                 shares[room.path] += rest
@@ -170,7 +174,8 @@ def _share_out(rooms: list[Room], members: int, size: int) -> Shares:
 
 
 def _spread_slices(rooms: Sequence[Room], members: int, size: int) -> Shares | Shortfall:
-    """Gives each slice to the domain that has the fewest so far, among equals to the one with most room left."""
+    """Gives each slice to the domain that has the fewest so far, and among equals to the one with the most room
+    left."""
     shares: Shares = {}
     left = members
     waiting = [(room.taken // size, -room.room, room.path) for room in rooms if room.room > 0]

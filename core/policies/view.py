@@ -1,4 +1,4 @@
-"""The view of a partition that policies look at: its records, read-only by agreement."""
+"""The view of a partition that policies use: its records, which they only read by convention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kornel.core.model.shapes import ResourceTypes
 
 
 class PartitionView(Protocol):
-    """The state a decision is made from. Policies never change what they reach through it."""
+    """The state from which a decision is made. Policies never change what they reach through it."""
 
     @property
     def name(self) -> str:
@@ -25,7 +25,7 @@ class PartitionView(Protocol):
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """All nodes, draining ones included, by ID."""
+        """All nodes by ID, including draining ones."""
         ...
 
     @property
@@ -39,10 +39,10 @@ class PartitionView(Protocol):
 
     @property
     def given_up(self) -> Mapping[Allocation, object]:
-        """Victims that have not left in time: nobody counts on their room any more."""
+        """Stuck victims, whose room no ask counts on any more."""
         ...
 
     @property
     def victim_order(self) -> str:
-        """Name of the order of victims (:data:`kornel.core.preemption.guarantee.victim_orders.COSTS`)."""
+        """The name of the order of victims (:data:`kornel.core.preemption.guarantee.victim_orders.COSTS`)."""
         ...

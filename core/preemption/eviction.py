@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.commands import TerminationType
@@ -72,20 +73,24 @@ def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> No
     elsewhere. Victims whose ask needs them no more are given up as well: others may have claimed what they leave.
     """
     ask = plan.ask
-    rearms = ask.rearms
     leaving = plan.victims or tuple([a for a in plan.node.allocations.values() if a.preempted and a not in state.stuck])
-
-    def look(at_ns: int) -> None:
-        waits = ask.triggered and ask.rearms == rearms
-        stuck = tuple(victim for victim in leaving if victim.preempted and victim not in state.stuck)
-        if stuck:
-            _give_up_victims(state, replace(plan, victims=stuck, adjusted=()), at_ns, waits=waits)
-        elif waits and not plan.victims:
-            rearm_ask(state, ask, at_ns)
-
-    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)
+    state.run_at(
+        now_ns + state.preemption.victim_timeout_ns, partial(_look_at_victims, state, plan, leaving, ask.rearms)
+    )
     if not plan.victims:
         _watch_room(state, ask, leaving, now_ns)
+
+
+def _look_at_victims(
+    state: PartitionState, plan: PreemptionPlan, leaving: Sequence[Allocation], rearms: int, now_ns: int
+) -> None:
+    ask = plan.ask
+    waits = ask.triggered and ask.rearms == rearms
+    stuck = tuple(victim for victim in leaving if victim.preempted and victim not in state.stuck)
+    if stuck:
+        give_up_victims(state, replace(plan, victims=stuck, adjusted=()), now_ns, waits=waits)
+    elif waits and not plan.victims:
+        rearm_ask(state, ask, now_ns)
 
 
 def _watch_room(state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], now_ns: int) -> None:
@@ -93,27 +98,28 @@ def _watch_room(state: PartitionState, ask: Allocation, leaving: Sequence[Alloca
 
     Who has victims of its own hears of the last one's exit.
     """
-    _look_for_room(state, ask, leaving, ask.rearms, now_ns, gone=False)
+    state.run_at(now_ns + RETRY_NS, partial(_look_for_room, state, ask, leaving, ask.rearms, False))
 
 
 def _look_for_room(
-    state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], rearms: int, now_ns: int, *, gone: bool
+    state: PartitionState,
+    ask: Allocation,
+    leaving: Sequence[Allocation],
+    rearms: int,
+    gone: bool,
+    now_ns: int,
 ) -> None:
-    """Look after :data:`RETRY_NS` whether those *leaving* have left; *gone*: they had at the look before."""
-
-    def look(at_ns: int) -> None:
-        if not ask.triggered or ask.rearms != rearms:
-            return
-        if gone:
-            rearm_ask(state, ask, at_ns)
-            return
-        left = not any(victim.preempted for victim in leaving)
-        _look_for_room(state, ask, leaving, rearms, at_ns, gone=left)
-
-    state.run_at(now_ns + RETRY_NS, look)
+    """Look whether those *leaving* have left, and again after :data:`RETRY_NS`; *gone*: they had at the look before."""
+    if not ask.triggered or ask.rearms != rearms:
+        return
+    if gone:
+        rearm_ask(state, ask, now_ns)
+        return
+    left = not any(victim.preempted for victim in leaving)
+    state.run_at(now_ns + RETRY_NS, partial(_look_for_room, state, ask, leaving, rearms, left))
 
 
-def _give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
+def give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
     """Count no more on the victims of *plan*, which do not leave and stay marked; its ask, if it *waits* for them,
     looks elsewhere (K14)."""
     ask = plan.ask
@@ -168,14 +174,15 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     if ask.reservation is not None:
         # Its turn has come, also where a quota kept it back that its own victims make room in.
         look_again(state, ask.reservation)
+    if state.gangs.hold_of(ask) is not None:
+        return  # It waits for the victims of its gang, and all members give up together.
     ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
-    due_ns = ask.rearm_ns
+    state.run_at(ask.rearm_ns, partial(_rearm_if_waiting, state, ask, ask.rearm_ns))
 
-    def rearm_if_still_waiting(at_ns: int) -> None:
-        if ask.triggered and ask.rearm_ns == due_ns and ask.pending:
-            rearm_ask(state, ask, at_ns)
 
-    state.run_at(due_ns, rearm_if_still_waiting)
+def _rearm_if_waiting(state: PartitionState, ask: Allocation, due_ns: int, now_ns: int) -> None:
+    if ask.triggered and ask.rearm_ns == due_ns and ask.pending:
+        rearm_ask(state, ask, now_ns)
 
 
 def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:

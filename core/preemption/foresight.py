@@ -1,4 +1,4 @@
-"""The answers of the kinds of preemption when they are asked what they could do for an ask: no decisions."""
+"""Values with which kinds of preemption tell what they could do for an ask, without deciding anything."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.preemption.victim_index import VictimIndex
 
 UNLISTED: Final = "preemption.policies"
-"""Names the setting that leaves a kind out."""
+"""The setting that leaves a kind out."""
 LIMITED: Final = "limit of one interval of the preemption cycle"
 
 
 class Circumstances(NamedTuple):
     """The circumstances in which a kind is asked what it could do for an ask.
 
-    limited  the limit that keeps the ask back; ``None``: none does
-    victims  the allocations of each leaf in the order in which they would go
+    limited  the limit that keeps the ask back; ``None``: there is none
+    victims  the allocations of each leaf, in the order in which they would be preempted
     """
 
     limited: NotPlaced | None
@@ -34,11 +34,11 @@ class PreemptionVerdict(StrEnum):
     UNDER_WAY = "under-way"
     """The ask has preempted, and its victims are leaving."""
     NOT_NEEDED = "not-needed"
-    """There is room without it."""
+    """There is room without preemption."""
     FORBIDDEN = "forbidden"
-    """A switch, limit, law or fence stands against it."""
+    """A switch, limit, law or fence forbids preemption."""
     NO_VICTIMS = "no-victims"
-    """Preemption is allowed, but no victims that the laws allow make enough room."""
+    """Preemption is allowed, but the victims that the laws allow do not make enough room."""
 
 
 class LawTally(NamedTuple):
@@ -53,12 +53,12 @@ class LawTally(NamedTuple):
 class PreemptionOutlook(NamedTuple):
     """The forecast for an attempt to preempt for an ask.
 
-    blocked_by     switch, limit, law, fence, delay or budget that stands against an attempt now; empty: nothing does,
-                   or what the outcome means by the kind's own record
-    outcome        code of preemption.md I for an attempt made now; empty: none could be made
-    not_before_ns  when the next attempt may be made; ``None``: waiting does not bring one
-    victims        who would have to leave ``node_id`` (under way: who has still to leave)
-    protected      for attempts that find nobody: what protects whom
+    blocked_by     the switch, limit, law, fence, delay or budget that prevents an attempt now; empty: there is none, or
+                   the kind's record says what the outcome means
+    outcome        the code (preemption.md I) of an attempt made now; empty: none could be made
+    not_before_ns  when the next attempt may be made; ``None``: waiting does not help
+    victims        the victims that would have to leave ``node_id``; while preemption is under way, those still there
+    protected      if no victims are found, the laws that protect allocations, and how many
     """
 
     verdict: PreemptionVerdict

@@ -4,16 +4,18 @@ REST, explain and the web page hold no names of kinds of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+from kornel.core.domain.commands import PreemptionNoticeAnswer
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
 from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.state import PartitionState
 from kornel.core.policies.view import PartitionView
@@ -113,12 +115,14 @@ class ConfigurationKeys:
     section  the keys of ``preemption.<name>``; empty: there is no such section
     bound    the default of ``governor.victims.<name>``; ``None``: the governor has no bound on victims for the kind
     serves   its victims leave for an ask, so that ``governor.victims.<name>.ask`` means something
+    derives  where the switch is on, queues that declare no guarantee have a derived one
     """
 
     switch: str = ""
     section: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     bound: VictimBound | None = None
     serves: bool = True
+    derives: bool = False
 
 
 def do_nothing(state: PartitionState, now_ns: int) -> None:
@@ -152,8 +156,24 @@ def ignore_amendment(state: PartitionState, allocation: Allocation, now_ns: int)
     """Fits a kind that learns of what has changed about allocations when it looks for victims."""
 
 
+def repeats_nothing(state: PartitionState) -> None:
+    """Fits a kind that announces nothing to shims."""
+
+
+def knows_no_notice(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
+    """Tells that a notice does not belong to a kind that sends none."""
+    return False
+
+
 def leave_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
     """Returns that nothing was spent on *group*, and that it has to be set aside."""
+    return 0, False
+
+
+def leave_gang(
+    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+) -> tuple[int, bool]:
+    """Returns that nothing was spent on *unit*, and that it has to be set aside."""
     return 0, False
 
 
@@ -181,10 +201,13 @@ class Driver:
     advance         go on with that work for about so many decisions
     serve_unplaced  make room for an ask of a group with asks that are due, which found no place; says what that cost in
                     decisions, and whether the group may stay where it is: it preempted, or has more to try
+    serve_unit      make room for all members of a gang at once, which found no places; says the same
     serve_reserved  make room for an ask with a reservation, which a limit keeps back or nothing; says whether it did
     end_slice       a slice ends
     note_arrival    something holds an amount on a node that nobody checked
     note_amendment  something that runs has another priority, other tags or another preemption policy
+    repeat_notices  a shim has subscribed: send the notices that still stand again
+    note_answer     the shim has answered a notice; says whether it is one of this kind's in this partition
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
@@ -196,10 +219,15 @@ class Driver:
     is_busy: Callable[[PartitionState], bool] = is_never_busy
     advance: Callable[[PartitionState, int, int], object] = advance_nothing
     serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
+    serve_unit: Callable[[PartitionState, GangUnit, Sequence[Allocation], NotPlaced, int], tuple[int, bool]] = (
+        leave_gang
+    )
     serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = leave_reserved
     end_slice: Callable[[PartitionState, int], None] = do_nothing
     note_arrival: Callable[[PartitionState, Allocation, int], None] = ignore_arrival
     note_amendment: Callable[[PartitionState, Allocation, int], None] = ignore_amendment
+    repeat_notices: Callable[[PartitionState], None] = repeats_nothing
+    note_answer: Callable[[PartitionState, PreemptionNoticeAnswer], bool] = knows_no_notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 
@@ -60,6 +61,33 @@ class PreemptionPlan:
     """The predicate asked for more victims than the resources did, so resources alone do not explain each of them."""
     weighed: str = ""
     """The other nodes that came into question, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """Hold a place for every member of a gang that asks as a unit, and mark the victims of all places: one decision.
+
+    *places*: one for each member; a place where nobody leaves is in room that is open or leaving already. Each victim
+    stands with one member. *mends*: the other members of the gang hold their places already.
+    """
+
+    kind: str
+    application: Application
+    places: tuple[PreemptionPlan, ...]
+    fence: Queue
+    mends: bool = False
+    cut_short: bool = False
+    """Not all ways were tried, so that fewer victims might do."""
+
+    @property
+    def victims(self) -> tuple[Allocation, ...]:
+        """Returns the victims of all places."""
+        return tuple([victim for place in self.places for victim in place.victims])
+
+    @property
+    def members(self) -> tuple[Allocation, ...]:
+        """Returns the asks that get a place."""
+        return tuple([place.ask for place in self.places])
 
 
 @dataclass(frozen=True, slots=True)

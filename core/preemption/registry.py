@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kornel.core.domain.commands import PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.governor.source import GOVERNOR
@@ -59,6 +60,17 @@ def configure_kinds(state: PartitionState, now_ns: int) -> None:
     """Have every kind follow the configuration that is in force in *state* from now on."""
     for kind in KINDS:
         kind.driver.configured(state, now_ns)
+
+
+def repeat_notices(state: PartitionState) -> None:
+    """Send the notices that still stand again, because a shim has subscribed."""
+    for kind in KINDS:
+        kind.driver.repeat_notices(state)
+
+
+def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
+    """Note the *answer* to a notice. Tells whether the notice belongs to a kind in this partition."""
+    return any(kind.driver.note_answer(state, answer) for kind in KINDS)
 
 
 def ending_of(decided: PreemptionDecided) -> Ending:

@@ -9,7 +9,7 @@ from kornel.core.preemption.slices import resume_waiting
 
 
 def run(state: PartitionState, now_ns: int) -> None:
-    """Give every kind that ``preemption.policies`` lists its turn, in that order."""
+    """Run the round of every kind in ``preemption.policies``, in the order listed there."""
     for name in state.preemption.policies:
         kind = kind_called(name)
         if kind is None:

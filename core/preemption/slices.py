@@ -4,9 +4,10 @@ which the registry lists them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.kind import Driver
@@ -49,6 +50,22 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     spent = 0
     for kind in KINDS:
         cost, stays = kind.driver.serve_unplaced(state, group, why, now_ns)
+        spent += cost
+        if stays:
+            return spent, True
+    return spent, False
+
+
+def serve_unit(
+    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+) -> tuple[int, bool]:
+    """Have the kinds make room for all *members* of the gang of *unit* at once, which found no places.
+
+    Returns what that cost in decisions, and whether the unit may stay where it is.
+    """
+    spent = 0
+    for kind in KINDS:
+        cost, stays = kind.driver.serve_unit(state, unit, members, why, now_ns)
         spent += cost
         if stays:
             return spent, True

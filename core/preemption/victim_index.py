@@ -174,7 +174,7 @@ class VictimIndex:
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
 
-    def forget_leaf(self, leaf: Queue) -> None:
+    def drop_ranking(self, leaf: Queue) -> None:
         """Have the order of *leaf* made anew: an allocation there ranks otherwise than before."""
         self._leaves.pop(leaf, None)
 

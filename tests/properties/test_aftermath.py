@@ -20,7 +20,7 @@ from kornel.core.preemption.quota.enforcement import QuotaRun
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.registry import kind_called
 from tests.properties.shim import Shim, random_history
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 class Judge:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kornel.core.domain.commands import AllocationSpec, AttachCallbacks, Command, RegisterManager
 from kornel.core.domain.effects import Effect, EventRecorded
+from kornel.core.domain.event_records import unpack_effects
 from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
 from kornel.core.partition.state import PartitionState
 from tests.examples import scale_examples
@@ -138,7 +139,7 @@ class Listening(LimitedShim):
 
     def _hear(self, cause: str, effects: Sequence[Effect]) -> None:
         super()._hear(cause, effects)
-        for effect in effects:
+        for effect in unpack_effects(effects):
             if isinstance(effect, EventRecorded):
                 assert self._events
                 assert effect.at_ns == self.now_ns

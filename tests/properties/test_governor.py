@@ -16,7 +16,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.governor.books import GovernorBooks
 from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, judge_losses
 from tests.examples import scale_examples
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 WINDOW = 10
 

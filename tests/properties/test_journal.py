@@ -81,7 +81,7 @@ def _check_run(seed: str, steps: int) -> set[str]:
     return {type(effect).__name__ for _, _, effects in lived.made for effect in effects}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2, 6))
 def test_a_journal_is_decided_again_alike(seed: int) -> None:
     """Every command comes out of its record as it went in, and every effect is the same."""
     assert "Allocated" in _check_run(f"journal/{seed}", 300)
@@ -91,7 +91,7 @@ def test_a_journal_is_decided_again_alike(seed: int) -> None:
 def test_long_journals_are_decided_again_alike() -> None:
     """Runs that together show everything that the engine can say."""
     seen: set[str] = set()
-    for seed in (*EPISODES, *range(100, 104)):
+    for seed in (*EPISODES, *range(100, 113)):
         seen |= _check_run(f"determinism/{seed}", 400)
     assert {"PreemptionDecided", "PredicatesAsked", "PreemptionPredicatesAsked", "Released", "AskReleased"} <= seen
     assert {"ApplicationUpdated", "AllocationRejected", "NodeRejected", "EventRecorded"} <= seen

@@ -17,7 +17,8 @@ from kornel.core.domain.commands import AnswerCallbacks, PredicatesAnswer, Preem
 from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
 from kornel.core.domain.reasons import Outcome
 from tests.examples import scale_examples
-from tests.scenarios.language import RM, Stage
+from tests.scenarios.language import RM
+from tests.scenarios.stage import Stage
 
 KINDS = ("required-node", "quota", "guarantee", "monitor")
 MS = 10**6

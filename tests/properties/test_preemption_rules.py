@@ -18,7 +18,7 @@ from tests.oracles.rules.world import Books, Node, Queue, Task, ancestors
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.properties.preemption_rules import Figures
 from tests.properties.rules_worlds import random_world, written
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 CASES = Path(__file__).parents[1] / "scenarios" / "preemption"
 SEED = 1

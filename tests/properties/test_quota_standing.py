@@ -13,7 +13,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota import planner as quota
 from tests.examples import scale_examples
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 SEEDS = st.integers(0, 2**32)
 PATHS = ("p", "p.a", "p.b", "q", "q.c")

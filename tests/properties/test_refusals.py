@@ -22,7 +22,8 @@ from kornel.core.preemption.guarantee.changes import Changes
 from kornel.core.preemption.guarantee.refusals import Refusals
 from kornel.core.preemption.plan import Refusal
 from tests.examples import mark_rest_long
-from tests.scenarios.language import RM, Stage
+from tests.scenarios.language import RM
+from tests.scenarios.stage import Stage
 
 LEAVES = ("root.p.a", "root.p.b", "root.p.x.c", "root.p.x.d", "root.q.e", "root.q.f")
 PARENTS = ("root.p", "root.p.x", "root.q")

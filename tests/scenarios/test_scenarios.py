@@ -7,7 +7,8 @@ from typing import Final
 
 import pytest
 
-from tests.scenarios.language import Stage, Unsound, load, parse, render
+from tests.scenarios.language import load, parse, render
+from tests.scenarios.stage import Stage, Unsound
 
 HERE: Final = Path(__file__).parent
 FILES: Final = sorted(HERE.rglob("*.txt"))

@@ -21,7 +21,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import identity_of
 from kornel.core.service.wire import Decoder
 from kornel.si.v1 import si_pb2 as si
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 HOUR_S: Final = 3_600
 APPLICATION_TIME: Final = "yunikorn.apache.org/creationTime"

@@ -7,7 +7,7 @@ import pytest
 from kornel.core.laws import whole_gangs
 from kornel.core.laws.overkill import Need
 from kornel.core.model.allocations import Allocation
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 def _running(style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units") -> dict[str, Allocation]:

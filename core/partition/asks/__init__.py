@@ -1,1 +1,1 @@
-"""Moves of asks from one place to the next, the search for a node, and what else names an ask."""
+"""The moves of asks from one place to the next, the search for a node, and other records about single asks."""

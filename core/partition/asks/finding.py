@@ -1,6 +1,7 @@
-"""One ask, one answer: where it would go now, or why nowhere. The only search for room there is; it moves nothing.
+"""Finds the node on which an ask can be placed now, or the reason why there is none. This is the only search for room,
+and it changes nothing.
 
-The allocation cycle, the reserved step and the preemption cycle all come through :func:`find_node`
+The allocation cycle, the reserved step and the preemption cycle all call :func:`find_node`
 (preemption.md F3).
 """
 
@@ -22,12 +23,12 @@ from kornel.core.partition.waiting import admission
 from kornel.core.policies import user_limits
 
 _ACCEPTED: Final = AppState.ACCEPTED
-"""Names a member once: reading it from its class costs as much as a call, and every placement asks."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every placement needs it."""
 
 
 def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     """Returns the limit that *ask* would exceed now: applications, then user and group, then queues (scheduling.md 7.1,
-    7.2). Changes nothing, so that whoever explains may ask too."""
+    7.2). Changes nothing, so explanations may call it too."""
     application, pairs = ask.application, ask.shape.pairs
     limited: NotPlaced | None = None
     if application.state is _ACCEPTED:
@@ -41,16 +42,17 @@ def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
         if account is not None:
             limited = NotPlaced(Unschedulable.USER_QUOTA, account=account)
     if limited is None:
-        full = ledger.queue_path_admits(application.queue, pairs)
-        if full is not None and ask.triggered:
-            full = ledger.queue_path_admits_swap(ask)
-        if full is not None:
-            limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+        for queue in application.queue.lineage():
+            if queue.ceilings and not queue.admits(pairs):
+                full: Queue | None = ledger.queue_path_admits_swap(ask) if ask.triggered else queue
+                if full is not None:
+                    limited = NotPlaced(Unschedulable.QUEUE_QUOTA, full)
+                break
     return limited
 
 
 def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
-    """Returns the limit that keeps *ask* back now, and tells of it in the event history where that has changed."""
+    """Returns the limit that keeps *ask* back now, and records it in the event history if it has changed."""
     limited = exceeded_limit(state, ask)
     if state.recording:
         state.events.limits_checked(ask, limited)
@@ -58,11 +60,12 @@ def kept_back(state: PartitionState, ask: Allocation) -> NotPlaced | None:
 
 
 def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
-    """Returns the node where *ask* fits now: its required node, or the first open node in order that has room. If a
-    limit or a lack of room stands against it, returns that instead; limits are looked at first."""
+    """Returns the node on which *ask* fits now: its required node, or the first open node in order that has room. If a
+    limit or a lack of room prevents that, returns the reason; limits are checked first."""
     shape = ask.shape
     limited = exceeded_limit(state, ask)
-    if state.recording:  # As kept_back does, without a call more for every placement.
+    if state.recording and (limited is not None or ask.extras is not None or ask.application.state is _ACCEPTED):
+        # This does what kept_back does, without a call for every placement: elsewhere nothing can have changed.
         state.events.limits_checked(ask, limited)
     if limited is not None:
         return limited
@@ -77,8 +80,8 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         for chosen in group_domains.nodes_for(state, ask):
             return chosen
         return NotPlaced(group_domains.name_lack(ask))
-    # The mark says that an ask of this shape has looked at all nodes since one last gained room: a full cluster is
-    # searched once for each shape, not for each ask.
+    # The mark says that no node has gained room since an ask of this shape tried all nodes: a full cluster is searched
+    # once for each shape, not for each ask.
     if not shape.no_room:
         node = state.node_order.first_fit(shape.pairs)
         if node is not None and ask.refused is not None and node.node_id in ask.refused:
@@ -87,13 +90,13 @@ def find_node(state: PartitionState, ask: Allocation) -> Node | NotPlaced:
         if node is not None:
             return node
         shape.no_room = True
-        # Known there even while nobody waits for it, so that a node which gains room takes the mark off again.
+        # The shape is entered there even while no ask of it waits, so that a node that gains room removes the mark.
         state.no_room.setdefault(shape, {})
     return NotPlaced(Unschedulable.NO_FITTING_NODE)
 
 
 def acceptable_nodes(state: PartitionState, ask: Allocation) -> Iterator[Node]:
-    """Open nodes in order that have room for *ask* and that the shim has not refused for it lately."""
+    """Yields the open nodes, in order, that have room for *ask* and that the shim has not refused for it."""
     if ask.spec.topology is not None and not ask.spec.required_node:
         return group_domains.nodes_for(state, ask)
     refused = ask.refused or {}

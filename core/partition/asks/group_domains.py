@@ -1,8 +1,8 @@
-"""The nodes for one member of a group that says something about the topology, one member after the other.
+"""Chooses the nodes for one member after the other of a group that asks for a topology.
 
-The first member chooses for all of its group: where nobody stands yet, only domains that have room for all of them
-count. Those that follow go where the choice that includes them leads; what stands already is looked up in the records
-of the application, so that nothing is remembered that could be wrong later. Rules: docs/topology.md.
+The first member chooses for the whole group: while no member is placed, only domains with room for all members count.
+Later members follow a choice that includes those already placed, which are looked up in the records of the application,
+so that nothing is kept that could be wrong later. Rules: docs/topology.md.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kornel.core.policies.topology_choice import Room, Shares, Shortfall, choose
 def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     """Yields the nodes on which *ask* may be placed now, the best first; none: its group has to wait.
 
-    A preference that no domain can fulfil is given up: then all nodes count, in their order.
+    If no domain can fulfil a preference, it is ignored, and all nodes count in their order.
     """
     request, topology = ask.spec.topology, state.topology
-    assert request is not None, "the caller has looked"
+    assert request is not None, "the caller has checked"
     found: Shares | Shortfall = Shortfall(None, 0, 1)
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is not None and depth is not None:
@@ -44,9 +44,10 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
 
 
 def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room: int, missing: int) -> int:
-    """Returns for how many members to choose when there is no place for all *missing* ones; 0: for none.
+    """Returns for how many members to choose if there is no room for all *missing* ones; 0: for none.
 
-    What is required waits until there is, unless the group has begun already: then each slice counts by itself.
+    A group with a requirement waits until there is room for all, unless some members are placed already; then each
+    slice counts by itself.
     """
     size = request.slice_size
     if request.wish == Wish.PREFERRED:
@@ -59,11 +60,11 @@ def _fewer_members(request: TopologyRequest, taken: dict[DomainPath, int], room:
 
 
 def rooms_for(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> list[Room]:
-    """Returns the room of each domain at *depth* for asks such as *ask*, with who stands there already."""
+    """Returns the room of each domain at *depth* for asks such as *ask*, with the members that are there already."""
     request = ask.spec.topology
-    assert request is not None, "the caller has looked"
+    assert request is not None, "the caller has checked"
     if taken and _is_one_slice(request):
-        # Where one stands, all belong: the others need not be counted.
+        # All members belong where one is placed, so the other domains need not be counted.
         domains: Sequence[Domain] = [topology.domains[path] for path in taken]
     else:
         domains = list(topology.at_depth(depth))
@@ -88,9 +89,10 @@ def count_missing(ask: Allocation) -> int:
 
 
 def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dict[DomainPath, int]:
-    """Returns, by the domains at *depth* in which they stand, the members of the group of *ask* that have a place.
+    """Returns, by domain at *depth*, the number of members of the group of *ask* that are placed there.
 
-    *first_only*: one is enough to know where all belong. Cost: linear in what its application has placed.
+    *first_only*: stop at the first one, which shows where all belong. The cost is linear in the allocations of the
+    application.
     """
     application, spec = ask.application, ask.spec
     placed = [(member, member.node) for member in application.allocations.values()]
@@ -100,7 +102,8 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
     for member, node in placed:
         if node is None or member.spec.task_group != spec.task_group or len(node.domains) < depth:
             continue
-        # Without a task group all that say the same belong together; in one, real asks need not repeat it.
+        # Without a task group, all asks with the same request belong together; in a task group, real asks need not
+        # repeat it.
         if not spec.task_group and member.spec.topology != spec.topology:
             continue
         path = node.domains[depth - 1].path
@@ -111,7 +114,7 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
 
 
 def name_lack(ask: Allocation) -> Unschedulable:
-    """Returns why *ask* is not placed, for which :func:`nodes_for` has found nothing."""
+    """Returns why *ask*, for which :func:`nodes_for` has found nothing, is not placed."""
     if ask.refused:
         return Unschedulable.REFUSED_BY_PREDICATE
     required = ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED
@@ -119,7 +122,7 @@ def name_lack(ask: Allocation) -> Unschedulable:
 
 
 def may_move(state: PartitionState, request: TopologyRequest | None, own: Node, node: Node) -> bool:
-    """Tells whether who takes a place on *own* in a group that says *request* may take it on *node* instead."""
+    """Tells whether a member that takes a place on *own*, in a group with *request*, may take one on *node* instead."""
     topology = state.topology
     if request is None or request.wish != Wish.REQUIRED or topology is None:
         return True
@@ -134,8 +137,8 @@ def _is_one_slice(request: TopologyRequest) -> bool:
 
 
 def _in_order_within(topology: Topology, share: tuple[DomainPath, int], ask: Allocation) -> Iterator[Node]:
-    """Yields the nodes of a domain that have room for *ask*, in the domains further in that suit those that belong
-    together, *share* of them, best; then the others."""
+    """Yields the nodes of a domain that have room for *ask*: first those in the inner domains that suit the members of
+    *share* best, then the others."""
     path, members = share
     pairs = ask.shape.pairs
     refused = ask.refused or {}
@@ -147,7 +150,7 @@ def _in_order_within(topology: Topology, share: tuple[DomainPath, int], ask: All
 
 
 def _narrow_down(topology: Topology, path: DomainPath, members: int, pairs: Pairs) -> list[Domain]:
-    """Returns the domain at *path* and, level by level, the one further in where the first of *members* goes."""
+    """Returns the domain at *path* and, level by level, the inner one in which the first of *members* is placed."""
     found = [topology.domains[path]]
     for level in topology.levels[len(path) :]:
         rooms = [Room(inner.path, inner.count_room(pairs)) for inner in found[-1].below.values()]

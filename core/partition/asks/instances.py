@@ -24,12 +24,9 @@ _CONFIRMATIONS: Final = (
 )
 
 
-def remember_request(state: PartitionState, request: Allocation) -> None:
-    """Make *request* known by its key."""
-    state.requests[request.key] = request
+def join_siblings(state: PartitionState, request: Allocation) -> None:
+    """Puts *request*, which shares its key with others, with these."""
     spec = request.spec
-    if not spec.instance and spec.key not in state.instances:
-        return
     siblings = state.instances.get(spec.key)
     if siblings is None:
         # The only request under its key stands in no list of siblings: it joins when the second one comes.

@@ -1,4 +1,5 @@
-"""Questions about asks: taken back while the shim has not answered, with what waits, or answered with more than yes."""
+"""Questions to the shim about asks: cancels them while they are open, and notes answers that depend on other
+placements."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kornel.core.partition.waiting.places import move_ask, resume_waiting, wait_
 
 
 def learn_dependence(state: PartitionState, ask: Allocation) -> None:
-    """Has *ask* take turns from now on, since the shim said that it depends on other placements."""
+    """Makes questions about *ask* take turns from now on, because the shim said that it depends on other placements."""
     if not ask.dependent:
         ask.dependent = True
         if ask.group is not None:
@@ -20,7 +21,7 @@ def learn_dependence(state: PartitionState, ask: Allocation) -> None:
 
 
 def cancel_question(state: PartitionState, ask: Allocation) -> None:
-    """Ends whatever was asked about *ask*: it is an ask like any other again."""
+    """Cancels all open questions about *ask*, which is an ask like any other again."""
     if ask.inquiry is not None:
         inquiries.forget_inquiry(state, ask.inquiry)
         if ask.proposed_placeholder is not None:
@@ -42,7 +43,7 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
 
 
 def call_off_vetting(state: PartitionState, application: Application) -> None:
-    """Ends the questions about the gang of *application*: none of its members is held any more, and all wait again."""
+    """Cancels the questions about the gang of *application*. Its members are no longer held, and all wait again."""
     vetting = state.gangs.vetting.pop(application)
     for member in vetting.nodes:
         if member.inquiry is not None:
@@ -54,13 +55,13 @@ def call_off_vetting(state: PartitionState, application: Application) -> None:
 
 
 def wait_again(state: PartitionState, ask: Allocation) -> None:
-    """Has *ask* go back to where it waited before it was held."""
+    """Puts *ask* back where it waited before it was held."""
     resume_waiting(state, ask)
     admission.note_allocating_no_more(state, ask.application)
 
 
 def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
-    """Drops the question that *ask* has open about the place of a placeholder: both are free for others."""
+    """Cancels the open question whether *ask* may take the place of a placeholder, and frees both."""
     if ask.inquiry is not None:
         inquiries.forget_inquiry(state, ask.inquiry)
     part_pair(ask)
@@ -68,7 +69,7 @@ def withdraw_pair(state: PartitionState, ask: Allocation) -> None:
 
 
 def part_pair(ask: Allocation) -> Allocation:
-    """Ends the question about *ask* and the placeholder that it was to replace, which is returned."""
+    """Ends the question about *ask* and the placeholder that it was to replace. Returns the placeholder."""
     placeholder = ask.proposed_placeholder
     assert placeholder is not None, "a question about a pair is open only while it is one"
     ask.proposed_placeholder = ask.inquiry = placeholder.proposed_by = None
@@ -76,6 +77,6 @@ def part_pair(ask: Allocation) -> Allocation:
 
 
 def look_for_pairs(state: PartitionState, ask: Allocation) -> None:
-    """Has the next cycle look for pairs in all task groups of the application of *ask*."""
+    """Makes the next cycle match asks with placeholders in all task groups of the application of *ask*."""
     for task_group in ask.application.task_groups.values():
         state.note_pairs(ask.application, task_group)

@@ -1,4 +1,5 @@
-"""Room on a node that is held for an ask: made, given back, and offered to others afterwards (preemption.md B.7)."""
+"""Reservations: holds room on a node for an ask, gives it back, and offers it to others afterwards (preemption.md
+B.7)."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from kornel.core.partition.waiting.waking import wake_for_node
 def reserve_node(
     state: PartitionState, ask: Allocation, node: Node, now_ns: int, *, by_age: bool = False, at_once: bool = True
 ) -> Reservation:
-    """Hold what *ask* needs on *node*: nothing else is placed on that room (preemption.md A.1 no. 15).
+    """Hold what *ask* needs on *node*; no other ask is placed on that room (preemption.md A.1 no. 15).
 
-    The next cycle tries it; not *at_once*: only where it is not known that no node has room for it now.
+    The next cycle tries the ask. Without *at_once*, it does so only unless it is known that no node has room for it.
     """
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
@@ -42,7 +43,7 @@ def reserve_node(
 
 
 def end_reservation(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
-    """Give the room back; with *requeue* the ask goes back among its equals, unless it is held somewhere."""
+    """Give the room back. With *requeue*, the ask waits with its equals again, unless it is held on a node."""
     unbook_reservation(state, reservation)
     offer_room(state, reservation.node)
     if requeue and reservation.ask.place is AskPlace.NOWHERE:
@@ -50,9 +51,11 @@ def end_reservation(state: PartitionState, reservation: Reservation, *, requeue:
 
 
 def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
-    """Takes *reservation* off the books; whoever calls tells others of the room, by :func:`offer_room`."""
+    """Takes *reservation* off the books. The caller has to offer the room to others by :func:`offer_room`."""
     ask = reservation.ask
     forget_reservation(state, reservation)
+    if state.gangs.holds and state.gangs.hold_of(ask) is not None:
+        state.gangs.broken[ask.application] = None
     if reservation.by_age:
         ledger.unbook_promise(ask)
         state.reserving.kept -= 1
@@ -69,6 +72,6 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
 
 
 def offer_room(state: PartitionState, node: Node) -> None:
-    """Let others know that *node*, unless it is gone, has room that is no longer held."""
+    """Wake asks that can use the room on *node* that is no longer held, unless the node is gone."""
     if state.nodes.get(node.node_id) is node:
         wake_for_node(state, node)

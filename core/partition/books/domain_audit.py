@@ -1,6 +1,6 @@
-"""The books of domains as code: every sum of every domain, reckoned again from the nodes (docs/topology.md).
+"""The audit of domains: every sum of every domain, computed again from the nodes (docs/topology.md).
 
-Independent of what keeps them on purpose.
+It deliberately shares no code with what keeps the sums.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kornel.core.partition.state import PartitionState
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
-    """Yields everything about domains that does not add up."""
+    """Yields every sum or membership of domains that is wrong."""
     topology = state.topology
     if topology is None:
         yield from (Broken("T1", node.node_id, "stands in a domain") for node in state.nodes.values() if node.domains)
@@ -54,7 +54,7 @@ def check(state: PartitionState) -> Iterator[Broken]:
 
 
 def _times_on(node: Node, pairs: tuple[tuple[int, int], ...]) -> int:
-    """Returns how often *pairs* can be taken from what is open on *node*, one after the other."""
+    """Returns how many times *pairs* fit into the open room of *node*."""
     room = list(node.open)
     times = 0
     while all(room[t] >= amount for t, amount in pairs):

@@ -34,8 +34,9 @@ def book_pending(ask: Allocation) -> None:
         for t, amount in pairs:
             pending[t] += amount
         queue.waiting += 1
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        siblings = queue.siblings
+        if siblings is not None and queue in siblings.members:
+            siblings.marked[queue] = None
 
 
 def unbook_pending(ask: Allocation) -> None:
@@ -144,15 +145,18 @@ def _use_instead_of_waiting(ask: Allocation) -> None:
     if application.accounts:
         user_accounting.charge_accounts(application, pairs)
     leaf = application.queue
-    leaf.order.mark_changed(application)
+    order = leaf.order
+    if application in order.members:
+        order.marked[application] = None
     for queue in leaf.lineage():
         pending, used = queue.pending, queue.used
         for t, amount in pairs:
             pending[t] -= amount
             used[t] += amount
         queue.waiting -= 1
-        if queue.parent is not None:
-            queue.parent.order.mark_changed(queue)
+        siblings = queue.siblings
+        if siblings is not None and queue in siblings.members:
+            siblings.marked[queue] = None
 
 
 def _use_no_more(state: PartitionState, allocation: Allocation) -> None:

@@ -1,1 +1,1 @@
-"""Configurations put into force: in a new partition, in a running one, and in one that is only supposed."""
+"""Puts configurations into force: in a new partition, in a running one, and in a supposed one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -353,13 +354,14 @@ def _is_empty(queue: Queue) -> bool:
 
 
 def _clean_periodically(state: PartitionState, at_ns: int) -> None:
-    def clean(now_ns: int) -> None:
-        if state.cleaning is None:
-            state.cleaning = _clean_queues(state)
-        advance_cleaning(state)
-        _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
+    state.run_at(at_ns, partial(_clean_again, state))
 
-    state.run_at(at_ns, clean)
+
+def _clean_again(state: PartitionState, now_ns: int) -> None:
+    if state.cleaning is None:
+        state.cleaning = _clean_queues(state)
+    advance_cleaning(state)
+    _clean_periodically(state, now_ns + CLEANER_INTERVAL_NS)
 
 
 def advance_cleaning(state: PartitionState) -> bool:

@@ -1,6 +1,6 @@
-"""Queues that placement asks for: their making, their limits from tags, and what a reload changes in them.
+"""Dynamic queues: how placement makes them, their limits from tags, and what a reload changes in them.
 
-Cost of one queue: that of its path, whatever else the partition holds. Rules: config.md 6.3, 7.7, 7.8, B16, B18, B20.
+The cost of making a queue grows with the length of its path only. Rules: config.md 6.3, 7.7, 7.8, B16, B18, B20.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from kornel.core.policies.placement.namespace_limits import NamespaceLimits
 from kornel.core.policies.queue_order import fair_terms
 
 TYPES_LEFT_BY_TAGS: Final = MAX_TYPES // 2
-"""Whoever submits an application writes its tags: so many types are kept for nodes and configurations."""
+"""The resource types that tags leave to nodes and configurations, because anyone who submits an application writes its
+tags."""
 
 
 class Prospect(NamedTuple):
-    """The leaf an application is about to enter, as it will be then. Nothing has been changed for it yet.
+    """The leaf that an application is about to enter, as it will be then. Nothing has been changed yet.
 
-    parents           above the leaf, nearest first; the root last
+    parents           the queues above the leaf, nearest first; the root last
     max_applications  0: unlimited
     """
 
@@ -41,8 +42,7 @@ class Prospect(NamedTuple):
 
 
 def find_prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> Prospect:
-    """Returns what the leaf at *placed* is, or will be. *limits* count for dynamic leaves, and never for the recovery
-    queue."""
+    """Returns the leaf at *placed* as it is or will be. *limits* apply to dynamic leaves except the recovery queue."""
     guaranteed: Mapping[int, int]
     maximum: Mapping[int, int]
     queue = placed.above
@@ -77,10 +77,10 @@ def enter_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Queue
 
 
 def take_template_steps(state: PartitionState) -> Iterator[None]:
-    """Gives dynamic queues, after a reload, what their parents now pass on, unless a tag has set it otherwise. Yields
-    after each.
+    """Gives dynamic queues, after a reload, the settings that their parents pass on now, except those that a tag has
+    set. Yields after each queue.
 
-    Parents are looked at before their children, so a change reaches every level.
+    Parents come before their children, so a change reaches every level.
     """
     for queue in sorted(state.queues.values(), key=lambda queue: queue.depth):
         before, parent = queue.dynamic_terms, queue.parent
@@ -140,7 +140,7 @@ def _create_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Que
 
 
 def _limit_leaf(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
-    """Put the amounts in force. Only *leaf* itself looks at them, so nothing else is reckoned again."""
+    """Put the amounts of *wanted* into force. Only *leaf* reads them, so nothing else is computed again."""
     leaf.max_applications = wanted.max_applications
     guaranteed = {t: amount for t, amount in wanted.guaranteed.items() if amount}
     if leaf.guaranteed == guaranteed and leaf.max == wanted.max:

@@ -1,6 +1,7 @@
-"""The one way in for resource types that the partition is to know for good: checked before anything is applied.
+"""Adds resource types to a partition for good. All such additions are checked here before anything is applied.
 
-Nodes, configurations, limits and what runs offer a type. Asks that waited for it without a name have one then.
+A type is *offered* by nodes, configurations, limits and running work. An ask for a type that is not offered waits, and
+can be served once it is.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption import attempts
 
 DEMANDS_KEPT: Final = 10_000
-"""Demands that are remembered although nobody may have them any more."""
+"""The number of demands that are kept although no ask may have them any more."""
 
 
 def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0) -> None:
-    """Know all *names* from here on. Raises :class:`kornel.core.model.shapes.TooManyTypes`, and has changed nothing
-    then.
+    """Add the types *names* to the partition. Raises :class:`kornel.core.model.shapes.TooManyTypes` without changing
+    anything.
 
-    *leaving*: so many others have to be possible afterwards.
+    *leaving*: the number of further types for which there has to be room afterwards.
     """
     types = state.types
     named = dict.fromkeys(names)
@@ -37,7 +38,7 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
         if leaving:
             raise
         give_back(state)
-        new = types.find_unoffered(named)  # What nobody has used lately was given back, too.
+        new = types.find_unoffered(named)  # Types that are no longer used were given back as well.
         types.check(new)
     for name in new:
         types.index_of(name)
@@ -52,9 +53,9 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
 
 
 def give_back(state: PartitionState) -> None:
-    """Forget types that nodes, the configuration and running work named once, and nothing names any more.
+    """Remove types that nodes, the configuration or running work once named and nothing names now.
 
-    Not while a round of the monitor or the enforcement of a max is under way, which go by index.
+    Nothing is removed during a round of the monitor or the enforcement of a max, which use type indexes.
     """
     if state.notices.steps is None and not state.enforcement.busy:
         remembered = _remembered_types(state)
@@ -65,7 +66,7 @@ def give_back(state: PartitionState) -> None:
 
 
 def _remembered_types(state: PartitionState) -> set[int]:
-    """Returns the types of which something is kept beside what is used, pending, claimed and offered in all."""
+    """Returns the types of which amounts are kept elsewhere than in the totals used, pending, claimed and offered."""
     configured = named_by(state.config) if state.config is not None else ()
     found = {t for t in map(state.types.known_index, configured) if t is not None}
     found.update(t for t, amount in enumerate(state.root.preempted_total) if amount)
@@ -92,8 +93,8 @@ def _remembered_types(state: PartitionState) -> set[int]:
 
 
 def forget_demands(state: PartitionState) -> None:
-    """Forgets types that are no more, and demands that nobody has any more once these are the most; called from time to
-    time."""
+    """Removes types that are no longer used, and unused demands once they outnumber the others. It is called from time
+    to time."""
     if state.types.offered > MAX_TYPES // 2:
         give_back(state)
     if len(state.types.known_shapes()) <= max(DEMANDS_KEPT, 2 * len(state.requests)):
@@ -107,13 +108,14 @@ def forget_demands(state: PartitionState) -> None:
 def named_by(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[str]:
     """Yields the resource types that *config* names, some of them many times.
 
-    Queues that it shares with *before*, with all below them, are left out: what they name is known.
+    Queues that it shares with *before* are left out with all below them, because their types are known.
     """
     return chain.from_iterable(names_by_queue(config, before))
 
 
 def names_by_queue(config: PartitionConfig, before: PartitionConfig | None = None) -> Iterator[list[str]]:
-    """Yields the same some at a time, and often an empty list: there may be tens of thousands of queues."""
+    """Yields the names of :func:`named_by` a few at a time, often as an empty list, because there may be tens of
+    thousands of queues."""
     governor = config.preemption.governor
     yield [
         *config.node_sort.weights,

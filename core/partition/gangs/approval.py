@@ -8,6 +8,7 @@ became of both meanwhile is looked at when the answer is there.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -30,23 +31,25 @@ def seek_approval(state: PartitionState, pair: Pair, now_ns: int) -> None:
     """Ask about *pair* before it is linked."""
     ask, placeholder, node = pair
     own = node is placeholder.node
-    number = state.callbacks.next_number() if ask.dependent else 0
+    number = state.callbacks.next_number()
     node_ids = _own_nodes(ask, node) if own else _other_nodes(state, ask, placeholder, node)
     ask.proposed_placeholder, placeholder.proposed_by = placeholder, ask
-
-    def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        if inquiries.is_open(ask, number):
-            _decide_pairs(state, ask, refused, at_ns, own=own)
-
-    def drop() -> None:
-        if inquiries.is_open(ask, number):
-            withdraw_pair(state, ask)
-
+    decide, drop = partial(_decide_pairs, state, ask, number, own), partial(_drop_question, state, ask, number)
     if ask.dependent:
-        inquiries.line_up(state, ask, lambda: node_ids, decide, drop, now_ns, number=number, allocate=not own)
+        offer = partial(_name_nodes, node_ids)
+        inquiries.line_up(state, ask, offer, decide, drop, now_ns, number=number, allocate=not own)
         return
-    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=not own)
-    number = ask.inquiry.number
+    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, number=number, allocate=not own)
+
+
+def _drop_question(state: PartitionState, ask: Allocation, number: int) -> None:
+    if inquiries.is_open(ask, number):
+        withdraw_pair(state, ask)
+
+
+def _name_nodes(node_ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the nodes that were chosen before the question waited for its turn."""
+    return node_ids
 
 
 def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
@@ -71,12 +74,14 @@ def _other_nodes(state: PartitionState, ask: Allocation, placeholder: Allocation
 def _decide_pairs(
     state: PartitionState,
     ask: Allocation,
+    number: int,
+    own: bool,
     refused: Mapping[str, str],
     now_ns: int,
-    *,
-    own: bool,
 ) -> None:
     """Link the first pair that the shim let pass and that is still possible; otherwise look further."""
+    if not inquiries.is_open(ask, number):
+        return
     inquiry = ask.inquiry
     assert inquiry is not None, "the caller has looked"
     node_ids = inquiry.node_ids

@@ -23,6 +23,7 @@ def check(state: PartitionState) -> Iterator[Broken]:
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
             looked_at = application in state.gangs.to_match or application in state.gangs.without_room
+            looked_at = looked_at or application in state.gangs.waiting_for_turn
             looked_at = looked_at or any(ask.inquiry is not None or ask.pause_until_ns for ask in task_group.asks)
             if task_group.asks and task_group.free and not looked_at and application.state not in UNSERVED:
                 yield Broken("10.3", application.application_id, f"nobody looks at what waits in {task_group.name}")

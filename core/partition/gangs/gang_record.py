@@ -61,10 +61,46 @@ class Vetting:
         """By member, the nodes that the shim let pass."""
 
 
+class GangHold:
+    """The places held for all members of a gang while victims leave for some of them (preemption.md B.11).
+
+    None of them runs before all can, and none keeps its place when the others cannot have one.
+    """
+
+    __slots__ = ("evicted", "freed", "kind", "made_ns", "members", "mended", "relied_on", "wait_from_ns")
+
+    def __init__(self, kind: str, made_ns: int) -> None:
+        self.kind: Final = kind
+        self.made_ns: Final = made_ns
+        self.members: dict[Allocation, None] = {}
+        """The members, each of which has a reservation; one that lost it is looked after before the slice ends."""
+        self.evicted = 0
+        """The victims that were asked to leave for it."""
+        self.freed: Final[dict[int, int]] = {}
+        """The amounts that these held, by type."""
+        self.relied_on: Final[dict[Allocation, None]] = {}
+        """The victims of others whose room it counts on."""
+        self.mended = 0
+        """The number of times that members got other places than before."""
+        self.wait_from_ns = made_ns
+        """The time when the last victim was asked to leave, or the last one left."""
+
+    def is_whole(self) -> bool:
+        """Tells whether room is held for every member."""
+        return all(member.reservation is not None for member in self.members)
+
+    def victims_left(self) -> bool:
+        """Tells whether somebody who was asked to leave for a member is still there."""
+        return any(member.victims for member in self.members)
+
+
 class GangRecord:
     """Keeps the applications with gangs that something is to be done about, in order of arrival."""
 
-    __slots__ = ("as_units", "gathering", "rooms", "timed_out", "to_match", "totals", "vetting", "without_room")
+    __slots__ = (
+        "as_units", "broken", "gathering", "holds", "rooms", "timed_out", "to_match", "totals", "vetting",
+        "waiting_for_turn", "without_room",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.as_units = True
@@ -75,11 +111,22 @@ class GangRecord:
         """Gangs for all members of which there is not enough room."""
         self.totals: Final[dict[Pairs, Shape]] = {}
         """The sums of what gangs want that wait below a quota or limit, each as one size."""
+        self.holds: Final[dict[Application, GangHold]] = {}
+        """Gangs for all members of which room is held until victims have left."""
+        self.broken: Final[dict[Application, None]] = {}
+        """The gangs among these in which a member lost its place."""
         self.vetting: Final[dict[Application, Vetting]] = {}
         """Gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}
         """Applications of which a real ask may now find a placeholder to replace."""
         self.without_room: Final[dict[Application, None]] = {}
         """Applications of which one found a placeholder, but had to go elsewhere and found no node."""
+        self.waiting_for_turn: Final[dict[Application, None]] = {}
+        """Applications of which one that depends on other placements waits until the line of such asks is shorter."""
         self.timed_out: Final[dict[Application, None]] = {}
         """Applications whose placeholders have waited long enough; nothing was done about it yet."""
+
+    def hold_of(self, ask: Allocation) -> GangHold | None:
+        """Returns the places of the gang of which *ask* is a member; ``None``: it has none, or *ask* is no member."""
+        hold = self.holds.get(ask.application)
+        return hold if hold is not None and ask in hold.members else None

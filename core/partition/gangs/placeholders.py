@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.commands import ApplicationSpec, TerminationType
@@ -39,13 +40,13 @@ def start_timer(state: PartitionState, application: Application, now_ns: int) ->
     ends."""
     at_ns = now_ns + timeout_ns(application.spec, now_ns)
     application.placeholder_deadline_ns = at_ns
+    state.run_at(at_ns, partial(_note_timeout, state, application, at_ns))
 
-    def note(_: int) -> None:
-        if application.placeholder_deadline_ns == at_ns:
-            application.placeholder_deadline_ns = None
-            state.gangs.timed_out[application] = None
 
-    state.run_at(at_ns, note)
+def _note_timeout(state: PartitionState, application: Application, at_ns: int, _now_ns: int) -> None:
+    if application.placeholder_deadline_ns == at_ns:
+        application.placeholder_deadline_ns = None
+        state.gangs.timed_out[application] = None
 
 
 def stop_timer(application: Application) -> None:

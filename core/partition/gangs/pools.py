@@ -26,6 +26,8 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
         spec = placeholder.spec
         task_group = TaskGroup(name, placeholder.shape, read_minimum(spec.tags), spec.topology)
         application.task_groups[name] = task_group
+    if placeholder.dependent:
+        place_one_by_one(state, application)
     was_open = task_group.open
     task_group.count += 1
     if was_open:
@@ -35,6 +37,18 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
             _wait_for_placeholder(state, ask)
     # It may state the first minimum of the gang, or a task of it may run already.
     if forms_unit(state, application) is not (UNIT_KEY in application.groups):
+        regroup_members(state, application)
+
+
+def place_one_by_one(state: PartitionState, application: Application) -> None:
+    """Has the placeholders of *application* be placed one after the other, because one of them depends on where others
+    run."""
+    if application.asks_in_turn:
+        return
+    application.asks_in_turn = True
+    if application in state.gangs.vetting:
+        questions.call_off_vetting(state, application)
+    if UNIT_KEY in application.groups:
         regroup_members(state, application)
 
 

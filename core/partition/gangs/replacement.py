@@ -23,6 +23,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.partition.asks import group_domains, moves
 from kornel.core.partition.gangs import placeholders
 from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import dependence
 from kornel.core.partition.waiting.rooms import UNSERVED
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
@@ -48,6 +49,8 @@ class Choice(NamedTuple):
     pair: Pair | None
     without_room: bool
     """Some ask matches a placeholder, may not run on its node, and no other node has room."""
+    waits_for_turn: bool = False
+    """Some ask depends on other placements, and the line of those that do is full."""
 
 
 MayStay = Callable[[PartitionState, Allocation, Node], bool]
@@ -111,6 +114,8 @@ def serve(
         del state.gangs.to_match[application]
         if choice.without_room:
             state.gangs.without_room[application] = None
+        if choice.waits_for_turn:
+            state.gangs.waiting_for_turn[application] = None
     return spent
 
 
@@ -123,13 +128,17 @@ def choose_pair(
 ) -> Choice:
     """Finds the first ask, in order, that has a placeholder, and the placeholders found too small on the way."""
     too_small: dict[Allocation, Allocation] = {}
-    without_room = False
+    without_room = waits_for_turn = False
     if application.state in UNSERVED:
         return Choice({}, None, without_room)
+    is_line_full = state.callbacks.predicates and dependence.is_line_full(state.callbacks)
     for ask in _asks(application):
         task_group = ask.pool
         assert task_group is not None, "only asks of a pool come here"
         if ask.inquiry is not None:
+            continue
+        if is_line_full and ask.dependent:
+            waits_for_turn = True
             continue
         matching: Allocation | None = None
         for placeholder in _in_order(task_group.free):
@@ -140,14 +149,14 @@ def choose_pair(
                 continue
             own = _node_of(placeholder)
             if stays(state, ask, own):
-                return Choice(too_small, Pair(ask, placeholder, own), without_room)
+                return Choice(too_small, Pair(ask, placeholder, own), without_room, waits_for_turn)
             matching = matching or placeholder
         if matching is not None:
             other = elsewhere(state, ask, _node_of(matching))
             if other is not None:
-                return Choice(too_small, Pair(ask, matching, other), without_room)
+                return Choice(too_small, Pair(ask, matching, other), without_room, waits_for_turn)
             without_room = True
-    return Choice(too_small, None, without_room)
+    return Choice(too_small, None, without_room, waits_for_turn)
 
 
 def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kornel.core.domain.effects import Effect, EventRecorded
+from kornel.core.domain.effects import Effect, EventRecorded, PlacementRecorded
 from kornel.core.domain.events import EventChange, EventDetail, EventType, shorten_event_text
 from kornel.core.domain.resources import Resources
 
@@ -46,3 +46,7 @@ class EventLog:
         fields = (kind, object_id, reference_id, change, detail, at_ns, resources, message)
         # Several events for each allocation: the constructor of a named tuple would double what one costs.
         self._append(_new(EventRecorded, fields))
+
+    def add_placement(self, *fields: str | Resources) -> None:
+        """Records a placement that happens now. *fields*: those of a :class:`PlacementRecorded` behind its time."""
+        self._append(_new(PlacementRecorded, (self._callbacks.now_ns, *fields)))

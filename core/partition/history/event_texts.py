@@ -1,4 +1,4 @@
-"""The sentences of the event history. Each stands for itself, because shims show them to people as events of pods."""
+"""The sentences of the event history. Each stands alone, because shims show them to people as events of pods."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _NS_PER_S: Final = 10**9
 
 
 def describe_full_queue(types: ResourceTypes, ask: Allocation, queue: Queue) -> str:
-    """Returns that *ask* does not fit under the max of *queue*, and how much of each scarce type is left there."""
+    """Returns the text that *ask* does not fit under the max of *queue*, with what is left there of each scarce
+    type."""
     left = _describe_left(types, ask.shape.pairs, queue.used, queue.max)
     left = left or "the rest of its max is promised to requests that preempted"
     return f"Request for {ask.shape.write_amounts()} does not fit in queue {queue.path}: {left}"
 
 
 def describe_used_limit(types: ResourceTypes, ask: Allocation, account: Account) -> str:
-    """Returns that *ask* does not fit in the limit of *account*, and how much of each scarce type is left of it."""
+    """Returns the text that *ask* does not fit in the limit of *account*, with what is left of each scarce type."""
     left = _describe_left(types, ask.shape.pairs, account.used, account.limit.max)
     return f"Request for {ask.shape.write_amounts()} does not fit in the limit of {account}: {left}"
 
@@ -38,17 +39,17 @@ def _describe_left(types: ResourceTypes, pairs: Pairs, used: Vector, most: Mappi
 
 
 def describe_room_in_queue(ask: Allocation) -> str:
-    """Returns that *ask* fits under the max of its queue, and of those above, again."""
+    """Returns the text that *ask* fits under the max of its queue, and of the queues above, again."""
     return f"Request for {ask.shape.write_amounts()} fits in queue {ask.queue.path} again"
 
 
 def describe_room_in_limits(ask: Allocation) -> str:
-    """Returns that *ask* fits under the limits of its user and group again."""
+    """Returns the text that *ask* fits under the limits of its user and group again."""
     return f"Request for {ask.shape.write_amounts()} fits in the limits of user {ask.application.user} again"
 
 
 def describe_refusals(reasons: Iterable[str]) -> str:
-    """Returns why the resource manager refused nodes: each of the *reasons*, of which there is one for each node."""
+    """Returns the text that the resource manager refused nodes, with *reasons*, one for each node."""
     counts: dict[str, int] = {}
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
@@ -58,7 +59,7 @@ def describe_refusals(reasons: Iterable[str]) -> str:
 
 
 def describe_excess(types: ResourceTypes, queue: Queue) -> str:
-    """Returns what *queue* holds of the types of which it holds more than its max, and that max."""
+    """Returns the text that *queue* is above its max, with the amounts of the types concerned."""
     over = [t for t, most in queue.max.items() if queue.used[t] > most]
     held = format_quantities(types.to_resources({t: queue.used[t] for t in over}))
     most = format_quantities(types.to_resources({t: queue.max[t] for t in over}))
@@ -66,7 +67,7 @@ def describe_excess(types: ResourceTypes, queue: Queue) -> str:
 
 
 def describe_timer(queue: Queue, start_ns: int | None, now_ns: int, *, moved: bool) -> str:
-    """Returns when preemption for the max of *queue* starts, at *start_ns*; ``None``: it does not."""
+    """Returns the text that preemption for the max of *queue* starts at *start_ns*; ``None``: that it is called off."""
     if start_ns is None:
         return f"Preemption for the max of queue {queue.path} is called off"
     moved_on = "now starts" if moved else "starts"

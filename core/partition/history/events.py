@@ -224,6 +224,23 @@ class Recorder:
         self._record_usage(application, _ADD, resources)
         self._say(_APP, application.application_id, _ADD, EventDetail.APP_ALLOC, allocation.spec.key, resources)
 
+    def placement_made(self, allocation: Allocation, node: Node) -> None:
+        """Records what :meth:`node_charged` and then :meth:`allocation_added` do, in one record where that is
+        enough."""
+        application = allocation.application
+        if application.limit_group is not None:
+            self.node_charged(allocation, node)
+            self.allocation_added(allocation)
+            return
+        self._log.add_placement(
+            allocation.spec.key,
+            application.application_id,
+            node.node_id,
+            application.user,
+            application.queue.path,
+            allocation.shape.resources,
+        )
+
     def allocation_removed(self, allocation: Allocation, node: Node, termination: int | None) -> None:
         """Records that *allocation* and its key are gone; *termination* ``None``: with its node.
 

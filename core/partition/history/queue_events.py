@@ -36,7 +36,7 @@ def settings_of(queue: Queue) -> QueueSettings:
 
 
 class QueueRecorder:
-    """Writes down what becomes of queues."""
+    """Records what happens to queues."""
 
     __slots__ = ("_log", "_say", "_types")
 
@@ -83,11 +83,12 @@ class QueueRecorder:
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_GUARANTEED, resources=amounts)
 
     def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
-        """Preemption for the max of *queue* ran and ended as *outcome* says (preemption.md D.9)."""
+        """Records that preemption for the max of *queue* ran and ended as *outcome* says (preemption.md D.9)."""
         self._about_quota(queue, f"Preemption for the max of queue {queue.path} ended {outcome}: {detail}")
 
     def quota_timer_set(self, queue: Queue, before_ns: int | None, start_ns: int | None) -> None:
-        """Preemption for the max of *queue* was to start at *before_ns*, and is at *start_ns*; ``None``: never."""
+        """Records that the start of preemption for the max of *queue* moved from *before_ns* to *start_ns*; ``None``:
+        never."""
         if start_ns == before_ns:
             return
         moved = before_ns is not None
@@ -115,8 +116,8 @@ class QueueRecorder:
         )
 
     def _limits_applied(self, queue: Queue, before: QueueLimits | None) -> None:
-        """Records the limits of *queue*, since each configuration applies them anew, the same ones too (rest.md
-        E32)."""
+        """Records the limits of *queue*, also if they are unchanged, because each configuration applies them again
+        (rest.md E32)."""
         users, groups = before if before is not None else ({}, {})
         for detail, was, now in (
             (EventDetail.UG_USER_LIMIT, users, queue.limits.users),

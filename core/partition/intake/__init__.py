@@ -1,1 +1,1 @@
-"""Intake of what the shim sends, entry by entry: checked, answered, put on the books; and how requests leave again."""
+"""The intake: checks, answers and books what the shim sends, entry by entry, and carries out releases."""

@@ -1,4 +1,5 @@
-"""Allocation requests: asks, recovered allocations, foreign load, resizes and releases (protocol.md 8, 9, 10)."""
+"""Handles allocation requests: asks, recovered allocations, foreign load, resizes and releases (protocol.md 8, 9,
+10)."""
 
 from __future__ import annotations
 
@@ -33,20 +34,20 @@ from kornel.core.preemption import attempts, eviction, slices
 
 _CLOSED = frozenset({AppState.FAILING, AppState.FAILED, AppState.COMPLETED})
 _RUNNING = AppState.RUNNING
-"""Names a member once: reading it from its class costs as much as a call, and every ask comes by."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every ask needs it."""
 _NS_PER_S = 10**9
 
 _COUNTLESS = ("resources", "node_id", "max_allocations", "instance")
 _CONTENT = itemgetter(*(at for at, name in enumerate(AllocationSpec._fields) if name not in _COUNTLESS))
-"""The fields that a spec says of every request under its key, whatever their number, but for its size, which is a
+"""Returns the fields of a spec that all requests under its key share, without the size, which is compared as a
 shape."""
 
 
 def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> AllocationRejected | None:
-    """Takes one entry of ``allocations`` or ``asks`` by the decision table of protocol.md 8.1, in which the first match
-    wins.
+    """Handles one entry of ``allocations`` or ``asks`` by the decision table of protocol.md 8.1, of which the first
+    match counts.
 
-    Returns the rejection instead of answering it: rejections leave after the request's last entry.
+    Returns the rejection instead of answering with it, because rejections are sent after the request's last entry.
     """
     refused = _find_fault(state, spec)
     known = spec.key in state.requests or spec.key in state.instances
@@ -55,32 +56,36 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
     if refused is not None:
         return reject_allocation(spec, refused)
     amounts = NOTHING if spec.resources is None else spec.resources
+    placed = bool(spec.node_id) or (known and _is_placed(state, spec))
     try:
-        if spec.node_id or (known and _is_placed(state, spec)):
+        if placed:
             offered_types.offer_types(state, amounts)
         shape = state.types.shape_of(amounts)
     except TooManyTypes as error:
         return reject_allocation(spec, f"{Rejection.INVALID_RESOURCE}: {spec.key}: {error}")
-    _take_entry(state, spec, shape, now_ns)
+    if known or placed or spec.legacy:
+        _take_entry(state, spec, shape, now_ns)
+    else:  # By far the most entries are new asks, so these come by no further question. Foreign load has a node.
+        _add_ask(state, state.applications[spec.application_id], spec, shape, now_ns)
     return None
 
 
 def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Tells whether *spec* speaks of something that runs: what it names is there."""
+    """Tells whether *spec* is about something that runs: it names a node, and the core knows the node and the
+    application."""
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     return request is not None and not request.pending
 
 
 def reject_allocation(spec: AllocationSpec, reason: str) -> AllocationRejected:
-    """Returns the answer that turns *spec* away; *reason* starts with its token."""
+    """Returns the rejection of *spec*; *reason* starts with its token."""
     return AllocationRejected(spec.key, spec.application_id, reason, spec.legacy, spec.partition)
 
 
 def recover_with_node(state: PartitionState, node: Node, existing: Iterable[AllocationSpec], now_ns: int) -> str | None:
-    """Takes the allocations that a node of G2 was reported with. The first that is refused refuses the node
-    (protocol.md 3.4).
+    """Adds the allocations that were reported with a node of G2. If one is refused, so is the node (protocol.md 3.4).
 
-    All are looked at before the first is taken: a refused node must leave no trace in the applications.
+    All are checked before the first is added, because a refused node must not change any application.
     """
     specs = [spec._replace(node_id=node.node_id) for spec in existing]
     owners: dict[str, str] = {}
@@ -99,14 +104,14 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
     except TooManyTypes as error:
         return f"{Rejection.INVALID_RESOURCE}: what runs on {node.node_id}: {error}"
     for spec in specs:
-        # What a known one cannot become is left out: that is no reason to refuse the node.
+        # Changes that a known allocation cannot take are left out, which is no reason to refuse the node.
         _take_entry(state, spec, state.types.shape_of(NOTHING if spec.resources is None else spec.resources), now_ns)
     return None
 
 
 def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
-    """Returns what is wrong with a single entry, in the order of protocol.md 8.1 with the rows that DB-5, DB-6 and
-    DB-15 add; ``None``: nothing."""
+    """Returns the rejection of a single entry, in the order of protocol.md 8.1 with the rows added by DB-5, DB-6 and
+    DB-15; ``None``: there is none."""
     key, amounts = spec.key, spec.resources
     if len(key) > LONGEST_NAME:
         return _too_long("the key", len(key), LONGEST_NAME)
@@ -121,7 +126,7 @@ def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
     if not key:
         return f"{Rejection.INVALID_KEY}: an allocation needs a key"
     if SEPARATOR in key:
-        return f"{Rejection.INVALID_KEY}: U+FFFF stands for no character, a key may not contain it"
+        return f"{Rejection.INVALID_KEY}: U+FFFF is not a character, and a key may not contain it"
     if spec.foreign:
         return _refuse_foreign(state, spec)
     application = state.applications.get(spec.application_id)
@@ -129,12 +134,12 @@ def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
         return f"{Rejection.APPLICATION_NOT_FOUND}: no application {show_name(spec.application_id)}"
     if spec.node_id and spec.node_id not in state.nodes:
         return f"{Rejection.NODE_NOT_FOUND}: no node {show_name(spec.node_id)}"
-    if not 1 <= spec.max_allocations <= MOST_INSTANCES:
+    if spec.max_allocations != 1 and not 1 <= spec.max_allocations <= MOST_INSTANCES:
         return f"{Rejection.MAX_ALLOCATIONS}: maxAllocations is {spec.max_allocations}, not 1 to {MOST_INSTANCES:,}"
-    if amounts is None or amounts.is_zero():
+    if amounts is None or not amounts.is_something():
+        if amounts is not None and amounts.has_negative():
+            return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
         return f"{Rejection.NO_RESOURCES}: {key} asks for nothing"
-    if amounts.has_negative():
-        return f"{Rejection.NEGATIVE_RESOURCES}: {key} asks for a negative amount"
     known = state.requests.get(key)
     if known is None and state.instances:
         known = instances.any_of(state, key)
@@ -165,8 +170,8 @@ def _refuse_tags(spec: AllocationSpec) -> str | None:
 
 
 def _refuse_topology(state: PartitionState, request: TopologyRequest) -> str | None:
-    """Returns what is wrong with what the tags of an ask say about the topology. What runs already is where it is, and
-    refused all the same: whoever sends it made a mistake."""
+    """Returns the rejection of the topology in the tags of an ask. It applies to an allocation that runs already as
+    well, because the tags are a mistake of the shim."""
     levels = state.topology.levels if state.topology is not None else ()
     flaw = request.flaw
     if not flaw and all(level.name != request.level for level in levels):
@@ -180,20 +185,22 @@ def _too_long(what: str, length: int, most: int) -> str:
 
 
 def _wants_more(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Tells whether a repeated ask means more allocations than its key has."""
+    """Tells whether a repeated ask is for more allocations than its key has."""
     return spec.legacy and instances.count_requests(state, spec.key) < spec.max_allocations
 
 
 def _shares_too_many(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Tells whether an ask for several allocations under one key means more of these than a partition keeps."""
+    """Tells whether an ask for several allocations under one key is for more than a partition may have of such
+    allocations."""
     more = spec.max_allocations - max(1, instances.count_requests(state, spec.key))
     return more > 0 and state.sharing_count + more > MOST_SHARING
 
 
 def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
-    """Returns what an entry for a known key says that cannot come true any more; what it leaves out stays as it is.
+    """Returns the rejection of an entry that changes something of a known key that can no longer change; ``None``: it
+    does not.
 
-    An older ask whose key has pending allocations too, or is to have more, takes effect on those.
+    An ask of G2 is accepted if its key has pending allocations too, or is to have more, which it then changes.
     """
     if spec.foreign:
         return None
@@ -209,15 +216,15 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
         if spec.placeholder and not before.placeholder:
             return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated and cannot become a placeholder"
         if spec.task_group not in ("", before.task_group):
-            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, its task group stays {before.task_group!r}"
+            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, so its task group stays {before.task_group!r}"
         if spec.required_node not in ("", before.required_node, _node_id(request)):
-            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, not on its new required node"
+            return f"{Rejection.UNCHANGEABLE}: {spec.key} is allocated, but not on its new required node"
     return None
 
 
 def _node_id(request: Allocation) -> str:
-    """Returns the node on which *request* runs; empty while it only is to take the place of a placeholder, which the
-    shim may not know."""
+    """Returns the node on which *request* runs; empty while it is to take the place of a placeholder, because the shim
+    may not know that."""
     return "" if request.node is None or request.place is AskPlace.REPLACING else request.node.node_id
 
 
@@ -232,7 +239,7 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 
 def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
-    """Apply an entry that nothing speaks against."""
+    """Apply an entry that passed all checks."""
     if spec.foreign:
         _occupy_node(state, spec, shape, now_ns)
         return
@@ -275,7 +282,7 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
 
 
 def _note_unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
-    """Has others cope with what *request* may hold on a node without any check."""
+    """Updates quotas and claims after *request* was added on a node without any check."""
     if request.node is not None:
         slices.note_arrival(state, request, now_ns)
 
@@ -286,7 +293,9 @@ def _record_request(
     request = Allocation(spec, application, shape, created_ns, state.next_number())
     if spec.dependent:
         request.dependent = True
-    instances.remember_request(state, request)
+    state.requests[request.key] = request
+    if spec.instance or spec.key in state.instances:
+        instances.join_siblings(state, request)
     if spec.placeholder:
         pools.placeholder_appears(state, request)
     if created_ns < application.submitted_ns:
@@ -307,14 +316,15 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
     if state.recording:
         state.events.ask_added(request)
     moves.add_ask(state, request)
-    attempts.watch(state, request)
+    if spec.allow_preempt_other:  # Most may not, and a call for each would say no more.
+        attempts.watch(state, request)
 
 
 def _take_older(
     state: PartitionState, application: Application, spec: AllocationSpec, shape: Shape, now_ns: int
 ) -> None:
-    """Takes a G2 ask: what is pending under its key becomes what the ask says, what is allocated as far as it can
-    (protocol.md 3.4)."""
+    """Applies a G2 ask: changes what is pending under its key to what the ask says, and what is allocated as far as
+    possible (protocol.md 3.4)."""
     known = instances.of_key(state, spec.key)
     pending = [request for request in known if request.pending]
     allocated = [request for request in known if not request.pending]
@@ -339,20 +349,20 @@ def _take_older(
 
 
 def _select_changed(requests: Iterable[Allocation], spec: AllocationSpec, shape: Shape) -> list[Allocation]:
-    """Returns those of *requests* that *spec* may change: of ten thousand none, where it only changes their number."""
+    """Returns those of *requests* that *spec* changes; none of ten thousand if it changes only their number."""
     said = _CONTENT(spec)
     return [request for request in requests if request.shape is not shape or _CONTENT(request.spec) != said]
 
 
 def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape, now_ns: int) -> bool:
-    """Make a pending *ask* what *spec* says. It keeps its age; with a new size alone also what is held for it.
+    """Change a pending *ask* to *spec*. It keeps its age and, if only its size changes, also what is held for it.
 
-    False: it is that already. Else the request is another one under the same key, unless only its size changed.
+    Returns false if nothing changes. Unless only the size changes, a new request takes its place under the same key.
     """
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.guarantee.refusals.forget_ask(ask)  # With another size it asks another question.
+        state.guarantee.refusals.forget_ask(ask)  # Its refusals were for another size.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:
@@ -360,7 +370,7 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
     before = ask.spec
     spec = _keep_age(before, spec)._replace(instance=before.instance, node_id="")
     if before == _as_known(before, spec):
-        ask.spec = before._replace(legacy=spec.legacy)  # It is answered in the generation that spoke last.
+        ask.spec = before._replace(legacy=spec.legacy)  # It is answered in the generation of the latest message.
         return resized
     withdraw_ask(state, ask)
     changed = _record_request(state, ask.application, spec, shape, _created_ns(spec, ask.created_ns))
@@ -372,9 +382,9 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
 
 
 def _amend_allocation(state: PartitionState, allocation: Allocation, spec: AllocationSpec, now_ns: int) -> bool:
-    """Give *allocation* the priority, tags and preemption policy of *spec*: they count from now on.
+    """Give *allocation* the priority, tags and preemption policy of *spec*, which apply from now on.
 
-    False: it has these already. Its age stays, and so does its size, which changes by itself.
+    Returns false if it has these already. Its age stays the same, and so does its size, which other code changes.
     """
     before = allocation.spec
     after = _as_known(before, spec)._replace(
@@ -390,16 +400,16 @@ def _amend_allocation(state: PartitionState, allocation: Allocation, spec: Alloc
     state.rules_changed()
     if allocation.node is not None:
         allocation.node.version += 1
-    state.victim_index.forget_leaf(allocation.queue)
+    state.victim_index.drop_ranking(allocation.queue)
     slices.note_amendment(state, allocation, now_ns)
     return True
 
 
 def _keep_age(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
-    """Returns *spec* with the creation time of *before* where the shim states the same date as then.
+    """Returns *spec* with the creation time of *before* if the shim sends the same date as before.
 
-    When the wall clock was set in between, the same date has been brought to another one of the core's time, and the
-    request is as old as it was.
+    If the wall clock was set in between, the same date corresponds to another one of the core's time, but the request
+    is as old as before.
     """
     if spec.created_s == before.created_s:
         return spec
@@ -410,7 +420,7 @@ def _keep_age(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
 
 
 def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
-    """Returns *spec* without what says nothing about the request itself: that is as in *before*."""
+    """Returns *spec* with the fields of *before* that say nothing about the request itself."""
     return spec._replace(
         resources=before.resources,
         max_allocations=before.max_allocations,
@@ -421,7 +431,7 @@ def _as_known(before: AllocationSpec, spec: AllocationSpec) -> AllocationSpec:
 
 
 def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
-    """Books foreign load on its node; it is moved when the node changed, and never answered (protocol.md 9, DB-8)."""
+    """Books foreign load on its node, and moves it if the node has changed; never answers (protocol.md 9, DB-8)."""
     node = state.nodes[spec.node_id]
     if state.recording:
         state.events.foreign_load_set(spec.key, state.foreign.get(spec.key), node, shape)
@@ -435,7 +445,7 @@ def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_
 
 
 def _vacate_node(state: PartitionState, key: str) -> bool:
-    """Take foreign load away; False: there is none of that key."""
+    """Remove foreign load. Returns false if there is none under *key*."""
     node = state.foreign.pop(key, None)
     if node is None:
         return False
@@ -447,8 +457,8 @@ def _vacate_node(state: PartitionState, key: str) -> bool:
 
 
 def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """Takes one entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and ignored (protocol.md
-    3.4)."""
+    """Handles one entry of the G2 list ``allocationAsksToRelease``; TIMEOUT is a confirmation and is ignored
+    (protocol.md 3.4)."""
     application = state.applications.get(spec.application_id)
     if application is None:
         state.ignore_entry(Ignored.UNKNOWN_APPLICATION, spec.application_id)
@@ -467,8 +477,8 @@ def withdraw(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
 
 
 def release(state: PartitionState, spec: ReleaseSpec, now_ns: int) -> None:
-    """Takes one entry of ``allocationsToRelease``: whatever it names goes; unknown names are ignored (protocol.md
-    10.1)."""
+    """Handles one entry of ``allocationsToRelease``: releases everything that it names; ignores unknown names
+    (protocol.md 10.1)."""
     if not spec.application_id:
         key = spec.key or spec.allocation_id.removesuffix("-0")
         if state.recording:
@@ -515,7 +525,7 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
             state.ignore_entry(Ignored.NOT_APPLICABLE, spec.key)
         return
     if allocation.replaced_by is not None:
-        # However the placeholder ended, its place is free for the one that waits for it (DB-10).
+        # In whatever way the placeholder ended, its place is free for the ask that waits for it (DB-10).
         if _is_echoed(spec.termination):
             state.effects.append(answer_release(state, allocation, TerminationType.STOPPED_BY_RM, spec.message))
         handshake.confirm_replacement(state, allocation, now_ns)
@@ -526,7 +536,7 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
 
 
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
-    """Releases everything of the application; its asks stay when the shim merely confirms a timeout."""
+    """Releases everything of the application, except its asks if the shim merely confirms a timeout."""
     if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
         state.ignore_entry(Ignored.NOT_APPLICABLE, application.application_id)
         return
@@ -548,10 +558,10 @@ def _release_all(state: PartitionState, application: Application, spec: ReleaseS
 
 
 def _ends_ask(ask: Allocation, termination: int) -> bool:
-    """Tells whether a release withdraws a pending ask; one that speaks of an allocation does not (protocol.md 3.6,
-    10.1, 10.4).
+    """Tells whether a release with *termination* withdraws a pending *ask*; one that can only mean an allocation does
+    not (protocol.md 3.6, 10.1, 10.4).
 
-    A shim may say twice that it could not start what the core placed: the second time it is an ask already.
+    A shim may report twice that it could not start what the core placed; at the second report it is an ask already.
     """
     if termination == TerminationType.PLACEHOLDER_REPLACED:
         return ask.spec.placeholder
@@ -559,7 +569,7 @@ def _ends_ask(ask: Allocation, termination: int) -> bool:
 
 
 def _is_echoed(termination: int) -> bool:
-    """Tells whether the release is the shim's own wish, which the core confirms, and not itself a confirmation
+    """Tells whether the shim itself requests the release, so that the core confirms it, instead of confirming one
     (protocol.md 10.2)."""
     return termination not in (
         TerminationType.TIMEOUT,

@@ -1,4 +1,4 @@
-"""Application requests: all additions are checked and answered, then all removals are done (protocol.md 6)."""
+"""Handles application requests: checks and answers all additions, then carries out all removals (protocol.md 6)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kornel.core.policies.placement.namespace_limits import namespace_limits
 
 
 def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
-    """Checks in the order of 6.1; the first that fails rejects, and nothing changes."""
+    """Adds an application, or rejects it for the first check that fails, in the order of protocol.md 6.1."""
     too_long = _refuse_lengths(spec)
     if too_long is not None:
         state.effects.append(ApplicationRejected(spec.application_id, too_long, state.name))
@@ -84,7 +84,7 @@ def _reject_application(state: PartitionState, spec: ApplicationSpec, reason: st
 
 
 def _refuse_lengths(spec: ApplicationSpec) -> str | None:
-    """Returns which name is longer than the core keeps, before anything else looks at the names; ``None``: none is."""
+    """Returns the rejection of a name that is too long, before any other check reads the names; ``None``: none is."""
     lengths = (
         ("the application's ID", len(spec.application_id), LONGEST_NAME),
         ("the queue's path", len(spec.queue), LONGEST_PATH),
@@ -106,8 +106,8 @@ def _refuse_lengths(spec: ApplicationSpec) -> str | None:
 
 
 def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> str | None:
-    """Returns what stands against an application before it is placed in a queue, by rows 2 to 4 of protocol.md 6.1;
-    ``None``: nothing."""
+    """Returns the rejection of an application by rows 2 to 4 of protocol.md 6.1, before placement chooses a queue;
+    ``None``: there is none."""
     if not spec.application_id:
         return f"{Rejection.INVALID_ID}: an application needs an ID"
     if not is_user_name(applicant.user):
@@ -120,8 +120,8 @@ def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Ap
 
 
 def _refuse_gang(state: PartitionState, spec: ApplicationSpec, prospect: Prospect) -> str | None:
-    """Returns what speaks against a gang by rows 8 and 9 of protocol.md 6.1, at the leaf as the application would find
-    it. The size of the cluster is no limit."""
+    """Returns the rejection of a gang by rows 8 and 9 of protocol.md 6.1, at the leaf as the application would find it;
+    ``None``: there is none. The size of the cluster is not a limit."""
     gang = spec.placeholder_ask
     if gang is None or gang.is_zero():
         return None

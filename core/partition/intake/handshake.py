@@ -1,4 +1,4 @@
-"""A replacement under way: from the announcement until the shim confirms, or anything comes between.
+"""The steps of a replacement, from its announcement until the shim confirms it or something prevents it.
 
 Rules: scheduling.md 10.4; protocol.md 7.2 (nodes), 10.3, 10.4 and DB-10 (confirmation, release of either half).
 """
@@ -16,12 +16,12 @@ from kornel.core.partition.waiting import pausing
 
 
 def confirm_replacement(state: PartitionState, placeholder: Allocation, now_ns: int) -> None:
-    """Gives the place of *placeholder*, which ended, to the ask that was waiting for that, and answers the shim."""
+    """Gives the place of *placeholder*, which has ended, to the ask that waited for it, and answers the shim."""
     announce_swap(state, swap_in(state, placeholder, now_ns), now_ns)
 
 
 def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allocation:
-    """Book the end of *placeholder* and the start of its replacement, which is returned."""
+    """Book the end of *placeholder* and the start of its replacement. Returns the replacement."""
     spent.note_end(placeholder, now_ns)
     real = moves.confirm_replacement(state, placeholder)
     pausing.forget_failures(state, placeholder)
@@ -31,7 +31,7 @@ def swap_in(state: PartitionState, placeholder: Allocation, now_ns: int) -> Allo
 
 
 def announce_swap(state: PartitionState, real: Allocation, now_ns: int) -> None:
-    """Has the application follow a :func:`swap_in`, and tells the shim where *real* runs."""
+    """Updates the application after :func:`swap_in`, and tells the shim where *real* runs."""
     assert real.node is not None, "a swapped allocation has a node"
     lifecycle.placeholder_replaced(state, real.application, now_ns)
     state.effects.append(Allocated(real.spec, real.node.node_id, real.shape.resources))

@@ -1,8 +1,8 @@
-"""The allocation cycle: who is next, does it fit, and if not, may it preempt.
+"""The allocation cycle: chooses the next ask, places it if it fits, and otherwise lets it preempt if it may.
 
-One call does many of upstream's single-result cycles in a row, in the same order: after every result the choice
-starts again from the root (scheduling.md 4.1, S-20). What did not fit is set aside until something changes, which is
-exactly when a new search could end differently.
+One call does many of YuniKorn's cycles, which have one result each, in the same order: after every result the choice
+starts again from the root (scheduling.md 4.1, S-20). What did not fit is set aside until something changes that could
+make a new search end differently.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from kornel.core.partition.waiting.rooms import (
 from kornel.core.preemption import slices
 
 QUEUES_PER_SLICE: Final = 1_000
-"""Queues of which one slice works out again what all of a large tree want worked out."""
+"""The most queues whose fair terms one slice computes again, when those of all queues have to be."""
 
 _ACCEPTED: Final = AppState.ACCEPTED
-"""Names a member once: reading it from its class costs as much as a call, and every turn asks."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every turn needs it."""
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
@@ -48,26 +48,28 @@ def run(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
-    # Timers before anything is chosen: an ask whose pause or age ends now takes part in this slice.
+    # Timers run before anything is chosen, so that an ask whose pause or delay ends now takes part in this slice.
     run_timers(state, now_ns)
     timeouts.give_up_expired(state, now_ns)
     slices.resume_waiting(state, now_ns)
     slices.offer_due(state, now_ns)
-    if state.waiting_for_turn:
+    if state.waiting_for_turn or state.gangs.waiting_for_turn:
         dependence.wake_those_behind(state)
     unfinished = False
-    # Before the first choice, because queues are ordered by these shares; once for all nodes that came and went.
+    # This is done before the first choice, because queues are ordered by these shares, and once for all changes of
+    # nodes.
     if state.fair_terms_stale or state.fair_terms_steps is not None:
         unfinished = ledger.advance_fair_terms(state, QUEUES_PER_SLICE)
     if not slices.any_busy(state):
         return _run_decisions(state, now_ns, budget) or unfinished
-    # Asks come first even now, so that whoever must run on a node preempts before the kinds that are busy. These follow
-    # in the order of the registry (preemption.md H), and one that stays busy leaves the next half of its share.
+    # Asks come first even now, so that those that must run on a node preempt before the kinds that are busy. Busy kinds
+    # follow in the order of the registry (preemption.md H); one that stays busy leaves the next one half of its share.
     half = share = max(1, budget // 2)
     more = _run_decisions(state, now_ns, half)
     for driver in slices.busy_drivers(state):
         driver.advance(state, now_ns, share)
-        if slices.resume_waiting(state, now_ns):
+        # A gang that had to give its places back waits in line again, for this slice and not only for the next one.
+        if slices.resume_waiting(state, now_ns) or (not driver.is_busy(state) and first_group(state.root) is not None):
             more = _run_decisions(state, now_ns, half)
         if driver.is_busy(state):
             share = max(1, share // 2)
@@ -75,13 +77,15 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
-    # The steps stand in the order of the rules, and the choice starts again from the first after every result
-    # (scheduling.md 4.1). When no further question may be asked, a node that is found could not be vetted: all wait.
-    while budget > 0 and not (state.callbacks.full and state.callbacks.predicates):
+    # The steps are in the order of the rules, and after every result the choice starts again from the first one
+    # (scheduling.md 4.1). If no further question may be asked, the shim could not be asked about a node, so all asks
+    # wait.
+    callbacks = state.callbacks
+    while budget > 0 and not (callbacks.predicates and callbacks.full):
         if state.reserved_ready:
             budget -= reserved.serve(state, now_ns)
         elif state.gangs.to_match:
-            settle = approval.seek_approval if state.callbacks.predicates else None
+            settle = approval.seek_approval if callbacks.predicates else None
             budget -= replacement.serve(state, now_ns, budget, settle=settle)
         elif (group := first_group(state.root)) is not None:
             budget -= _serve(state, group, now_ns)
@@ -93,14 +97,15 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def run_timers(state: PartitionState, now_ns: int) -> None:
-    """Do everything whose time has come, in the order of its time."""
+    """Run all timers that are due, in the order of their times."""
     timers = state.timers
     while timers and timers[0][0] <= now_ns:
         heappop(timers)[2](now_ns)
 
 
 def first_group(root: Queue) -> AskGroup | None:
-    """Returns the asks whose turn it is: best child of best child, best application, first group."""
+    """Returns the ask group whose turn it is: from the root always the best child, then the best application, then its
+    first group."""
     queue = root
     while not queue.leaf:
         child = queue.order.first_member()
@@ -113,7 +118,7 @@ def first_group(root: Queue) -> AskGroup | None:
 
 
 def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
-    """Place the first ask of *group*, or preempt for one, or set the group aside. Returns its cost."""
+    """Place the first ask of *group*, or preempt for an ask of it, or set the group aside. Returns the cost."""
     application = group.application
     if application.state is _ACCEPTED and not may_start_next(application):
         hold_back(application, application.queue)
@@ -131,7 +136,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    # Only now that placement found nothing: nobody has to leave for an ask that fits somewhere.
+    # Preemption comes after placement, because nothing is preempted for an ask that fits on some node.
     if group.due:
         spent, stays = slices.serve_unplaced(state, group, found, now_ns)
         cost += spent
@@ -145,7 +150,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
 
 
 def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
-    """Has *group*, which found no place, wait for what *why* says that it lacks."""
+    """Parks *group*, which found no place, in the waiting room for what *why* says is lacking."""
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(group.application, gate)

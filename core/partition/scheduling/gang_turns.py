@@ -31,6 +31,7 @@ from kornel.core.partition.waiting.rooms import (
     park_without_places,
 )
 from kornel.core.policies.gang_nodes import Candidates
+from kornel.core.preemption import slices
 
 NODES_PER_UNIT: Final = 20
 """Nodes looked at that count for one decision in a slice's budget."""
@@ -40,7 +41,6 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     """Places the minimum of the gang of *unit*, or has it wait for what it lacks. Returns what that cost in
     decisions."""
     application = unit.application
-    unit.no_attempt_is_due()
     if not _is_complete(state, unit, now_ns):
         park_for_members(state, unit)
         return 1
@@ -52,13 +52,18 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         else:
             place_gang(state, application, found, now_ns)
         return len(members)
+    cost = 0
+    if unit.due:
+        cost, stays = slices.serve_unit(state, unit, members, found, now_ns)
+        if stays:
+            return cost
     # Gangs may be woken often before they fit: only what is news is put down for each member.
     if unit.lacks is not found.reason:
         unit.lacks = found.reason
         for ask in members:
             failing.note_unplaced(ask, found.reason, now_ns)
     set_gang_aside(state, unit, members, found, now_ns)
-    return 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
+    return cost + 1 + len(members) // NODES_PER_UNIT + len(state.node_order) // NODES_PER_UNIT
 
 
 def set_gang_aside(
@@ -85,7 +90,7 @@ def set_gang_aside(
 def _is_complete(state: PartitionState, unit: GangUnit, now_ns: int) -> bool:
     """Tells whether the placeholders add up to what was announced. They have as long as placeholders may wait."""
     application = unit.application
-    if application in state.gangs.vetting:
+    if application in state.gangs.vetting or application in state.gangs.holds:
         return False
     announced = application.spec.placeholder_ask
     assert announced is not None, "a gang that is placed as a unit was announced"

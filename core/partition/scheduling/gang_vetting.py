@@ -1,8 +1,8 @@
-"""Nodes were chosen for a gang: the shim is asked about all its members at once (protocol.md 13, Predicates).
+"""Asks the shim about all members of a gang at once, after nodes were chosen for them (protocol.md 13, Predicates).
 
-While the shim thinks, all members are held where they are to run. Once it has answered about each of them, all are
-placed, or none is held any more. Members that may not run where they were to go are given other nodes that the shim let
-pass in the same answers, if that makes the gang whole; otherwise the gang is tried anew without the refused nodes.
+Until the shim answers, all members are held on the chosen nodes. Once it has answered about each of them, all are
+placed, or none is held any more. Members that were refused on their nodes get other nodes that the shim allowed in the
+same answers, if that completes the gang; otherwise the gang is tried again without the refused nodes.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.partition.asks import finding, moves, questions
+from kornel.core.partition.asks.reservations import end_reservation
 from kornel.core.partition.gangs.gang_record import Vetting
 from kornel.core.partition.scheduling import vetting
 from kornel.core.partition.scheduling.gang_places import Places, begin_gang, choose_places, exceeded_limit, place_gang
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import admission, pausing
 from kornel.core.partition.waiting.failing import note_failure
+from kornel.core.partition.waiting.gathering import covers_minimum
+from kornel.core.partition.waiting.rooms import look_again
 
 OTHER_NODES: Final = 7
-"""Nodes offered for each member beside the one that was chosen."""
+"""The number of nodes about which the shim is asked for each member besides the chosen one."""
 
 
 def ask_about_gang(
     state: PartitionState, application: Application, places: Sequence[tuple[Allocation, Node]], now_ns: int
 ) -> None:
     """Holds the members of a gang where they are to run, and asks the shim about all of them."""
-    others = {ask: _other_nodes(state, ask, node) for ask, node in places}
+    others = {ask: _other_nodes(state, ask, node) if ask.reservation is None else () for ask, node in places}
     state.gangs.vetting[application] = Vetting(dict(places))
     for ask, node in places:
         moves.hold_ask(state, ask, node)
@@ -40,7 +43,7 @@ def ask_about_gang(
 
 
 def pause_refused(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> None:
-    """See that what was refused for some of *members*, whose gang finds no places, is forgotten after a while."""
+    """Make sure that refusals for *members*, whose gang finds no places, are dropped after a while."""
     for ask in members:
         if ask.refused is not None:
             pausing.pause_ask(state, ask, now_ns)
@@ -54,9 +57,9 @@ def _other_nodes(state: PartitionState, ask: Allocation, chosen: Node) -> tuple[
 
 
 def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
-    """Keeps what the shim says about *ask*, and goes on with the gang once it has answered about every member."""
+    """Keeps the shim's answer about *ask*, and goes on with the gang once it has answered about every member."""
     inquiry, asked = ask.inquiry, state.gangs.vetting[ask.application]
-    assert inquiry is not None, "the caller has looked"
+    assert inquiry is not None, "the caller has checked"
     ask.inquiry = None
     named = {node_id: refused[node_id] for node_id in inquiry.node_ids if node_id in refused}
     if named:
@@ -70,25 +73,44 @@ def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, s
 
 
 def _conclude(state: PartitionState, application: Application, asked: Vetting, now_ns: int) -> None:
-    """Has all members run where they are held, if the shim agrees and nothing has changed that speaks against it."""
-    sound = all(
+    """Places all members where they are held, if the shim agrees and nothing has changed that forbids it."""
+    whole = covers_minimum(application, asked.nodes.keys())
+    sound = whole and all(
         node.node_id in asked.passed[ask] and vetting.is_still_sound(state, ask, node)
         for ask, node in asked.nodes.items()
     )
     if sound:
         del state.gangs.vetting[application]
+        state.gangs.holds.pop(application, None)
+        state.gangs.broken.pop(application, None)
         for ask in asked.nodes:
             vetting.settle_hold(state, ask, now_ns)
         begin_gang(state, application, now_ns)
         return
     questions.call_off_vetting(state, application)
-    places = _places_that_passed(state, application, asked)
+    if application in state.gangs.holds:
+        _give_back_refused(state, asked)
+        return
+    places = _places_that_passed(state, application, asked) if whole else None
     if places is not None:
         place_gang(state, application, places, now_ns)
 
 
+def _give_back_refused(state: PartitionState, asked: Vetting) -> None:
+    """Gives back the places in which the shim will not have members of a gang that waits for its places; the others are
+    tried again."""
+    for ask, node in asked.nodes.items():
+        if ask.reservation is None:
+            continue
+        if node.node_id in asked.passed[ask]:
+            look_again(state, ask.reservation)
+        else:
+            moves.end_claim(state, ask)
+            end_reservation(state, ask.reservation, requeue=True)
+
+
 def _places_that_passed(state: PartitionState, application: Application, asked: Vetting) -> Places | None:
-    """Returns other nodes for the members of a gang, if the shim let all of them pass in its answers."""
+    """Returns other nodes for the members of a gang, if the shim allowed all of them in its answers."""
     members = list(asked.nodes)
     served = application.state in vetting.SERVED and all(ask.group is not None and ask.group.is_unit for ask in members)
     if not served or exceeded_limit(state, application, members) is not None:

@@ -18,6 +18,8 @@ _ACCEPTED: Final = AppState.ACCEPTED
 _RUNNING: Final = AppState.RUNNING
 """Name members once: reading them from their class costs as much as a call, and every placement asks."""
 
+_new: Final = tuple.__new__
+
 
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
     """Turn *ask* into an allocation on *node*: books, state of the application, answer to the shim."""
@@ -41,15 +43,20 @@ def place_unchecked(state: PartitionState, allocation: Allocation, node: Node, n
 
 def announce_placement(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Has the application follow and the shim hear of *allocation*, which is on the books of *node*."""
-    if state.recording:
-        state.events.node_charged(allocation, node)
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
-    allocation.clear_search()
+    allocation.missed = 0
+    allocation.refused = None
+    if allocation.extras is not None:
+        allocation.clear_search()
     if spec.placeholder or application.state is not _RUNNING:
+        if state.recording:
+            state.events.node_charged(allocation, node)
         lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
         if application.state is _ACCEPTED:
             admission.note_allocating(state, application)
-    if state.recording:
-        state.events.allocation_added(allocation)
-    state.effects.append(Allocated(spec, node.node_id, allocation.shape.resources))
+        if state.recording:
+            state.events.allocation_added(allocation)
+    elif state.recording:
+        state.events.placement_made(allocation, node)
+    state.effects.append(_new(Allocated, (spec, node.node_id, allocation.shape.resources)))

@@ -15,7 +15,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import finding
 from kornel.core.partition.asks.reservations import end_reservation, reserve_node
-from kornel.core.partition.scheduling import vetting
+from kornel.core.partition.scheduling import gang_holds, vetting
 from kornel.core.partition.scheduling.reserving import Turns
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quota, park_for_domain, park_without_node
@@ -34,6 +34,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # Taken out before any is tried, because a try may put one back: then it is for the next slice, not for this one.
     for reservation in ready:
         del state.reserved_ready[reservation]
+    if state.gangs.holds:
+        ready = gang_holds.take_members(state, ready, now_ns)
     # All own nodes before any other node: what leaves a node is for those who hold room there, in their order
     # (scheduling.md 8.4). Only who comes away empty looks elsewhere, in scheduling order.
     for reservation in _in_order_of_claims(ready):

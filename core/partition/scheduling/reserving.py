@@ -11,7 +11,9 @@ nodes in a hundred is ever anything held by age.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from kornel.core.model.allocations import Allocation, AskGroup
@@ -93,7 +95,9 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
             continue
         if not ledger.promise_is_sound(ask) or not _more_may_be_kept(state):
             return False
-        for node in _candidate_nodes(state, group.shape):
+        candidates = _candidate_nodes(state, group.shape)
+        while candidates:
+            node = candidates.popleft()
             if node in state.node_order and _may_hold(node, group.shape.pairs):
                 _reserve(state, ask, node, now_ns)
                 return True
@@ -118,26 +122,31 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
         return
     # So that no round asks about it again before the shim has answered or the question is overdue.
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
+    decide, drop = partial(_decide_reservation, state, ask, node), partial(_drop_question, ask)
+    number = callbacks.next_number()
+    inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, number=number, allocate=False)
 
-    def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        if node.node_id in refused:
-            ask.reserve_after_ns = at_ns + REFUSAL_PAUSE_NS
-            state.reserving.call_round(ask.reserve_after_ns)
-            return
-        ask.reserve_after_ns = 0
-        # While the shim thought, the node, the quotas or the ask may have changed: everything that spoke for the node
-        # is tested again.
-        open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
-        sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
-        if open_to_it and sound and _waits_for_room(state, ask.group):
-            reserve_node(state, ask, node, at_ns, by_age=True)
-        else:
-            state.reserving.call_round(at_ns)
 
-    def drop() -> None:
-        ask.reserve_after_ns = 0
+def _decide_reservation(
+    state: PartitionState, ask: Allocation, node: Node, refused: Mapping[str, str], now_ns: int
+) -> None:
+    if node.node_id in refused:
+        ask.reserve_after_ns = now_ns + REFUSAL_PAUSE_NS
+        state.reserving.call_round(ask.reserve_after_ns)
+        return
+    ask.reserve_after_ns = 0
+    # While the shim thought, the node, the quotas or the ask may have changed: everything that spoke for the node is
+    # tested again.
+    open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
+    sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
+    if open_to_it and sound and _waits_for_room(state, ask.group):
+        reserve_node(state, ask, node, now_ns, by_age=True)
+    else:
+        state.reserving.call_round(now_ns)
 
-    inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, allocate=False)
+
+def _drop_question(ask: Allocation) -> None:
+    ask.reserve_after_ns = 0
 
 
 def _may_hold(node: Node, pairs: Pairs) -> bool:
@@ -185,14 +194,15 @@ class Turns:
         return (*shared, ask.order)
 
 
-def _candidate_nodes(state: PartitionState, shape: Shape) -> Iterator[Node]:
-    """Open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in order.
+def _candidate_nodes(state: PartitionState, shape: Shape) -> deque[Node]:
+    """Returns the open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in
+    order; less those that the round has looked at.
 
     They are sorted when the round first needs one for the shape: while nothing more may be promised, it needs none.
     """
     candidates = state.reserving.candidates
     if shape not in candidates:
-        candidates[shape] = iter(by_missing_share(state.node_order, shape.pairs))
+        candidates[shape] = deque(by_missing_share(state.node_order, shape.pairs))
     return candidates[shape]
 
 

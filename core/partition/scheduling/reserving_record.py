@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from kornel.core.model.allocations import AskGroup
 from kornel.core.model.nodes import Node
@@ -29,7 +28,7 @@ class ReservingRecord:
         """Rounds keep a distance that grows with what one costs."""
         self.left: deque[AskGroup] = deque()
         """Groups that the round under way has still to look at, in scheduling order."""
-        self.candidates: dict[Shape, Iterator[Node]] = {}
+        self.candidates: dict[Shape, deque[Node]] = {}
         """By shape, the nodes that the round under way has not given out yet, the best first."""
 
     def call_round(self, at_ns: int = 0) -> None:

@@ -7,6 +7,7 @@ asks are decided as if it ran there already. Refused, it looks further at once; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -64,42 +65,44 @@ def ask_about_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], apply: ApplyAnswer, now_ns: int
 ) -> None:
     """Asks the shim on which of the nodes *ask* may run. *apply* gets its answer, unless nobody waits any more."""
+    # By its number, because the question itself refers to these functions: see is_open.
+    number = state.callbacks.next_number()
+    decide = partial(_decide_placement, state, ask, number, apply)
+    drop = partial(_drop_question, state, ask, number)
+    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, number=number, allocate=True)
 
-    def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        # By its number, because the question itself refers to this function: see is_open.
-        if inquiries.is_open(ask, number):
-            apply(state, ask, refused, at_ns)
 
-    def drop() -> None:
-        if inquiries.is_open(ask, number):
-            questions.cancel_question(state, ask)
+def _decide_placement(
+    state: PartitionState, ask: Allocation, number: int, apply: ApplyAnswer, refused: Mapping[str, str], now_ns: int
+) -> None:
+    if inquiries.is_open(ask, number):
+        apply(state, ask, refused, now_ns)
 
-    ask.inquiry = inquiries.ask_predicates(state, ask, node_ids, decide, drop, now_ns, allocate=True)
-    number = ask.inquiry.number
+
+def _drop_question(state: PartitionState, ask: Allocation, number: int) -> None:
+    if inquiries.is_open(ask, number):
+        questions.cancel_question(state, ask)
 
 
 def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """Has the shim asked about *ask*, which is held, in its turn: its yes depends on other placements."""
     number = state.callbacks.next_number()
-
-    def offer() -> tuple[str, ...]:
-        node = ask.held_on
-        assert node is not None, "an ask in line is held"
-        if not is_still_sound(state, ask, node):
-            return ()
-        # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
-        likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
-        return _offered_nodes(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
-
-    def decide(refused: Mapping[str, str], at_ns: int) -> None:
-        if inquiries.is_open(ask, number):
-            _apply_answer(state, ask, refused, at_ns)
-
-    def drop() -> None:
-        if inquiries.is_open(ask, number):
-            questions.cancel_question(state, ask)
-
+    offer = partial(_offer_in_turn, state, ask)
+    decide = partial(_decide_placement, state, ask, number, _apply_answer)
+    drop = partial(_drop_question, state, ask, number)
     inquiries.line_up(state, ask, offer, decide, drop, now_ns, number=number, allocate=True)
+
+
+def _offer_in_turn(state: PartitionState, ask: Allocation) -> tuple[str, ...]:
+    """Returns the nodes to ask about for *ask*, whose turn has come; none, if it may not run where it is held any
+    more."""
+    node = ask.held_on
+    assert node is not None, "an ask in line is held"
+    if not is_still_sound(state, ask, node):
+        return ()
+    # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
+    likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
+    return _offered_nodes(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
 
 
 def forgive_all(state: PartitionState) -> None:
@@ -138,7 +141,7 @@ def _offered_nodes(state: PartitionState, ask: Allocation, node: Node, most: int
 def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
     """Applies the shim's answer about the nodes of its question, the first of which *ask* is held on."""
     inquiry, node = ask.inquiry, ask.held_on
-    assert inquiry is not None, "the caller has looked"
+    assert inquiry is not None, "the caller has checked"
     assert node is not None, "a question about a placement is open only while the ask is held"
     ask.inquiry = None
     node_ids = inquiry.node_ids

@@ -1,18 +1,22 @@
-"""Applications whose asks fit nowhere are left alone for a while, where their queue says so (scheduling.md 7.2, S-17).
+"""Back-off: applications whose asks fit on no node are not tried for a while, if their queue says so (scheduling.md
+7.2, S-17).
 
-The threshold counts asks that found no node. Once it is reached, nothing of the application is tried until the delay
-is over, whatever becomes free meanwhile; then it begins anew.
+Asks that found no node are counted. Once the threshold is reached, no ask of the application is tried until the delay
+is over, whatever becomes free meanwhile; then counting begins again.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from kornel.core.model.allocations import AskGroup
+from kornel.core.model.applications import Application
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting import rooms
 
 
 def count_unplaced(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """Counts the asks of *group*, which no node has room for, and backs off from its application once they are too
+    """Counts the asks of *group*, for which no node has room, and backs off from its application once there are too
     many."""
     application = group.application
     properties = application.queue.properties
@@ -24,13 +28,13 @@ def count_unplaced(state: PartitionState, group: AskGroup, now_ns: int) -> None:
         return
     application.backoff_until_ns = until_ns = now_ns + properties.unschedulable_backoff_delay_ns
     rooms.back_off(application)
+    state.run_at(until_ns, partial(_begin_anew, state, application, until_ns))
 
-    def begin_anew(_: int) -> None:
-        # The timer is not taken back when the application leaves or backs off anew.
-        if application.backoff_until_ns == until_ns:
-            application.backoff_until_ns = 0
-            application.unschedulable = 0
-            rooms.end_back_off(application)
-            state.reserving.call_round()
 
-    state.run_at(until_ns, begin_anew)
+def _begin_anew(state: PartitionState, application: Application, until_ns: int, _now_ns: int) -> None:
+    # The timer is not cancelled when the application ends or backs off again.
+    if application.backoff_until_ns == until_ns:
+        application.backoff_until_ns = 0
+        application.unschedulable = 0
+        rooms.end_back_off(application)
+        state.reserving.call_round()

@@ -6,6 +6,9 @@ member that was lost comes back, and what a gang wants beyond its minimum comes 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.gangs import HARD, survives_losses
 from kornel.core.model.allocations import Allocation
@@ -17,9 +20,10 @@ from kornel.core.partition.state import PartitionState
 def forms_unit(state: PartitionState, application: Application) -> bool:
     """Tells whether the placeholders of *application* that wait are placed together.
 
-    They are if they are announced, some have to run for any to be of use, and nothing of the gang runs.
+    They are if they are announced, some have to run for any to be of use, and nothing of the gang runs. Those that
+    depend on other placements are not, since the shim could not say of all at once where they may run.
     """
-    if not state.gangs.as_units or application.state is AppState.RESUMING:
+    if not state.gangs.as_units or application.state is AppState.RESUMING or application.asks_in_turn:
         return False
     announced = application.spec.placeholder_ask
     if announced is None or announced.is_zero():
@@ -55,6 +59,19 @@ def minimum_members(unit: GangUnit) -> list[Allocation]:
             left[ask.spec.task_group] -= 1
             found.append(ask)
     return found
+
+
+def covers_minimum(application: Application, members: Collection[Allocation]) -> bool:
+    """Tells whether none of those that wait beside *members* of a gang is needed for its minimum: they may have been
+    asked for since these were chosen."""
+    hard = application.spec.gang_style == HARD
+    counts = Counter(member.spec.task_group for member in members)
+    return not any(
+        ask.spec.placeholder
+        and ask not in members
+        and counts[ask.spec.task_group] < application.task_groups[ask.spec.task_group].minimum(hard=hard)
+        for ask in application.asks.values()
+    )
 
 
 def _has_stated_minimum(application: Application) -> bool:

@@ -7,6 +7,7 @@ in time counts as a refusal by every node of the question. With nobody attached 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -27,11 +28,15 @@ def ask_predicates(
     drop: Callable[[], None],
     now_ns: int,
     *,
+    number: int,
     allocate: bool,
 ) -> Inquiry:
-    """Asks the shim whether *ask* may run on these nodes. *decide* hears of it, once, unless :func:`forget_inquiry` or
-    *drop* comes first."""
-    inquiry = Inquiry(state.callbacks.next_number(), state.name, ask, node_ids, drop, decide=decide)
+    """Asks the shim question *number*: whether *ask* may run on these nodes. *decide* hears of it, once, unless
+    :func:`forget_inquiry` or *drop* comes first.
+
+    Both are calls of functions that a snapshot knows by name, with what they need, as timers are.
+    """
+    inquiry = Inquiry(number, state.name, ask, node_ids, drop, decide=decide)
     return _put_question(state, inquiry, now_ns, allocate=allocate, dependent=False)
 
 
@@ -51,24 +56,34 @@ def line_up(
     *offer* then names the nodes; none: the question is dropped. All else is as with :func:`ask_predicates`.
     """
     inquiry = Inquiry(number, state.name, ask, (), drop, decide=decide)
+    dependence.line_up(state.callbacks, inquiry, partial(_put_in_turn, state, inquiry, offer, allocate), now_ns)
 
-    def put(at_ns: int) -> None:
-        inquiry.node_ids = offer()
-        if inquiry.node_ids:
-            _put_question(state, inquiry, at_ns, allocate=allocate, dependent=True)
-        else:
-            drop()
 
-    dependence.line_up(state.callbacks, inquiry, put, now_ns)
+def _put_in_turn(
+    state: PartitionState,
+    inquiry: Inquiry,
+    offer: Callable[[], tuple[str, ...]],
+    allocate: bool,
+    now_ns: int,
+) -> None:
+    inquiry.node_ids = offer()
+    if inquiry.node_ids:
+        _put_question(state, inquiry, now_ns, allocate=allocate, dependent=True)
+    else:
+        inquiry.drop()
 
 
 def _put_question(state: PartitionState, inquiry: Inquiry, now_ns: int, *, allocate: bool, dependent: bool) -> Inquiry:
     ask = inquiry.ask
     application_id = ask.application.application_id
+    awaited = dependence.find_awaited(state.callbacks, now_ns) if dependent else None
     state.effects.append(
-        PredicatesAsked(inquiry.number, state.name, application_id, ask.spec.key, inquiry.node_ids, allocate, dependent)
+        PredicatesAsked(
+            inquiry.number, state.name, application_id, ask.spec.key, inquiry.node_ids, allocate, dependent, awaited
+        )
     )
-    inquiry.judged_after = dependence.count_judged(state.callbacks, now_ns)
+    inquiry.judged_after = dependence.count_judged(state.callbacks, now_ns, awaited)
+    inquiry.awaited = None if awaited is None else state.callbacks.unsettled
     return _open(state, inquiry, now_ns)
 
 
@@ -118,6 +133,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
     if inquiry is not None and inquiry.decide is not None:
         # Closed before it is acted upon: that may ask the next question, which must find a place among those open.
         del callbacks.open[number]
+        dependence.note_awaited(callbacks, inquiry)
         inquiry.decide(refused, now_ns)
 
 

@@ -9,6 +9,7 @@ others are tried first. That pause doubles with every failure there, and is forg
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.ask_places import AskMove, AskPlace
@@ -59,14 +60,7 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
     failed = [node_id for node_id, failure in ask.failed_on.items() if failure.until_ns > now_ns]
     ask.refused = {**(ask.refused or {}), **dict.fromkeys(failed, COULD_NOT_START)}
     note_failure(ask, f"{node.node_id}: {COULD_NOT_START}", now_ns)
-
-    def end(_: int) -> None:
-        failure = ask.failed_on.get(node.node_id)
-        # Timers are never taken back: this one counts only if nothing has moved the end since.
-        if failure is not None and failure.until_ns == until_ns:
-            _allow_node(state, ask, node.node_id)
-
-    state.run_at(until_ns, end)
+    state.run_at(until_ns, partial(_end_start_pause, state, ask, node.node_id, until_ns))
 
 
 def node_changed(state: PartitionState, node_id: str) -> None:
@@ -85,6 +79,13 @@ def forget_failures(state: PartitionState, ask: Allocation) -> None:
         if not known:
             del state.failed_starts[node_id]
     ask.failed_on = NEVER_FAILED
+
+
+def _end_start_pause(state: PartitionState, ask: Allocation, node_id: str, until_ns: int, _now_ns: int) -> None:
+    failure = ask.failed_on.get(node_id)
+    # Timers are never taken back: this one counts only if nothing has moved the end since.
+    if failure is not None and failure.until_ns == until_ns:
+        _allow_node(state, ask, node_id)
 
 
 def _allow_node(state: PartitionState, ask: Allocation, node_id: str) -> None:
@@ -112,15 +113,14 @@ def _try_again(state: PartitionState, ask: Allocation) -> None:
 
 def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:
     ask.pause_until_ns = until_ns
+    state.run_at(until_ns, partial(_end_pause, state, ask, until_ns))
 
-    def end(now_ns: int) -> None:
-        # A timer that was overtaken is not taken back; and the ask may be placed, or gone, and its key with another
-        # one.
-        if ask.pause_until_ns != until_ns or not ask.pending or state.requests.get(ask.key) is not ask:
-            return
-        if ask.inquiry is not None:  # What the shim says now may need the refusals once more.
-            _end_at(state, ask, now_ns + PAUSE_NS)
-        else:
-            forgive_refusals(state, ask)
 
-    state.run_at(until_ns, end)
+def _end_pause(state: PartitionState, ask: Allocation, until_ns: int, now_ns: int) -> None:
+    # A timer that was overtaken is not taken back; and the ask may be placed, or gone, and its key with another one.
+    if ask.pause_until_ns != until_ns or not ask.pending or state.requests.get(ask.key) is not ask:
+        return
+    if ask.inquiry is not None:  # What the shim says now may need the refusals once more.
+        _end_at(state, ask, now_ns + PAUSE_NS)
+    else:
+        forgive_refusals(state, ask)

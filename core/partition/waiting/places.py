@@ -1,7 +1,7 @@
-"""Every ask is in one place, and moves to the next by :func:`move_ask` alone (:mod:`kornel.core.domain.ask_places`).
+"""The places of asks: every ask is in one, and only :func:`move_ask` moves it (:mod:`kornel.core.domain.ask_places`).
 
-What it takes to come into a place and to leave it stands here, once for each: nobody else needs to ask where an ask is
-in order to take it away. Amounts are no part of it: :mod:`kornel.core.partition.asks.moves` books them.
+For each place, one function enters it and one leaves it, so no other code needs to find out where an ask is in order to
+remove it. Amounts are booked elsewhere, by :mod:`kornel.core.partition.asks.moves`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kornel.core.partition.waiting.rooms import (
 )
 
 _WAIT: Final = AskMove.WAIT
-"""Names a member once: reading it from its class costs as much as a call, and every ask waits."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every ask waits."""
 
 
 def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
@@ -36,7 +36,7 @@ def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
     step = _STEPS[move][ask.place]
     if step is None:
         raise IllegalMove(f"{move.name} does not apply to {ask.key}, which is {ask.place.name}")
-    # The place changes before either function runs: whatever they call sees the ask where it is going.
+    # The place changes before either function runs, so that the functions they call see the ask's next place.
     leave, ask.place, enter = step
     if leave is not None:
         leave(state, ask)
@@ -45,7 +45,8 @@ def move_ask(state: PartitionState, ask: Allocation, move: AskMove) -> None:
 
 
 def wait_in_line(state: PartitionState, ask: Allocation) -> None:
-    """Has *ask*, which is nowhere, wait for a placeholder while its task group has some, otherwise with its equals."""
+    """Puts *ask*, which is in no place, in line: for a placeholder while its task group has some, otherwise with its
+    equals."""
     task_groups = ask.application.task_groups
     if task_groups:
         if ask.spec.placeholder:
@@ -60,7 +61,7 @@ def wait_in_line(state: PartitionState, ask: Allocation) -> None:
 
 
 def resume_waiting(state: PartitionState, ask: Allocation) -> None:
-    """Has *ask*, which is nowhere, wait again: by its reservation, which is tried at once, or in line."""
+    """Puts *ask*, which is in no place, back to wait: with its reservation, which is tried at once, or in line."""
     if ask.reservation is None:
         wait_in_line(state, ask)
         return
@@ -74,7 +75,7 @@ def offer_attempt(state: PartitionState, ask: Allocation) -> None:
         ask.group.attempt_is_due(ask)
         activate_group(ask.group)
         return
-    # While the shim is being asked about it, or has just refused it, that is noted until it is back.
+    # While the shim is asked about the ask, or has just refused it, the attempt is only noted until the ask is back.
     ask.attempt_due = True
     if ask.reservation is not None:
         look_again(state, ask.reservation)
@@ -99,7 +100,7 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
         application.groups[key] = group
     lent = group.lent
     comes_first = group.add(ask)
-    # Behind another ask of an active group nothing changes: that one is offered already.
+    # If an active group has an earlier ask, nothing changes, because the group is offered already.
     if comes_first if group.parked_at is None else ask in group.due:
         activate_group(group)
     if comes_first and lent != NOTHING_WAITS:
@@ -108,14 +109,14 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     if gate is None:
         return
     if gate.open():
-        # The slot is offered to another one already, but this ask may bring its own application before it.
+        # The slot is offered to another application already, but this ask may bring its own application to the front.
         offer_application(application)
     else:
         gate.held_back[application.queue].mark_changed(application)
 
 
 def _join_unit(state: PartitionState, ask: Allocation) -> None:
-    """Puts *ask* with the other members of its gang, which are looked at again: now all of them may be there."""
+    """Puts *ask* with the other members of its gang, and has the gang tried again, because it may be complete now."""
     application = ask.application
     unit = application.groups.get(UNIT_KEY)
     if unit is None:
@@ -134,7 +135,7 @@ def _leave_group(state: PartitionState, ask: Allocation) -> None:
     if application.held_at is not None:
         application.held_at.held_back[application.queue].mark_changed(application)
     elif application.offered_by is not None:
-        # Without this ask, one that is held back may come before it.
+        # Without this ask, an application that is held back may come before this one.
         offer_slot(application.offered_by, application.queue)
     group.remove(ask)
     if group.size:
@@ -165,7 +166,7 @@ def _leave_pool(_state: PartitionState, ask: Allocation) -> None:
 
 
 def _join_refused(state: PartitionState, ask: Allocation) -> None:
-    """Asks that were refused on the same nodes wait together, since the same nodes can help them."""
+    """Puts *ask* with the asks that were refused on the same nodes, because the same nodes can help them."""
     nodes = ask.where = frozenset(ask.refused or ())
     state.refused.setdefault(ask.shape, {}).setdefault(nodes, {})[ask] = None
 
@@ -189,7 +190,7 @@ _ENTERING: Final[dict[AskPlace, _Change]] = {
     AskPlace.REFUSED: _join_refused,
 }
 _ENTERING_BY: Final[dict[AskMove, _Change]] = {AskMove.GATHER: _join_unit}
-"""By a move, what enters the place that it leads to, instead of what otherwise enters that."""
+"""The functions that enter a place after certain moves, instead of its usual one."""
 _LEAVING: Final[dict[AskPlace, _Change]] = {
     AskPlace.WAITING: _leave_group,
     AskPlace.POOLED: _leave_pool,
@@ -204,5 +205,6 @@ _STEPS: Final = tuple(
     )
     for move, targets in ((move, MOVES[move]) for move in AskMove)
 )
-"""The steps of a move, by its number and that of the place: what leaves the place, the next one, and what enters that.
-Every ask moves several times, and hashing a member costs as much as a call."""
+"""The steps by number of the move and of the place: the function that leaves the place, the next place, and the
+function that enters it. Numbers are used because every ask moves several times, and hashing a member costs as much as a
+call."""

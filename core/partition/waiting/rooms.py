@@ -1,18 +1,18 @@
-"""Asks that cannot be placed wait aside, and come back only when something that could make them fit has changed.
+"""Waiting rooms: asks that cannot be placed are parked, and woken only when something changes that could make them fit.
 
-A group of equal asks is *active* (its application, leaf and every parent offer it to the next cycle) or *parked* in
-the one waiting room that names what it lacks: room under one queue's max or under a limit of its user or group, room on
-any node, or room on the node it requires. A reserved ask waits in the same rooms, by its reservation. A full cluster
-therefore costs nothing, and a release wakes only what it can help.
+A group of equal asks is *active* (its application, leaf and every parent offer it to the next cycle) or *parked* in one
+waiting room for what it lacks: room under a queue's max or under a limit of its user or group, room on any node, or
+room on its required node. An ask with a reservation waits in the same rooms, by its reservation. So a full cluster
+costs nothing, and a release wakes only asks that it can help.
 
-An application that may not start yet is *held back* whole, at the queue, user or group whose limit of applications is
-reached. A slot that frees there is offered to the first application of each leaf; one that does not take it passes the
-offer on to the next. In a leaf sorted ``stateaware`` one application at a time may start: the others are held back at
-the leaf itself, and which of them is next is looked up among :attr:`Queue.newcomers`.
+An application that may not start yet is *held back* as a whole, at the queue, user or group whose limit on applications
+is reached. A slot that becomes free there is offered to the first application of each leaf; if it does not take the
+slot, the next one gets the offer. In a leaf sorted ``stateaware``, one application at a time may start: the others are
+held back at the leaf itself, and :attr:`Queue.newcomers` tells which of them is next.
 
-An ask lends its priority to its application and queue while it waits among those that the next cycle tries, or for
-nothing but room on a node that could hold it. One that a quota of its own keeps back, that no node could hold or that
-the shim refuses everywhere lends nothing: otherwise what it leaves behind would pass better asks of other queues.
+An ask lends its priority to its application and queue while the next cycle may try it, or while it waits only for room
+on a node that could hold it. An ask that its own quota keeps back, that no node could hold, or that the shim refuses
+everywhere lends nothing; otherwise lesser asks behind it would come before better asks of other queues.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ Gate = Queue | Account
 UNSERVED: Final = frozenset(
     {AppState.FAILING, AppState.FAILED, AppState.REJECTED, AppState.COMPLETED, AppState.EXPIRED}
 )
-"""Applications in these states get nothing any more (scheduling.md S-26)."""
+"""The states in which an application gets nothing more (scheduling.md S-26)."""
 
 
 def activate_group(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
-    if group in application.order:
-        # It is offered already, but its first ask may be another one than before.
-        application.order.offer_group(group)
+    order = application.order
+    if group in order.groups:
+        # The group is offered already, but its first ask may be another one than before.
+        order.offer_group(group)
         application.queue.order.mark_changed(application)
         return
     if group.parked_at is not None:
         leave_room(group)
-    # After it left its room: nothing wakes it there any more, and it is not offered either.
+    # This comes after the group left its room, so that nothing wakes it there any more, and it is not offered either.
     if application.state in UNSERVED:
         return
     if group.lent == NOTHING_WAITS:
@@ -61,36 +62,40 @@ def activate_group(group: AskGroup) -> None:
     if application.backoff_until_ns:
         _park_waiter(group, application.backoff_room, WaitsFor.BACK_OFF)
         return
-    application.order.offer_group(group)
-    queue: Queue = application.queue
-    queue.order.add(application)
-    parent = queue.parent
-    while parent is not None:
-        parent.order.add(queue)
-        queue, parent = parent, parent.parent
+    order.offer_group(group)
+    leaf = application.queue
+    leaf.order.add(application)
+    for queue in leaf.lineage():
+        siblings = queue.siblings
+        # Whoever stands in an order has its parent in the next one. What changes its place there marks it by itself.
+        if siblings is None or queue in siblings.members:
+            return
+        siblings.add(queue)
 
 
 def retract_group(group: AskGroup) -> None:
-    """Offers *group* to the next cycle no more, and its queues only for what else is in them."""
+    """Stops offering *group* to the next cycle, and its queues too if nothing else in them is offered."""
     application = group.application
     application.order.discard(group)
-    queue: Queue | None = application.queue
-    if application.order:
-        application.queue.order.mark_changed(application)
+    queue = application.queue
+    if application.order.groups:
+        queue.order.mark_changed(application)
         return
-    application.queue.order.discard(application)
-    # Nothing of it is offered any more: if the slot is still free, it goes to the next one of its leaf.
+    queue.order.discard(application)
+    # No group of the application is offered any more: if its slot is still free, the next application of the leaf gets
+    # it.
     gate = application.offered_by
     if gate is not None:
         application.offered_by = None
-        offer_slot(gate, application.queue)
-    while queue is not None and not queue.order and queue.parent is not None:
-        queue.parent.order.discard(queue)
-        queue = queue.parent
+        offer_slot(gate, queue)
+    for empty in queue.lineage():
+        if empty.order.members or empty.siblings is None:
+            return
+        empty.siblings.discard(empty)
 
 
 def stop_offering(application: Application) -> None:
-    """Offers none of the groups of *application*, which may not be served any more; their asks stay known."""
+    """Stops offering the groups of *application*, which may not be served any more; their asks are kept."""
     _stop_waiting(application)
     application.step_back()
     for group in list(application.groups.values()):
@@ -99,21 +104,21 @@ def stop_offering(application: Application) -> None:
 
 
 def park_below_quota(waiter: AskGroup | Reservation, shape: Shape, queue: Queue) -> None:
-    """Has *waiter* wait until *queue* has room for *shape* under its max."""
+    """Parks *waiter* until *queue* has room for *shape* under its max."""
     _park_waiter(waiter, queue.parked.setdefault(shape, {}), WaitsFor.QUOTA)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_below_limit(waiter: AskGroup | Reservation, shape: Shape, account: Account) -> None:
-    """Has *waiter* wait until the user or group of *account* may hold *shape*."""
+    """Parks *waiter* until the user or group of *account* may hold *shape*."""
     _park_waiter(waiter, account.parked.setdefault(shape, {}), WaitsFor.USER_LIMIT)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def hold_back(application: Application, gate: Gate) -> None:
-    """Offers none of the groups of *application* until *gate* lets another application start."""
+    """Stops offering the groups of *application* until *gate* lets another application start."""
     if application.held_at is not gate:
         _stop_waiting(application)
         application.held_at = gate
@@ -126,7 +131,7 @@ def hold_back(application: Application, gate: Gate) -> None:
 
 
 def offer_application(application: Application) -> None:
-    """Offers *application* to the next cycle: it started after all, or has to be looked at again."""
+    """Offers *application* to the next cycle, because it has started after all or has to be tried again."""
     _stop_waiting(application)
     for group in list(application.held_groups):
         if isinstance(group, AskGroup):
@@ -149,7 +154,8 @@ def _stop_waiting(application: Application) -> None:
 
 
 def offer_slots(gate: Gate) -> None:
-    """Offers the first that waits in each leaf, since one application less runs or holds something at *gate*."""
+    """Offers a slot to the first waiting application of each leaf, because an application less runs or holds something
+    at *gate*."""
     for leaf in list(gate.held_back):
         offer_slot(gate, leaf)
 
@@ -161,7 +167,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
         return
     while (application := waiting.first_member()) is not None:
         if gate is leaf and not may_start_next(application):
-            return  # Nor may any of those behind it: of all that could start, the first is not among them.
+            return  # None of those behind it may start either: the first that could is not held here.
         offer_application(application)
         if application.order:
             application.offered_by = gate
@@ -169,8 +175,8 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
 
 
 def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, shape: Shape) -> None:
-    """Has *waiter* wait until a node that can hold *shape* gains room."""
-    # From now on no ask of this shape looks at the nodes, until one of them gains room (wake_for_node).
+    """Parks *waiter* until a node that can hold *shape* gains room."""
+    # From now on no ask of this shape searches the nodes until one of them gains room (wake_for_node).
     shape.no_room = True
     _park_waiter(waiter, state.no_room.setdefault(shape, {}), WaitsFor.ROOM)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
@@ -178,37 +184,39 @@ def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, sha
 
 
 def park_for_node(state: PartitionState, group: AskGroup) -> None:
-    """Has *group* wait for the node it requires, which is unknown or too small: else it would have reserved it."""
+    """Parks *group* until its required node appears or grows. The node is unknown or too small; otherwise the ask would
+    have a reservation there."""
     _park_waiter(group, state.waiting_for_node.setdefault(group.required_node, {}), WaitsFor.REQUIRED_NODE)
     lend_nothing(group)
 
 
 def park_for_domain(state: PartitionState, waiter: AskGroup | Reservation) -> None:
-    """Has *waiter* wait until a domain that its group may stand in gains room."""
+    """Parks *waiter* until a domain that is allowed for its group gains room."""
     _park_waiter(waiter, state.waiting_for_domain, WaitsFor.DOMAIN)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
 
 
 def park_for_turn(state: PartitionState, waiter: AskGroup | Reservation) -> None:
-    """Has *waiter* wait until the line of asks that depend on other placements is shorter."""
+    """Parks *waiter* until the line of asks that depend on other placements is shorter."""
     _park_waiter(waiter, state.waiting_for_turn, WaitsFor.TURN)
 
 
 def park_for_members(state: PartitionState, unit: AskGroup) -> None:
-    """Has the gang of *unit* wait until all its members have been asked for, or the shim has answered about them."""
+    """Parks the gang of *unit* until the shim has asked for all its members, or has answered about them."""
     _park_waiter(unit, state.gangs.gathering, WaitsFor.GANG)
     lend_nothing(unit)
 
 
 def park_without_places(unit: AskGroup, room: GangRoom) -> None:
-    """Has the gang of *unit* wait in *room* until there may be enough places for all its members."""
+    """Parks the gang of *unit* in *room* until there may be enough places for all its members."""
     _park_waiter(unit, room.waiters, WaitsFor.ROOM_FOR_GANG)
     lend_nothing(unit)
 
 
 def back_off(application: Application) -> None:
-    """Offers nothing of *application* until :func:`end_back_off`; what wakes meanwhile waits for that as well."""
+    """Stops offering the groups of *application* until :func:`end_back_off`, including groups that are woken
+    meanwhile."""
     application.step_back()
     review_newcomer(application)
     for group in list(application.groups.values()):
@@ -217,7 +225,7 @@ def back_off(application: Application) -> None:
 
 
 def end_back_off(application: Application) -> None:
-    """Has all that woke in *application* while it was backing off offered to the next cycle."""
+    """Offers the groups of *application* that were woken during its back-off to the next cycle."""
     if application.held_at is None and application.state not in UNSERVED:
         application.come_forward()
     review_newcomer(application)
@@ -235,7 +243,7 @@ def _park_waiter(waiter: AskGroup | Reservation, room: Room, lacking: WaitsFor) 
 
 
 def leave_room(waiter: AskGroup | Reservation) -> Room | None:
-    """Takes *waiter* out of the waiting room that it sits in, which is returned."""
+    """Takes *waiter* out of its waiting room, and returns the room."""
     room = waiter.parked_at
     if room is not None:
         room.pop(waiter, None)
@@ -258,8 +266,8 @@ def lend_priority(group: AskGroup) -> None:
 
 
 def lend_nothing(group: AskGroup) -> None:
-    """Lends the application of *group* no priority: none of its asks can be placed now, whatever is free and whoever is
-    first."""
+    """Stops lending the priority of *group* to its application, because none of its asks can be placed now, whatever is
+    free and in whatever order."""
     lent = group.lent
     if lent != NOTHING_WAITS:
         group.lent = NOTHING_WAITS
@@ -270,16 +278,16 @@ def lend_nothing(group: AskGroup) -> None:
 
 
 def lend_instead(application: Application, before: int, now: int) -> None:
-    """Has one ask lend *application* the priority *now* where it lent *before*."""
+    """Replaces the priority *before* that an ask lent to *application* by *now*."""
     application.update_lent(before, now)
     if application.queue.newcomers is not None:
         review_newcomer(application)
 
 
 def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
-    """Tells whether an open node could hold *shape* if it were empty; kept reserved, a node counts as open."""
-    # Both answers are kept, and put right when a node appears, grows, shrinks or leaves: every parked ask asks this,
-    # and a search looks at all nodes.
+    """Tells whether an open node could hold *shape* if it were empty. A node with reservations counts as open."""
+    # Both answers are cached, and corrected when a node appears, grows, shrinks or leaves, because every parked ask
+    # needs the answer, and a search goes through all nodes.
     if shape in state.too_large:
         return False
     if shape.has_holder:
@@ -299,7 +307,7 @@ def _relies_on(state: PartitionState, shape: Shape, node: Node) -> None:
 
 
 def note_new_capacity(state: PartitionState, node: Node) -> None:
-    """Has asks that only *node* could hold wait for room like any other: it appeared, opened or grew."""
+    """Makes asks that only *node* could hold wait for room like any other, after it appeared, opened or grew."""
     if not node.schedulable:
         return
     for shape in [shape for shape in state.too_large if node.could_hold(shape.pairs)]:
@@ -310,7 +318,7 @@ def note_new_capacity(state: PartitionState, node: Node) -> None:
 
 
 def note_lost_capacity(state: PartitionState, node: Node) -> None:
-    """Has asks that only *node* could hold lend no priority any more: it left, closed or shrank."""
+    """Makes asks that only *node* could hold lend no priority any more, after it left, closed or shrank."""
     for shape in state.holders.pop(node, {}):
         shape.has_holder = False
         groups = _groups_without_room(state, shape)
@@ -325,7 +333,7 @@ def _groups_without_room(state: PartitionState, shape: Shape) -> list[AskGroup]:
 
 
 def filter_newcomers(leaf: Queue) -> None:
-    """Begins or ceases to start one application of *leaf* at a time, as its policy says."""
+    """Makes the applications of *leaf* start one at a time, or stops that, according to its policy."""
     filters = leaf.leaf and leaf.properties.sort_policy is SortPolicy.STATE_AWARE
     if filters and leaf.newcomers is not None:
         leaf.newcomers.renew_keys()
@@ -340,10 +348,10 @@ def filter_newcomers(leaf: Queue) -> None:
 
 
 def review_newcomer(application: Application) -> None:
-    """Decides anew whether *application* is among those one of which may start in its leaf.
+    """Decides again whether *application* is among those of which one may start in its leaf.
 
-    A new application whose asks cannot be placed now takes nobody's turn; nor does one that a limit of its own user
-    or group, or its back-off, keeps from starting.
+    A new application does not take the turn of others if its asks cannot be placed now, or if a limit of its user or
+    group, or its back-off, keeps it from starting.
     """
     leaf = application.queue
     newcomers = leaf.newcomers
@@ -366,9 +374,9 @@ def review_newcomer(application: Application) -> None:
 
 
 def may_start_next(application: Application) -> bool:
-    """Tells whether *application*, not running yet, is the one of its leaf that may start now (``stateaware``).
+    """Tells whether *application*, which does not run yet, is the one of its leaf that may start now (``stateaware``).
 
-    What has begun to start, a gang some of whose placeholders run, goes on before another one begins.
+    An application that has begun to start, such as a gang with some placeholders, goes on before another one begins.
     """
     leaf = application.queue
     if leaf.newcomers is None:
@@ -379,17 +387,18 @@ def may_start_next(application: Application) -> bool:
 
 
 def look_again(state: PartitionState, reservation: Reservation) -> None:
-    """Has the next cycle try the ask of *reservation*, for which something has changed."""
+    """Makes the next cycle try the ask of *reservation*, for which something has changed."""
     forget_reservation(state, reservation)
     state.reserved_ready[reservation] = None
 
 
 def forget_reservation(state: PartitionState, reservation: Reservation) -> None:
-    """Takes *reservation* out of wherever it waits."""
+    """Takes *reservation* out of the place where it waits."""
     state.reserved_ready.pop(reservation, None)
     room = leave_room(reservation)
     shape = reservation.ask.shape
-    # With nobody left in it nobody would take the mark off the shape: the next ask of it looks at the nodes anew.
+    # An empty room would never be woken to remove the mark of the shape, so the next ask of it searches the nodes
+    # again.
     if room is not None and not room and state.no_room.get(shape) is room:
         del state.no_room[shape]
         shape.no_room = False

@@ -1,4 +1,4 @@
-"""Whoever waits is woken here, and only when something was gained that can help: room, a slot, a higher limit."""
+"""Wakes asks and applications that wait when something was gained that can help them: room, a slot, a higher limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kornel.core.partition.waiting.rooms import activate_group, look_again, offe
 
 
 def wake_waiting(state: PartitionState) -> None:
-    """Wakes those whom something that the ledger noted as gained can help, in the order of the notes.
+    """Wakes the waiters that can be helped by what the ledger noted as gained, in the order of its notes.
 
-    To be called after each event that was booked: until then nobody who waits knows of it.
+    It has to be called after each booking, because no waiter is woken before.
     """
     gained = state.gained
     if not gained:
@@ -35,8 +35,8 @@ def wake_waiting(state: PartitionState) -> None:
 
 
 def take_review_steps(state: PartitionState) -> Iterator[None]:
-    """Looks again at whoever a limit of a user or group may have kept back, since other limits apply now. Yields after
-    each application."""
+    """Tries again what a limit of a user or group may have kept back, because other limits apply now. Yields after each
+    application."""
     for application in state.applications.values():
         offer_application(application)
         for group in application.groups.values():
@@ -48,12 +48,12 @@ def take_review_steps(state: PartitionState) -> Iterator[None]:
 
 
 def wake_for_node(state: PartitionState, node: Node) -> None:
-    """Wakes those whom *node*, which appeared, opened, grew or was freed, can hold now."""
-    # Those who hold room here come first: what is free may be theirs.
+    """Wakes the asks that *node* can hold now, after it was added, opened, enlarged or freed."""
+    # Asks that hold room here come first, because the free room may be theirs.
     if node.claims is not None:
         for reservation in node.claims.to_wake(node.free):
             look_again(state, reservation)
-    # Also for a node that takes nothing new: an ask that must run there does not mind a drain (scheduling.md 9).
+    # This holds for a draining node as well: an ask that must run there is placed all the same (scheduling.md 9).
     waiting = state.waiting_for_node.pop(node.node_id, None)
     if waiting:
         _wake_room(state, waiting)
@@ -68,7 +68,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
         state.gangs.without_room.clear()
     if state.waiting_for_domain:
         _wake_for_domain(state, node)
-    # A node with more room may now be the one that lacks least for an old ask.
+    # A node with more room may now be the one that lacks the least for an ask that has waited long.
     if state.no_room and state.reserving.delay_ns is not None:
         state.reserving.call_round()
     for shape in [shape for shape in state.no_room if node.has_room(shape.pairs)]:
@@ -77,7 +77,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:
-    """Wakes those who wait for a domain with room, and for whom *node* has room."""
+    """Wakes the asks that wait for a domain with room and for which *node* has room."""
     for waiter in list(state.waiting_for_domain):
         shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
         if node.has_room(shape.pairs):
@@ -88,7 +88,7 @@ def _wake_for_domain(state: PartitionState, node: Node) -> None:
 
 
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
-    """Lets those try again that were not refused on *node*, which has room again."""
+    """Wakes the asks in rooms of refused asks that the shim has not refused on *node*, which has room again."""
     for shape in [shape for shape in state.refused if node.has_room(shape.pairs)]:
         rooms = state.refused[shape]
         for refused_on in [nodes for nodes in rooms if node.node_id not in nodes]:
@@ -98,21 +98,22 @@ def _offer_to_refused(state: PartitionState, node: Node) -> None:
 
 
 def wake_for_queue(state: PartitionState, queue: Queue) -> None:
-    """Wakes those whom *queue* kept back and no longer must: it has more room under its max."""
+    """Wakes the asks that *queue* kept back and now has room for under its max."""
     if not queue.parked:
         return
-    # Empty rooms go as well: who leaves one for another reason leaves it standing.
+    # Empty rooms are removed as well: an ask that leaves its room for another reason does not remove it.
     for shape in [shape for shape, room in queue.parked.items() if not room or queue.admits(shape.pairs)]:
         _wake_room(state, queue.parked.pop(shape))
     if queue.claims:
         for shape in [shape for shape in queue.parked if queue.has_room(shape.pairs)]:
             for waiter in list(queue.parked[shape]):
                 if isinstance(waiter, Reservation) and waiter.ask.triggered:
-                    look_again(state, waiter)  # What keeps others back beside its claim is that claim.
+                    look_again(state, waiter)  # Its own claim may be what keeps the others back.
 
 
 def wake_for_account(state: PartitionState, account: Account) -> None:
-    """Wakes those whom the limit of *account* kept back and no longer must: its user or group holds less."""
+    """Wakes the asks that the limit of *account* kept back and now has room for, because the user or group holds
+    less."""
     if not account.parked:
         return
     for shape in [shape for shape, room in account.parked.items() if not room or account.admits(shape.pairs)]:
@@ -120,13 +121,15 @@ def wake_for_account(state: PartitionState, account: Account) -> None:
 
 
 def wake_for_turn(state: PartitionState) -> None:
-    """Wakes those who wait for their turn to be asked about, in the order of scheduling."""
+    """Wakes the asks that wait until the shim may be asked about them, in the order of scheduling."""
     _wake_room(state, state.waiting_for_turn)
     state.waiting_for_turn.clear()
+    state.gangs.to_match.update(state.gangs.waiting_for_turn)
+    state.gangs.waiting_for_turn.clear()
 
 
 def wake_gangs(state: PartitionState, node: Node) -> None:
-    """Wakes the gangs for all members of which there may be enough room, now that *node* has more."""
+    """Wakes the gangs for which there may be enough room now that *node* has more."""
     counts = node in state.node_order
     for demand, room in list(state.gangs.rooms.items()):
         if not room.waiters:
@@ -139,7 +142,7 @@ def wake_gangs(state: PartitionState, node: Node) -> None:
 
 
 def wake_for_domains(state: PartitionState) -> None:
-    """Wakes all who wait for a domain, because nodes stand elsewhere than before."""
+    """Wakes all asks that wait for a domain, because nodes have changed their domains."""
     for waiter in list(state.waiting_for_domain):
         if isinstance(waiter, AskGroup):
             activate_group(waiter)

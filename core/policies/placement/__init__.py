@@ -1,2 +1,2 @@
-"""The placement of applications in queues (config.md 8). Pure: rules and the queue tree in, a path or the reasons
-out."""
+"""The placement of applications in queues (config.md 8): pure functions from rules and the queue tree to a path, or to
+the reasons why there is none."""

@@ -1,4 +1,4 @@
-"""The limits that an application brings for the dynamic queue it lands in (protocol.md 4.3, config.md 7.8, B20)."""
+"""The limits that an application's tags set for its dynamic queue (protocol.md 4.3, config.md 7.8, B20)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UINT64_MAX: Final = 2**64 - 1
 
 
 class NamespaceLimits(NamedTuple):
-    """The limits that tags ask for. ``None``: leave it as it is. Empty, or 0: no longer limited by tags."""
+    """The limits that tags ask for. ``None``: the limit stays as it is. Empty or 0: tags no longer limit it."""
 
     max: Resources | None = None
     guaranteed: Resources | None = None
@@ -27,9 +27,9 @@ UNCHANGED: Final = NamespaceLimits()
 
 
 def namespace_limits(tags: Mapping[str, str]) -> NamespaceLimits:
-    """Returns the limits in *tags* (keys in lower case). A text that cannot be used leaves its part as it is.
+    """Returns the limits in *tags* (keys in lower case). A tag with an invalid text changes nothing.
 
-    Empty text says that the namespace has such a limit no more.
+    An empty text says that the namespace no longer has the limit.
     """
     if QUOTA_TAG not in tags and GUARANTEED_TAG not in tags and APPLICATIONS_TAG not in tags:
         return UNCHANGED
@@ -50,7 +50,7 @@ def _parse_count(text: str | None) -> int | None:
 
 
 def _parse_amounts(text: str | None) -> Resources | None:
-    """Returns the amounts of a ``Resource`` message in JSON: at least one above 0 and none below."""
+    """Returns the amounts of a ``Resource`` message in JSON, if at least one is above 0 and none is negative."""
     if text is None:
         return None
     if not text:
@@ -72,8 +72,8 @@ def _find_field(message: Any, name: str) -> dict[str, Any]:
 
 
 def _parse_amount(quantity: Any) -> int:
-    """Returns the number of a ``Quantity``: a whole number of 64 bits, which JSON may also write as text. Absent, as in
-    proto3, it is 0."""
+    """Returns the number of a ``Quantity``: a whole number of 64 bits, which JSON may also write as text; 0 if absent,
+    as in proto3."""
     if not isinstance(quantity, dict):
         raise ValueError("a quantity is an object")
     value = quantity.get("value", 0)

@@ -1,4 +1,4 @@
-"""Queue paths that rules make out of names (config.md 8.2, B12)."""
+"""Queue paths that placement rules make from names (config.md 8.2, B12)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kornel.core.model.queues import Queue
 
 
 def is_qualified(name: str) -> bool:
-    """Tells whether *name* is a whole path: ``root``, or something below it. Case does not matter, queues have none."""
+    """Tells whether *name* is a whole path: ``root``, or something below it. Upper and lower case are the same."""
     return name[:5].lower() in ("root", "root.")
 
 
@@ -19,21 +19,22 @@ def flatten_name(name: str) -> str:
 
 
 def path_flaw(path: str) -> str | None:
-    """Returns why *path* can be no queue; ``None`` when it can. To be asked before the path is put into lower case."""
+    """Returns why *path* cannot be that of a queue; ``None``: it can. It has to be called before the path is put into
+    lower case."""
     elements = path.split(".")
     if len(elements) > MOST_LEVELS:
-        return f"a path of {len(elements)} levels, {MOST_LEVELS} are the most"
+        return f"a path of {len(elements)} levels; the most are {MOST_LEVELS}"
     lower = path.lower()
     for element in elements:
         if not is_queue_name(element):
-            return f"{show_name(element)} is no queue name"
+            return f"{show_name(element)} is not a queue name"
         if element.lower() == RECOVERY_QUEUE and lower != RECOVERY_PATH:
             return f"{RECOVERY_QUEUE} is reserved"
     return None
 
 
 def find_nearest(path: str, queues: Mapping[str, Queue]) -> Queue:
-    """Returns the queue at *path*, else the deepest one above it that exists."""
+    """Returns the queue at *path*, or the deepest one above it that exists."""
     queue = queues.get(path)
     while queue is None:
         path = path.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The books that the governor judges by: what preemption took lately. One belongs to one partition."""
+"""The governor's books of one partition: what preemption has taken lately."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from kornel.core.preemption.governor.bounds import Limits, Loss, Scope, Taken, T
 
 
 class GovernorBooks:
-    """Victims of the window with running totals by scope. Everything is forgotten as the windows move on.
+    """The victims within the window, with running totals by scope. Entries are dropped when the windows have moved past
+    them.
 
-    Queues and applications are known by name: whoever comes back under the same name comes back to its budget.
+    Queues and applications are known by name: one that comes back under the same name has the same budget.
     """
 
     def __init__(self) -> None:
@@ -21,19 +22,19 @@ class GovernorBooks:
         self._victims: dict[Scope, int] = {}
         self._lost: dict[Scope, dict[int, int]] = {}
         self._preempted: dict[str, tuple[int, object]] = {}
-        """By queue, the longest ago first."""
+        """The last loss of each queue, the oldest first."""
         self._turns: dict[tuple[str, str], deque[Turn]] = {}
-        """By pair of queues, that with the longest silence first."""
+        """The turns between each pair of queues, the pair with the oldest last turn first."""
         self.paused: dict[Scope, int] = {}
-        """The times until which preemption was said to pause, by scope."""
+        """The times until which preemption was reported to pause, by scope."""
         self.limits: tuple[GovernorSettings, Limits] | None = None
-        """The settings last judged by, and what they amount to."""
+        """The settings last used, and the limits computed from them."""
         self.denied = 0
         """The number of plans denied so far."""
 
     @property
     def scopes(self) -> Iterable[Scope]:
-        """Returns the scopes that lost something within the window, as far as it has moved."""
+        """Returns the scopes that lost something within the window, as of its last move."""
         return self._victims
 
     def count_victims(self, scope: Scope) -> int:
@@ -83,7 +84,7 @@ class GovernorBooks:
         turns.append(Turn(now_ns, preemptor))
 
     def drop_expired(self, limits: Limits, now_ns: int) -> None:
-        """Drop what no window holds any more."""
+        """Drop what is in no window any more."""
         while self.taken and self.taken[0].at_ns + limits.window_ns <= now_ns:
             self._uncount_loss(self.taken.popleft().loss)
         while self._preempted:
@@ -98,7 +99,7 @@ class GovernorBooks:
             del self._turns[pair]
 
     def forget_turns(self, limits: Limits, one: str, other: str, now_ns: int) -> None:
-        """Drop the turns of two queues that the loop window holds no more."""
+        """Drop the turns between two queues that are no longer in the loop window."""
         pair = _sorted_pair(one, other)
         turns = self._turns.get(pair)
         if turns is None:
@@ -121,9 +122,9 @@ class GovernorBooks:
 
 
 class AsOf:
-    """The books as they will read at *now_ns*, with nothing forgotten yet: for questions.
+    """The books as of *now_ns*, for questions, without dropping anything.
 
-    Cost: what has left the windows since somebody was asked to leave.
+    The cost grows with what has left the windows since the last victim was booked.
     """
 
     def __init__(self, books: GovernorBooks, limits: Limits, now_ns: int) -> None:
@@ -142,7 +143,7 @@ class AsOf:
 
     @property
     def taken(self) -> Iterator[Taken]:
-        """Returns the scopes that lost something within the window that ends at that time."""
+        """Returns the scopes that lost something within the window that ends at *now_ns*."""
         return islice(self._books.taken, self._gone, None)
 
     def count_victims(self, scope: Scope) -> int:

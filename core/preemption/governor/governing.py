@@ -1,7 +1,8 @@
-"""The governor at work: plans that the laws allow are held against the budgets, the pauses and the loops (K13).
+"""The governor: checks lawful plans against budgets, pauses and loops (K13).
 
-The enforcement of lowered maxima, preemption for guarantees and the monitor ask here before anybody has to leave, and
-report here what they took. Preemption on required nodes does neither: the system cannot work without it.
+The enforcement of lowered maxima, preemption for guarantees and the monitor ask the governor before they preempt
+anything, and report what they took. Preemption on required nodes does neither, because the system cannot work without
+it.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from kornel.core.preemption.governor.bounds import (
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, Spared
 
 MOST_DETOURS: Final = 4
-"""The number of times that one attempt looks for other victims after those of a queue or application were denied."""
+"""The most times that one attempt searches for other victims after those of a queue or application were denied."""
 
 
 def is_shadowed(state: PartitionState, kind: str) -> bool:
-    """Tells whether preemption of *kind* only watches: its plans are recorded and nobody leaves."""
+    """Tells whether preemption of *kind* is in shadow mode, in which plans are recorded and not carried out."""
     return kind in state.preemption.governor.shadow
 
 
@@ -48,10 +49,11 @@ def govern_plan(
     *,
     supposed: bool = False,
 ) -> PreemptionPlan | Refusal:
-    """Returns *plan* if it may be applied now, or else, by *without*, the next one that leaves alone what is to be
-    spared.
+    """Returns *plan* if it may be applied now; otherwise the next plan from *without* that spares what the governor
+    denied.
 
-    If there is none: why the first one may not be applied, and when to try again. *supposed*: it is only a question.
+    If there is none, returns why the first one may not be applied, and when to try again. *supposed*: it is only a
+    question.
     """
     deny_ = foresee_denial if supposed else deny_victims
     denied = too_many(state, plan) or deny_(state, plan.victims, plan.ask.queue.path, now_ns)
@@ -77,7 +79,7 @@ def govern_plan(
 
 
 def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Returns why *plan* has too many leave for one ask; ``None``: it has not."""
+    """Returns why *plan* takes too many victims for one ask, which is recorded; ``None``: it does not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
@@ -86,11 +88,11 @@ def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | No
 
 
 def too_many(state: PartitionState, plan: PreemptionPlan) -> Denial | None:
-    """Returns why *plan* would tell more to leave than may for one ask; ``None``: it would not."""
+    """Returns why *plan* takes too many victims for one ask; ``None``: it does not."""
     most = state.preemption.governor.bound_of(plan.kind).ask
     if not most or len(plan.victims) <= most:
         return None
-    detail = f"{format_count(len(plan.victims), 'victim')} on {plan.node.node_id}, {most} may go for one ask"
+    detail = f"{format_count(len(plan.victims), 'victim')} on {plan.node.node_id}, at most {most} for one ask"
     return Denial(Outcome.VICTIM_LIMIT, Scope("node", plan.node.node_id), detail, None)
 
 
@@ -111,7 +113,8 @@ def _spare_more(spared: Spared, denied: Denial) -> Spared:
 def deny_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
-    """Returns why *victims* may not leave now for queue *preemptor* (empty: for nobody); said aloud once a pause."""
+    """Returns why *victims* may not be taken now for queue *preemptor* (empty: for none), which is recorded once in
+    each pause."""
     books, limits = state.governor, _limits_in_force(state)
     books.drop_expired(limits, now_ns)
     if preemptor:
@@ -125,7 +128,7 @@ def deny_victims(
 
 
 def foresee_denial(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
-    """Returns what :func:`deny_victims` would, for a question: nothing is said, counted or forgotten."""
+    """Returns what :func:`deny_victims` would, for a question, without recording, counting or dropping anything."""
     limits = limits_for_reading(state)
     return judge_losses(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
 
@@ -133,8 +136,8 @@ def foresee_denial(state: PartitionState, victims: Sequence[Allocation], preempt
 def allow_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
-    """Returns how many of *victims*, from the first on, may leave now for *preemptor*, as in :func:`deny_victims`, and
-    what keeps back the rest."""
+    """Returns how many of *victims*, from the first on, may be taken now for *preemptor*, as in :func:`deny_victims`,
+    and why not the rest."""
     denial = deny_victims(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
@@ -152,7 +155,7 @@ def allow_victims(
 def charge_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
-    """Put down what it costs that *victims* are asked to leave; to be called before their books are changed."""
+    """Book the cost of releasing *victims*. It has to be called before the books of the partition change."""
     books, limits = state.governor, _limits_in_force(state)
     books.drop_expired(limits, now_ns)
     books.book_losses(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
@@ -161,9 +164,10 @@ def charge_victims(
 def charge_together(
     state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
 ) -> bool:
-    """Charges *victims*, by the queue that each leave for, if all of them may leave at once. Returns whether they may.
+    """Books the cost of *victims*, by the queue for which they are taken, if all of them may be taken. Returns whether
+    they may.
 
-    Said to nobody if not: each group has to be asked about by itself then.
+    A denial is not recorded; the caller then has to ask about each group separately.
     """
     books, limits = state.governor, _limits_in_force(state)
     books.drop_expired(limits, now_ns)
@@ -181,7 +185,8 @@ def charge_together(
 
 
 def count_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns what each of *victims* costs: size times age. An originator takes its whole application with it (K7)."""
+    """Returns the cost of each of *victims*: size times age. With an originator, the work of its whole application is
+    lost (K7)."""
     found: list[Loss] = []
     for victim, gone in _with_what_goes(victims):
         lost: dict[int, int] = {}
@@ -191,7 +196,7 @@ def count_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
 
 
 def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns what *victims* cost, as :func:`count_losses` has it, with one sum for each application."""
+    """Returns the cost of *victims* as in :func:`count_losses`, summed for each application."""
     counts: dict[Application, int] = {}
     sums: dict[Application, dict[int, int]] = {}
     for victim, gone in _with_what_goes(victims):
@@ -207,9 +212,9 @@ def summed_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
 
 
 def _with_what_goes(victims: Sequence[Allocation]) -> Iterator[tuple[Allocation, Sequence[Allocation]]]:
-    """Yields each of *victims* with the allocations whose work is lost by it, originators first."""
+    """Yields each of *victims* with the allocations whose work is lost with it, originators first."""
     wasted: set[Application] = set()
-    """The allocations whose loss is counted in full with their originator."""
+    """The allocations whose loss is counted with their originator."""
     for victim in sorted(victims, key=lambda victim: not victim.spec.originator):
         application = victim.application
         if application in wasted:
@@ -230,7 +235,7 @@ def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int
 
 
 def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
-    """Say, once for each pause, that preemption pauses in a scope from now on."""
+    """Record, once for each pause, that preemption pauses in a scope from now on."""
     paused = state.governor.paused
     if paused.get(denial.scope, now_ns) > now_ns:
         return
@@ -257,7 +262,7 @@ def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
 
 
 def limits_for_reading(state: PartitionState) -> Limits:
-    """Returns the settings in force by type index. No type becomes known by that: of one never met nothing was lost."""
+    """Returns the settings in force by type index, without adding types: nothing was ever lost of an unknown type."""
     known = state.governor.limits
     if known is not None and known[0] is state.preemption.governor:
         return known[1]
@@ -265,7 +270,7 @@ def limits_for_reading(state: PartitionState) -> Limits:
 
 
 def _limits_in_force(state: PartitionState) -> Limits:
-    """Returns the settings in force by type index, worked out anew when they change."""
+    """Returns the settings in force by type index, which are computed again when they change."""
     settings = state.preemption.governor
     known = state.governor.limits
     if known is not None and known[0] is settings:

@@ -1,4 +1,4 @@
-"""The governor as decisions know it: it bounds what all kinds take, and takes nothing itself (K13)."""
+"""The governor as a source of decisions: it bounds what all kinds take, and takes nothing itself (K13)."""
 
 from __future__ import annotations
 

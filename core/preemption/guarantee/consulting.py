@@ -8,6 +8,7 @@ still open. Up to ten nodes are asked about at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -61,34 +62,26 @@ class Dialogue:
 
     def _put(self, question: _Question) -> Inquiry:
         node_id, victims, start = question
-
-        def decide(last: int | None, _: int) -> None:
-            self._note_answer(question, last if last is not None and start <= last < len(victims) else None)
-
-        def decide_without_victims(refused: Mapping[str, str], _: int) -> None:
-            self._note_answer(question, None if node_id in refused else start)
-
+        drop = partial(_drop_questions, self)
         if victims:
+            decide_victims = partial(_decide_victims, self, question)
             return inquiries.ask_preemption(
-                self._state, self._ask, node_id, victims, start, decide, self._drop_questions, self._now_ns
+                self._state, self._ask, node_id, victims, start, decide_victims, drop, self._now_ns
             )
+        decide = partial(_decide_node, self, question)
+        number = self._state.callbacks.next_number()
         return inquiries.ask_predicates(
-            self._state,
-            self._ask,
-            (node_id,),
-            decide_without_victims,
-            self._drop_questions,
-            self._now_ns,
-            allocate=True,
+            self._state, self._ask, (node_id,), decide, drop, self._now_ns, number=number, allocate=True
         )
 
-    def _note_answer(self, question: _Question, answer: int | None) -> None:
+    def note_answer(self, question: _Question, answer: int | None) -> None:
+        """Note the shim's *answer* to *question*; with the last one the planner goes on."""
         self._answers[question] = answer
         del self._open[question]
         if not self._open:
             self._resume_planner()
 
-    def _drop_questions(self) -> None:
+    def drop_questions(self) -> None:
         """Do without answers that nobody gives any more: the planner goes on with what it knows, the rest is
         allowed."""
         self._open.clear()
@@ -98,3 +91,17 @@ class Dialogue:
         ask = self._ask
         if ask.dialogue is self:
             offer_attempt(self._state, ask)
+
+
+def _decide_victims(dialogue: Dialogue, question: _Question, last: int | None, _now_ns: int) -> None:
+    _, victims, start = question
+    dialogue.note_answer(question, last if last is not None and start <= last < len(victims) else None)
+
+
+def _decide_node(dialogue: Dialogue, question: _Question, refused: Mapping[str, str], _now_ns: int) -> None:
+    node_id, _, start = question
+    dialogue.note_answer(question, None if node_id in refused else start)
+
+
+def _drop_questions(dialogue: Dialogue) -> None:
+    dialogue.drop_questions()

@@ -35,10 +35,10 @@ from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, 
 ATTEMPT_COST: Final = 200
 """Decisions that one search for victims counts for in a slice's budget."""
 ATTEMPTS_PER_LEAF: Final = 10
-_WAITS_FOR_CHANGE: Final = frozenset(
+WAITS_FOR_CHANGE: Final = frozenset(
     {
         Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF,
-        Outcome.NO_CANDIDATES, Outcome.NO_NODE,
+        Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.GANG_INCOMPLETE,
     }
 )  # fmt: skip
 """Refusals that hang on the books of the partition alone: nothing comes of another attempt before they change."""
@@ -85,13 +85,13 @@ def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
     """See that a slice begins at *when_ns*, which looks at refused asks anyway."""
     if state.guarantee.refusals_looked_at_ns is None or when_ns < state.guarantee.refusals_looked_at_ns:
         state.guarantee.refusals_looked_at_ns = when_ns
+        state.run_at(when_ns, partial(_end_look, state, when_ns))
 
-        def look(_: int) -> None:
-            # Timers are not taken back: only the earliest that was set counts.
-            if state.guarantee.refusals_looked_at_ns == when_ns:
-                state.guarantee.refusals_looked_at_ns = None
 
-        state.run_at(when_ns, look)
+def _end_look(state: PartitionState, when_ns: int, _now_ns: int) -> None:
+    # Timers are not taken back: only the earliest that was set counts.
+    if state.guarantee.refusals_looked_at_ns == when_ns:
+        state.guarantee.refusals_looked_at_ns = None
 
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
@@ -233,7 +233,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
             return result
         would_be, result = result, Refusal(Outcome.SHADOW)
     _tell_refusal(state, ask, result, now_ns, would_be)
-    if result.outcome in _WAITS_FOR_CHANGE and result.retry_ns is None:
+    if result.outcome in WAITS_FOR_CHANGE and result.retry_ns is None:
         state.guarantee.refusals.note_refusal(ask, result, state.changes, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))

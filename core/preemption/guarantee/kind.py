@@ -7,28 +7,46 @@ from typing import Final
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import VictimBound
+from kornel.core.laws.verdict import Violation
+from kornel.core.partition.state import PartitionState
+from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.governor.source import BOUNDS
-from kornel.core.preemption.guarantee import drive, laws, rounds
+from kornel.core.preemption.guarantee import drive, laws, rounds, unit_laws, units
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.plan import PreemptionPlan, UnitPlan
+
+
+def _check(view: PartitionView, plan: PreemptionPlan | UnitPlan) -> tuple[Violation, ...]:
+    return unit_laws.check(view, plan) if isinstance(plan, UnitPlan) else laws.check(view, plan)
+
+
+def _end_slice(state: PartitionState, now_ns: int) -> None:
+    drive.watch_for_changes(state, now_ns)
+    if state.guarantee.unit_attempts:
+        units.forget_attempts(state)
+
 
 GUARANTEE: Final = Kind(
     name=guarantee.KIND,
     laws=(1, 2, 3, 4, 5, 6, 7),
     allowed_by="law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
     planner=guarantee.plan_preemption,
-    check=laws.check,
+    check=_check,
     driver=Driver(
         in_round=rounds.serve_asks,
         wants_round=rounds.has_asks,
         offer_due=drive.offer_due,
         resume=drive.resume_deferred,
         serve_unplaced=drive.serve_unplaced,
+        serve_unit=units.serve_unit,
         serve_reserved=drive.serve_reserved,
-        end_slice=drive.watch_for_changes,
+        is_busy=units.any_broken,
+        advance=units.mend_broken,
+        end_slice=_end_slice,
     ),
     foresee=foresee_attempt,
     outcomes=MappingProxyType(
@@ -45,10 +63,12 @@ GUARANTEE: Final = Kind(
             ),
             Outcome.NO_CANDIDATES: Ending("the laws let nobody go"),
             Outcome.NO_NODE: Ending("those who may go do not make enough room on any node"),
+            Outcome.GANG_INCOMPLETE: Ending("not all members of the gang would find a place, so nobody leaves"),
+            Outcome.UNIT_CALLED_OFF: Ending(counted=True, level=Level.INFO, tone=Tone.WARN),
             Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
         }
     ),
     colour=Colour.BLUE,
     keys=ConfigurationKeys(switch="enabled", bound=VictimBound(ask=128, interval=1_000)),
-    records=(GuaranteeRecord, Refusals, RefusedQuestion),
+    records=(GuaranteeRecord, Refusals, RefusedQuestion, units.UnitAttempt),
 )

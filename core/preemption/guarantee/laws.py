@@ -29,7 +29,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     return tuple(
         violation
         for rule in (
-            _check_eligible, _check_law_2, _check_law_3, _check_law_4, _check_law_5, _check_law_6, _check_law_7,
+            check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
             _check_gangs, _on_node, _check_sufficient, _check_minimal, _node_usable,
         )
         for violation in rule(case)
@@ -60,41 +60,28 @@ def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violati
     return found
 
 
-class _Case:
-    """A plan with what several rules need of it: the paths of everybody, what leaves each queue, and room on the node.
+class Case:
+    """An ask and those who are to leave for it, with what several rules need: the paths of everybody, and what leaves
+    each queue.
 
     While it is judged nothing changes, so what several rules ask for is worked out once.
     """
 
-    def __init__(self, view: PartitionView, plan: PreemptionPlan) -> None:
-        self.ask = plan.ask
-        self.plan = plan
+    def __init__(self, view: PartitionView, ask: Allocation, victims: tuple[Allocation, ...]) -> None:
+        self.ask = ask
         self.mode = view.guarantee_mode
         self.names = view.types.names
-        self.demand = dict(plan.ask.shape.pairs)
-        self.ask_path = path_of(plan.ask.queue)
-        self.victims = plan.victims
-        self.stuck = view.given_up
+        self.demand = dict(ask.shape.pairs)
+        self.ask_path = path_of(ask.queue)
+        self.victims = victims
         self.leaving: dict[Queue, dict[int, int]] = {}
         """The amounts that its victims hold, by queue and type."""
-        for victim in plan.victims:
+        for victim in victims:
             for queue in path_of(victim.queue):
                 amounts = self.leaving.setdefault(queue, {})
                 for t, amount in victim.shape.pairs:
                     amounts[t] = amounts.get(t, 0) + amount
         self._entitling: dict[int, Queue] | None = None
-        node = plan.node
-        self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
-        """By asked type, what the node has when those have left who were asked to before, and did not fail to."""
-        for allocation in node.allocations.values():
-            if allocation.preempted and allocation not in self.stuck:
-                for t, amount in allocation.shape.pairs:
-                    if t in self.demand:
-                        self.will_be_free[t] += amount
-        self.available: dict[int, int] = {}
-        """By asked type, what the ask finds there without victims: what will be free and is nobody else's."""
-        for t, left in self.will_be_free.items():
-            self.available[t] = left - min(_spoken_for(self, t), max(0, left))
 
     def out_of(self, queue: Queue, t: int) -> int:
         """Returns how much of type *t* the victims below *queue* give up."""
@@ -117,7 +104,28 @@ class _Case:
         return found
 
 
-def _expected_usage(queue: Queue, t: int) -> int:
+class _Case(Case):
+    """A plan for one ask, with the room on its node."""
+
+    def __init__(self, view: PartitionView, plan: PreemptionPlan) -> None:
+        super().__init__(view, plan.ask, plan.victims)
+        self.plan = plan
+        self.stuck = view.given_up
+        node = plan.node
+        self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
+        """By asked type, what the node has when those have left who were asked to before, and did not fail to."""
+        for allocation in node.allocations.values():
+            if allocation.preempted and allocation not in self.stuck:
+                for t, amount in allocation.shape.pairs:
+                    if t in self.demand:
+                        self.will_be_free[t] += amount
+        self.available: dict[int, int] = {}
+        """By asked type, what the ask finds there without victims: what will be free and is nobody else's."""
+        for t, left in self.will_be_free.items():
+            self.available[t] = left - min(_spoken_for(self, t), max(0, left))
+
+
+def expected_usage(queue: Queue, t: int) -> int:
     """Returns what is used once the victims in flight are gone and the asks they leave for are placed."""
     return net_of(queue, t) + queue.claimed[t]
 
@@ -137,7 +145,7 @@ def _reluctance_of(allocation: Allocation) -> tuple[bool, bool]:
     return (allocation.spec.originator, not allocation.spec.allow_preempt_self)
 
 
-def _check_eligible(case: _Case) -> Iterator[Violation]:
+def check_eligible(case: Case) -> Iterator[Violation]:
     """Yields breaches of A.1 no. 3: a victim that no plan may hold, its application aside (law 3)."""
     seen: set[str] = set()
     for victim in case.victims:
@@ -159,7 +167,7 @@ def _check_eligible(case: _Case) -> Iterator[Violation]:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
-def _check_law_2(case: _Case) -> Iterator[Violation]:
+def check_law_2(case: Case) -> Iterator[Violation]:
     """Yields queues that end below their guarantee; where the ask comes in, those that were below it and lose
     something."""
     for queue, amounts in case.leaving.items():
@@ -177,7 +185,7 @@ def _check_law_2(case: _Case) -> Iterator[Violation]:
                 yield Violation(Law.GUARANTEE_KEPT, detail)
 
 
-def _check_law_3(case: _Case) -> Iterator[Violation]:
+def check_law_3(case: Case) -> Iterator[Violation]:
     """Yields victims of the ask's own application."""
     own = case.ask.application.application_id
     for victim in case.victims:
@@ -194,7 +202,7 @@ def _check_law_4(case: _Case) -> Iterator[Violation]:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
     own = any(queue is case.ask.queue for queue in entitling.values())
     for t, queue in entitling.items():
-        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], _expected_usage(queue, t)
+        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], expected_usage(queue, t)
         after = held + asked - case.out_of(queue, t)
         numbers = f"{queue.path} {case.names[t]}: asked {asked}, guaranteed {guaranteed}, held or claimed {held}"
         if asked > guaranteed:
@@ -207,7 +215,7 @@ def _check_law_4(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.ENTITLED, f"{numbers}, {after} afterwards")
 
 
-def _check_law_5(case: _Case) -> Iterator[Violation]:
+def check_law_5(case: Case) -> Iterator[Violation]:
     """Yields victims whose queues are not over their guarantees; for an inherited entitlement one of them must declare
     its own."""
     entitling = set(case.entitling_queues().values())
@@ -229,7 +237,7 @@ def _check_law_5(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.OVER_GUARANTEE, detail)
 
 
-def _check_law_6(case: _Case) -> Iterator[Violation]:
+def check_law_6(case: Case) -> Iterator[Violation]:
     """Yields victims more important than the ask, both as seen by the lowest queue they share."""
     for victim in case.victims:
         common = case.common_queue(victim)
@@ -239,25 +247,23 @@ def _check_law_6(case: _Case) -> Iterator[Violation]:
             yield Violation(Law.PRIORITY, f"{victim.key} has {theirs} at {common.path}, the ask {ours}")
 
 
-def _check_law_7(case: _Case) -> Iterator[Violation]:
+def check_law_7(case: Case) -> Iterator[Violation]:
     """Yields victims outside the lowest fence around the ask."""
-    fence = _find_fence(case)
+    fence = find_fence(case)
     for victim in case.victims:
         if fence not in path_of(victim.queue):
             yield Violation(Law.FENCE, f"{victim.key} in {victim.queue.path} is outside {fence.path}")
 
 
-def _find_fence(case: _Case) -> Queue:
+def find_fence(case: Case) -> Queue:
     """Returns the lowest queue on the ask's path that is the root, fenced, or would end above its effective max
     (B.2)."""
     for at, queue in enumerate(case.ask_path):
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return queue
         for t, asked in case.demand.items():
-            ceilings = [
-                max(above.max[t], _expected_usage(above, t)) for above in case.ask_path[at:-1] if t in above.max
-            ]
-            if ceilings and _expected_usage(queue, t) + asked > min(ceilings):
+            ceilings = [max(above.max[t], expected_usage(above, t)) for above in case.ask_path[at:-1] if t in above.max]
+            if ceilings and expected_usage(queue, t) + asked > min(ceilings):
                 return queue
     raise AssertionError("a path ends at the root")
 
@@ -308,7 +314,7 @@ def _check_sufficient(case: _Case) -> Iterator[Violation]:
         for queue in case.ask_path[:-1]:
             most = queue.max.get(t)
             if most is not None:
-                before = _expected_usage(queue, t)
+                before = expected_usage(queue, t)
                 after = before + asked - case.out_of(queue, t)
                 if after > max(most, before):
                     detail = f"{queue.path} would reach {case.names[t]}={after} of {most}"
@@ -340,10 +346,10 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
         name = case.names[t]
         owed = t in entitling
         here = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if v.node is node}
-        mine = frozenset(v.key for v in case.victims if owed or _declares_share(case, v, t))
+        mine = frozenset(v.key for v in case.victims if owed or declares_share(case, v, t))
         found.append(overkill.Need(f"{name} on {node.node_id}", asked - case.available[t], here, mine))
         for queue in case.ask_path:
-            before = _expected_usage(queue, t)
+            before = expected_usage(queue, t)
             needed = 0
             if t in queue.max and queue.parent is not None:
                 needed = before + asked - max(queue.max[t], before)
@@ -356,7 +362,7 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
     return found
 
 
-def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
+def declares_share(case: Case, victim: Allocation, t: int) -> bool:
     """Tells whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps
     it)."""
     common = case.common_queue(victim)
@@ -365,7 +371,7 @@ def _declares_share(case: _Case, victim: Allocation, t: int) -> bool:
 
 def _is_under(case: _Case, queue: Queue, t: int) -> bool:
     """Tells whether the queue is owed the type without a swap."""
-    held, guaranteed = _expected_usage(queue, t), queue.guaranteed[t]
+    held, guaranteed = expected_usage(queue, t), queue.guaranteed[t]
     return held < guaranteed if case.mode is GuaranteeMode.REACH else held + case.demand[t] <= guaranteed
 
 

@@ -6,12 +6,13 @@ partition's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee.allowances import Terms
@@ -37,6 +38,13 @@ from kornel.core.preemption.victim_index import VictimIndex
 KIND: Final = "guarantee"
 
 
+class Within(NamedTuple):
+    """The bounds of an ask that is one of a gang: the fence of the whole gang, and the nodes that it *allows*."""
+
+    fence: Queue
+    allows: Callable[[Node], bool]
+
+
 def plan_preemption(
     view: PartitionView,
     ask: Allocation,
@@ -46,19 +54,21 @@ def plan_preemption(
     known: KnownProspects | None = None,
     spared: Spared = NOBODY_SPARED,
     now_ns: int,
+    within: Within | None = None,
 ) -> PreemptionPlan | Refusal:
     """Returns victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
 
     The same state gives the same answer in whatever order maps hold their entries. *now_ns* only tells what victims
     have done so far, where that is their price. *index* and *known* are the partition's: with them an attempt costs a
     fraction and decides the same. Raises what *predicate* raises for an answer still to come, once all it needs has
-    been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date.
+    been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date. *within*: what binds
+    the ask besides, as one of a gang.
     """
     names = view.types.names
     entitled = find_entitlement(ask, view.guarantee_mode, names)
     if isinstance(entitled, Refusal):
         return entitled
-    fence = fence_root(ask)
+    fence = fence_root(ask) if within is None else within.fence
     if fence is ask.queue:
         return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
     needs = Needs(ask, fence, entitled)
@@ -72,6 +82,8 @@ def plan_preemption(
         prospects = known.refreshed_for(ask, fence, view.nodes, candidates.open_leaves(), terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
+    if within is not None:
+        search.keep_to(within.allows)
     extended = False
     if predicate is None:
         solution = search.find_best()

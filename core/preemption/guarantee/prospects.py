@@ -50,7 +50,7 @@ _Victim = tuple[int, int, tuple[int, ...]]
 """(adjusted priority, -created, amount by asked type)."""
 
 
-class _Leaf:
+class JudgedLeaf:
     """The answer of the laws about a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
 
     __slots__ = ("adjusted", "blocked", "declared", "highest")
@@ -106,6 +106,12 @@ class KnownProspects:
             raise Unprepared
         return prospects
 
+    def doubt_nodes(self, nodes: Iterable[Node]) -> None:
+        """Have the bounds of *nodes* worked out anew: they were looked at while something else was tried there."""
+        for prospects in self._by_question.values():
+            for node in nodes:
+                prospects.forget_version(node)
+
     def keep_only(self, leaves: set[Queue]) -> None:
         """Forget what asks of all other queues would find; to be called now and then."""
         self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
@@ -126,7 +132,7 @@ class Prospects:
         self._unowed = unowed
         self._versions: dict[Node, int] = {}
         self._stale: dict[Node, None] = {}
-        self._leaves: dict[Queue, _Leaf] = {}
+        self._leaves: dict[Queue, JudgedLeaf] = {}
         self._amounts: dict[Shape, tuple[int, ...]] = {}
         self._bounds: dict[Node, Bound] = {}
         self._sorted = False
@@ -171,6 +177,11 @@ class Prospects:
         """Have the bound of *node*, which did worse than that, worked out anew before the next attempt."""
         self._stale[node] = None
 
+    def forget_version(self, node: Node) -> None:
+        """Have *node* count as changed, whatever its version says."""
+        if node in self._versions:
+            self._versions[node] = -1
+
     def count_verdicts(self) -> Counter[str]:
         """Returns how many nodes are out of the question, by reason."""
         found = Counter(self._hopeless.values())
@@ -192,12 +203,12 @@ class Prospects:
                 self.roomy.pop(node, None)
 
     def _note_leaves(self, nodes: Mapping[str, Node], terms_of: Mapping[Queue, LeafTerms], laws: Terms) -> None:
-        known: dict[Queue, _Leaf] = {}
+        known: dict[Queue, JudgedLeaf] = {}
         outdated: list[Queue] = []
         for leaf, terms in terms_of.items():
             before = self._leaves.get(leaf)
             if before is None or before.is_outdated(terms, laws):
-                known[leaf] = _Leaf(terms)
+                known[leaf] = JudgedLeaf(terms)
                 outdated.append(leaf)
             else:
                 known[leaf] = before

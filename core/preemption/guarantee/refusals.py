@@ -34,7 +34,7 @@ _OWN_PATH: Final = frozenset(
 
 Question = tuple[Queue, Shape, int, Allocation | None]
 """(leaf, shape, priority, ask): asks that differ in none of these find the same victims. The last only where an ask has
-room of its own to count on, or nodes of its own to look past: it asks for itself."""
+room of its own to count on, or nodes of its own to look past, or asks together with its gang: it asks for itself."""
 
 
 class RefusedQuestion:
@@ -204,7 +204,9 @@ def _may_differ(question: Question, known: RefusedQuestion, changes: Changes) ->
 
 def _question_of(ask: Allocation) -> Question:
     shared, own = _questions_of(ask)
-    return own if ask.stuck or ask.reservation is not None else shared
+    group = ask.group
+    for_itself = ask.stuck or ask.reservation is not None or (group is not None and group.is_unit)
+    return own if for_itself else shared
 
 
 def _questions_of(ask: Allocation) -> tuple[Question, Question]:

@@ -17,7 +17,7 @@ work away and never changes the answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kornel.core.domain.readable_amounts import format_count
@@ -97,6 +97,11 @@ class Search:
         self._second: Solution | None = None
         self._looked = 0
         self._gangs_left = False
+        self._allows: Callable[[Node], bool] | None = None
+
+    def keep_to(self, allows: Callable[[Node], bool]) -> None:
+        """Have only those nodes used that *allows* lets pass."""
+        self._allows = allows
 
     def find_best(self) -> Solution | None:
         """Returns the solution with the smallest key of all nodes."""
@@ -264,6 +269,9 @@ class Search:
         if not can_take_claim(node, self._ask):
             self.verdicts[self._why_unusable(node)] += 1
             return None
+        if self._allows is not None and not self._allows(node):
+            self.verdicts["ruled out"] += 1
+            return None
         if self._needs.met_on(node):
             self.verdicts["has room"] += 1
             return None
@@ -305,6 +313,8 @@ class Search:
         Where only the queues stand in the way victims may come from wherever, the same for all these nodes. Where
         nothing does, room is leaving already: the ask claims it, and nobody has to go.
         """
+        if self._allows is not None:
+            nodes = filter(self._allows, nodes)
         roomy = [node for node in nodes if self._needs.met_on(node) and can_take_claim(node, self._ask)]
         if self._needs.is_met_anywhere():
             victims = self._victims_anywhere() if roomy else None

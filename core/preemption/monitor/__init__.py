@@ -1,18 +1,18 @@
-"""The periodic proportional policy: what each queue should hold now, and who goes where it holds more (E).
+"""The periodic proportional policy: what each queue should hold now, and which victims bring a queue down to that (E).
 
-:mod:`.drive` runs the rounds and takes those who are due; :mod:`.noticing` notifies applications and hears what they
-would rather lose; :mod:`.laws` judges. The planners are pure, and a round asks them in this order (E.2):
+:mod:`.drive` runs the rounds and preempts victims that are due; :mod:`.noticing` notifies applications and handles what
+they offer instead; :mod:`.laws` checks plans. The planners are pure, and a round calls them in this order (E.2):
 
 =============== ===============================================================================================
 settings        the parameters of E.1, as exact numbers
 figures         one consistent picture of the queues: guarantees, usage, demand, priorities
 ideal           what every queue should hold, and how much a leaf loses this round (E.3, E.4)
-passages        what the laws leave of it: rooms above guarantees, priorities, fences (laws 2, 6, 7)
+passages        what the laws allow of it: room above guarantees, priorities, fences (laws 2, 6, 7)
 round           what each leaf is to give up, and what was selected so far
-nodes           who goes for asks with a reserved node (E.5, selectors 1 and 2)
-selection       who goes, selector by selector (E.5)
+nodes           victims for asks with a reserved node (E.5, selectors 1 and 2)
+selection       victims, selector by selector (E.5)
 places          a node for each ask, with ``node_rooms``, ``victim_choice`` and ``place_order``
 =============== ===============================================================================================
 
-Long work is a generator that yields after every bounded piece, with what the piece cost in looks at an allocation.
+Long work is a generator that yields after every bounded piece with its cost, counted in allocations examined.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.commands import TerminationType
@@ -89,14 +90,13 @@ def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
 
 
 def _schedule(state: PartitionState, when_ns: int) -> None:
-    generation = state.notices.generation
+    state.run_at(when_ns, partial(_begin_round, state, state.notices.generation))
 
-    def begin(_: int) -> None:
-        notices = state.notices
-        if notices.generation == generation and notices.settings is not None:
-            notices.steps = _run_round(state, notices.settings)
 
-    state.run_at(when_ns, begin)
+def _begin_round(state: PartitionState, generation: int, _now_ns: int) -> None:
+    notices = state.notices
+    if notices.generation == generation and notices.settings is not None:
+        notices.steps = _run_round(state, notices.settings)
 
 
 def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[int, None, None]:
@@ -410,19 +410,21 @@ def _watch_exits(
 ) -> None:
     """Look after a while whether the victims of each ask have left (K14), and whether one without had what others
     left over. Asks come with how often they had been re-armed."""
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, partial(_look_at_served, state, served))
 
-    def look(at_ns: int) -> None:
-        for ask, victims, rearms in served:
-            there = ask.pending and state.requests.get(ask.key) is ask
-            if not ask.triggered or ask.rearms != rearms or not there:
-                continue
-            stuck = [victim for victim in victims.values() if victim.preempted and victim.preemptor is ask]
-            if stuck:
-                _give_up_victims(state, ask, stuck, at_ns)
-            elif not victims:
-                eviction.rearm_ask(state, ask, at_ns)
 
-    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)
+def _look_at_served(
+    state: PartitionState, served: Sequence[tuple[Allocation, Mapping[str, Allocation], int]], now_ns: int
+) -> None:
+    for ask, victims, rearms in served:
+        there = ask.pending and state.requests.get(ask.key) is ask
+        if not ask.triggered or ask.rearms != rearms or not there:
+            continue
+        stuck = [victim for victim in victims.values() if victim.preempted and victim.preemptor is ask]
+        if stuck:
+            _give_up_victims(state, ask, stuck, now_ns)
+        elif not victims:
+            eviction.rearm_ask(state, ask, now_ns)
 
 
 def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:

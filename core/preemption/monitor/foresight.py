@@ -1,4 +1,4 @@
-"""The forecast of the periodic monitor for an ask: what its last round found, and what has come of it."""
+"""The forecast of the periodic monitor for an ask: what its last round found, and what happened since."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESTS = "the periodic monitor is on: asks do not preempt by themselves"
 
 
 def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances) -> PreemptionOutlook | None:
-    """Returns what becomes of *ask* by the monitor's last round.
+    """Returns what the monitor's last round means for *ask*.
 
     ``None``: the monitor is off or only observes, or *ask* preempts by itself (H).
     """
@@ -35,12 +35,12 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
     owed = ", ".join(f"{amount} {names[t]}" for t, amount in sorted(lacking.items()))
     detail = f"round {notices.rounds}: {path} should hold {owed} more"
     if not ask.spec.allow_preempt_other:
-        why = "its preemption policy lets it preempt nobody, and the monitor takes nothing for it"
+        why = "the preemption policy of the ask forbids it to preempt, so the monitor takes nothing for it"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, why)
     place: Place | None = next((place for place in notices.places if place.ask is ask), None)
     if place is None:
-        why = "no tasks of queues above their shares, in this turn, leave it a place on one node"
-        return PreemptionOutlook(verdict.NO_VICTIMS, "monitor: nobody is asked for it now", "", f"{detail}; {why}")
+        why = "in this round, no tasks of queues above their shares would free enough room on one node"
+        return PreemptionOutlook(verdict.NO_VICTIMS, "monitor: nothing is released for it now", "", f"{detail}; {why}")
     entries = [notices.entries[victim.key] for victim in place.victims if victim.key in notices.entries]
     detail += f"; it is to run on {place.node.node_id}"
     if not entries:
@@ -49,12 +49,12 @@ def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances)
     last = max(entry.deadline_ns for entry in entries)
     risk = "; ".join(_describe_entry(state, entry) for entry in entries[:_MOST_NAMED])
     more = f"; and {len(entries) - _MOST_NAMED} more" if len(entries) > _MOST_NAMED else ""
-    detail += f" once these have left, who are at risk: {risk}{more}"
+    detail += f" once these allocations at risk are gone: {risk}{more}"
     return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.NOTIFIED, detail, last, place.node.node_id)
 
 
 def _describe_entry(state: PartitionState, entry: Entry) -> str:
-    """Describes an allocation at risk, and what its application made of the notice."""
+    """Describes an allocation at risk, and how its application answered the notice."""
     key = entry.allocation.key
     answer = {None: "", True: ", its application prepares for it", False: ", its application does nothing about it"}
     saved_ns = state.notices.checkpoints.get(key)

@@ -1,4 +1,4 @@
-"""The periodic proportional policy, as everything outside its room knows it."""
+"""The record by which all other code knows the periodic proportional policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import MonitorContract
 from kornel.core.preemption.kind import Colour, ConfigurationKeys, Driver, Ending, Kind, Level, Setting, Tone
 from kornel.core.preemption.monitor import drive as monitor
-from kornel.core.preemption.monitor import laws
+from kornel.core.preemption.monitor import laws, noticing
 from kornel.core.preemption.monitor.foresight import foresee_round
 from kornel.core.preemption.monitor.plan import KIND
 from kornel.core.preemption.monitor.selection import select_victims
@@ -21,7 +21,11 @@ MONITOR: Final = Kind(
     planner=select_victims,
     check=laws.check,
     driver=Driver(
-        configured=monitor.follow_settings, is_busy=monitor.is_round_under_way, advance=monitor.advance_round
+        configured=monitor.follow_settings,
+        is_busy=monitor.is_round_under_way,
+        advance=monitor.advance_round,
+        repeat_notices=noticing.repeat_notices,
+        note_answer=noticing.note_answer,
     ),
     foresee=foresee_round,
     outcomes=MappingProxyType(
@@ -37,6 +41,7 @@ MONITOR: Final = Kind(
     colour=Colour.TEAL,
     keys=ConfigurationKeys(
         switch="enabled",
+        derives=True,
         section=MappingProxyType(
             {
                 "enabled": Setting(default=False),

@@ -1,8 +1,8 @@
-"""The laws of the periodic policy as code: whether victims whose time is up may be taken, worked out from the rules.
+"""The laws of the periodic policy: checks by the rules whether victims that are due may be taken.
 
-As in :mod:`kornel.core.laws` the planner is not consulted. What is judged is the state after the victims of a place
-have left: its ask runs there then, and would not with one of them still there. Rules: preemption.md A, A.0 (row E),
-A.1 no. 3 and 17, E.8.
+As in :mod:`kornel.core.laws`, the planner is not consulted. The checks are about the state after the victims of a place
+have left: the ask then fits there, and would not if one of them stayed. Rules: preemption.md A, A.0 (row E), A.1 no. 3
+and 17, E.8.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from kornel.core.preemption.monitor.plan import DuePlace, MonitorPlan, Place
 _PROTECTED: Final = PreemptionPolicyKind.DISABLED
 _FENCE: Final = PreemptionPolicyKind.FENCE
 _HIDES: Final = PriorityPolicy.FENCE
-"""Named once: to read a member from its class costs as much as a call, and ten thousand victims are judged at once."""
+"""Kept as constants, because reading a member from its class costs as much as a call, and ten thousand victims are
+checked at once."""
 
 
 def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
@@ -37,7 +38,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
         if not _is_waiting(place.ask):
             found.append(Violation(Law.ENTITLED, f"{place.ask.key} does not wait, or may not preempt"))
         if gone and not plan.balance and not _is_entitled(place.ask, gone, after):
-            why = f"{place.ask.key}: {place.ask.queue.path} is owed nothing it asks for"
+            why = f"{place.ask.key}: {place.ask.queue.path} is owed nothing that it asks for"
             found.append(Violation(Law.ENTITLED, why))
         for victim in gone:
             broken = _find_trespass(place.ask, victim)
@@ -48,7 +49,8 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
 
 
 class RoundLimit:
-    """A.1 no. 17: no round selects more than its part of the cluster, or one place for each type if that is more."""
+    """Checks A.1 no. 17: no round selects more than its part of the cluster, or one place for each type if that is
+    more."""
 
     def __init__(self, names: list[str], limits: Mapping[int, int]) -> None:
         self._names = names
@@ -81,7 +83,7 @@ class RoundLimit:
 
 
 def _check_eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
-    """Yields breaches of A.1 no. 3, the application's and the queue's own asks left aside."""
+    """Yields breaches of A.1 no. 3, except those about the ask's own application and queue."""
     seen: set[str] = set()
     for victim in victims:
         named, spec = victim.key in seen, victim.spec
@@ -134,17 +136,17 @@ def _over_guarantee(victims: Iterable[Allocation]) -> Iterator[Violation]:
 
 
 def _is_waiting(ask: Allocation) -> bool:
-    """Tells whether *ask* may preempt, waits, and has not preempted yet: only then it is a reason to take anybody."""
+    """Tells whether *ask* may preempt, waits, and has not preempted yet; only then may victims be taken for it."""
     spec = ask.spec
     pending = ask.node is None and ask.place is not AskPlace.REPLACING and not ask.triggered
     return pending and spec.allow_preempt_other and not spec.required_node
 
 
 def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) -> bool:
-    """Tells whether law 4 holds: of something the ask asks for, the lowest queue on its path with a guarantee is under
-    it, or loses as much.
+    """Tells whether law 4 is kept: for some type of the ask, the lowest queue on its path with a guarantee is below the
+    guarantee, or loses as much.
 
-    A level without a declaration counts what its children declare, so that the lowest queue is the one that counts.
+    A queue without a declaration counts the declarations of its children, so the lowest queue decides.
     """
     leaf = ask.application.queue
     levels = after.limited_above(leaf)
@@ -164,8 +166,8 @@ def _is_entitled(ask: Allocation, victims: Sequence[Allocation], after: _After) 
 
 
 def _find_trespass(ask: Allocation, victim: Allocation) -> Violation | None:
-    """Yields breaches of laws 3, 6 and 7: the ask is at least as important where the queues meet, with no fence in
-    between."""
+    """Returns a breach of law 3, 6 or 7: the ask has to be at least as important where the queues meet, with no fence
+    in between."""
     ours, theirs = ask.application.queue.lineage(), victim.application.queue.lineage()
     if theirs[0] is ours[0]:
         return Violation(Law.OTHER_APPLICATION, f"{victim.key} is in the queue of {ask.key}")
@@ -188,7 +190,7 @@ def _find_trespass(ask: Allocation, victim: Allocation) -> Violation | None:
 
 
 class _Level:
-    """One queue with what the places judged so far take from it and bring, by type."""
+    """One queue with what the places checked so far take from it and add to it, by type."""
 
     __slots__ = ("come", "gone", "queue")
 
@@ -198,13 +200,13 @@ class _Level:
         self.come: Final[Vector] = [0] * len(queue.used)
 
     def held_amount(self, t: int) -> int:
-        """Returns what the queue holds of type *t*, with what is claimed for it."""
+        """Returns what the queue holds of type *t*, including what is claimed for it."""
         queue = self.queue
         return queue.used[t] - queue.preempting[t] + queue.claimed[t] + self.come[t] - self.gone[t]
 
 
 class _After:
-    """The state once the places judged so far have come about, one after the other."""
+    """The state after the places checked so far are carried out, one after the other."""
 
     def __init__(self, view: PartitionView) -> None:
         self._given_up = view.given_up
@@ -213,10 +215,10 @@ class _After:
         self._limited: dict[Queue, tuple[_Level, ...]] = {}
         self._of_account: dict[tuple[object, int], int] = {}
         self._moved: set[Allocation] = set()
-        """Asks whose places have been judged: what they had reserved elsewhere is free."""
+        """The asks whose places have been checked; what they had reserved elsewhere counts as free."""
 
     def limited_above(self, leaf: Queue) -> tuple[_Level, ...]:
-        """Returns the queues on the path of *leaf*, root left out, with a guarantee or a max."""
+        """Returns the queues on the path of *leaf*, without the root, that have a guarantee or a max."""
         found = self._limited.get(leaf)
         if found is None:
             levels = self._levels
@@ -230,7 +232,7 @@ class _After:
         return found
 
     def judge_place(self, place: DuePlace, victims: Sequence[Allocation], names: list[str]) -> list[Violation]:
-        """Go on to the state after *place*. Returns what is wrong with it."""
+        """Go on to the state after *place*. Returns the laws that it breaks."""
         ask, node, pairs = place.ask, place.node, place.ask.shape.pairs
         found: list[Violation] = []
         ours = self.limited_above(ask.application.queue)
@@ -279,10 +281,10 @@ class _After:
     def _keep_guarantees(
         self, ask: Allocation, victims: Sequence[Allocation], names: list[str], found: list[Violation]
     ) -> None:
-        """Yields breaches of law 2: no queue ends below its guarantee, or further below where the ask makes up for less
-        than what goes.
+        """Adds breaches of law 2 to *found*: no queue may end below its guarantee, or further below it if the ask adds
+        less than the victims free.
 
-        The *victims* are gone already, the ask has not come yet.
+        The *victims* are gone already, and the ask is not added yet.
         """
         judged: set[tuple[_Level, int]] = set()
         for victim in victims:
@@ -305,8 +307,8 @@ class _After:
                         found.append(Violation(Law.GUARANTEE_KEPT, detail))
 
     def _beyond_quota(self, ask: Allocation, before: Mapping[tuple[_Level, int], int]) -> Iterator[Violation]:
-        """Yields queues on the path that end above their max, or above what they held where that was more, and users
-        that do."""
+        """Yields queues on the path that end above their max, or above what they held if that was more, and users and
+        groups that end above their limits."""
         for (level, t), held in before.items():
             if level.held_amount(t) > max(level.queue.max[t], held):
                 yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")
@@ -327,8 +329,7 @@ class _After:
         open_to_it: Vector | None,
         before: Mapping[tuple[_Level, int], int],
     ) -> bool:
-        """Tells whether what is *wanted* would lack room on the victim's node, if that is its own, or in a queue if
-        *victim* stayed."""
+        """Tells whether *wanted* would lack room, on its node or in a queue, if *victim* stayed."""
         leaving = dict(victim.shape.pairs)
         if open_to_it is not None:
             for t, amount in wanted:
@@ -341,8 +342,9 @@ class _After:
         )
 
     def _open_to(self, ask: Allocation, node: Node) -> Vector:
-        """Returns what *ask* may count on: what is kept there for others because they waited stays, as far as there is
-        so much. Where there is not, *ask* has to free its whole amount. Without claims there, the room itself."""
+        """Returns the room on *node* that *ask* may use. Room that is held for asks that have waited long stays held,
+        as far as there is so much; otherwise *ask* has to free its whole amount. Without claims on the node, it is all
+        the room."""
         if node.claims is None:
             return self._room_on(node)
         room = list(self._room_on(node))
@@ -359,7 +361,7 @@ class _After:
         return [have if have < 0 else max(0, have - kept) for have, kept in zip(room, aged, strict=True)]
 
     def _room_on(self, node: Node) -> Vector:
-        """Returns what is free on *node* once whoever was asked to leave has left, and whoever that is for runs."""
+        """Returns what is free on *node* once its victims have left and the asks that they left for run there."""
         room = self._free.get(node)
         if room is None:
             room = self._free[node] = list(node.free)

@@ -1,5 +1,4 @@
-"""The room that nodes have left over in one round of the monitor, once everything planned has happened (preemption.md
-E.5)."""
+"""The room that is left over on nodes in one round of the monitor once its plan is carried out (preemption.md E.5)."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ class NodeRooms:
     def __init__(self) -> None:
         self.given_back: Final[dict[str, None]] = {}
         self._rooms: Final[dict[Node, list[int]]] = {}
-        """By node, what is free once everybody who was asked to has left and everything planned has happened."""
+        """The room of each node that is free once all victims have left and the plan is carried out."""
 
     def room_for(self, node: Node, ask: Allocation) -> list[int]:
-        """Returns what *ask* could use of *node* once everything planned has happened, its own reservation included."""
+        """Returns what *ask* could use of *node* once the plan is carried out, including its own reservation."""
         room = self.left_over(node)
         own = ask.reservation
         if own is None or own.node is not node or ask.key in self.given_back:
@@ -28,7 +27,7 @@ class NodeRooms:
         ]
 
     def left_over(self, node: Node) -> list[int]:
-        """Returns what nobody holds of *node* once victims have left and everything planned has happened."""
+        """Returns the room of *node* that is not held once victims have left and the plan is carried out."""
         room = self._rooms.get(node)
         if room is None:
             room = self._rooms[node] = list(node.beside)

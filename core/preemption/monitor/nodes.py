@@ -1,4 +1,4 @@
-"""Room on nodes that are kept free: the two selectors that serve reserved asks (preemption.md E.5, rows 1 and 2)."""
+"""The two selectors that make room on reserved nodes for their asks (preemption.md E.5, rows 1 and 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kornel.core.preemption.victim_index import reluctance_of
 
 
 def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Find room where a reserved ask lacks it: all of it or nothing, the cheapest nodes first (2)."""
+    """Find victims for all that reserved asks lack on their nodes, or none, the cheapest nodes first (row 2)."""
     feasible: list[tuple[float, str, str, Reservation]] = []
     for reservation in run.reservations():
         yield 1 + len(reservation.node.allocations)
@@ -30,7 +30,8 @@ def serve_reserved(run: Round, planner: Planner) -> Generator[int, None, None]:
 
 
 def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int, None, None]:
-    """Let asks whose node is kept free in vain take from less important queues there, up to their guarantee (1)."""
+    """Let asks that wait in vain on a reserved node preempt less important queues there, up to their guarantee (row
+    1)."""
     served: set[Node] = set()
     for reservation in run.reservations():
         ask, node = reservation.ask, reservation.node
@@ -45,7 +46,8 @@ def serve_important(run: Round, planner: Planner, now_ns: int) -> Generator[int,
 
 
 def _is_owed_more(run: Round, ask: Allocation) -> bool:
-    """Tells whether the queue of *ask* is under a guarantee for something it asks for, selections for it included."""
+    """Tells whether the queue of *ask* is below a guarantee for a type of the ask, with selections for the queue
+    counted."""
     figures = run.picture.of.get(ask.queue)
     if figures is None:
         return False
@@ -57,7 +59,7 @@ def _is_owed_more(run: Round, ask: Allocation) -> bool:
 
 
 def _room_on(run: Round, planner: Planner, reservation: Reservation, whom: Whom) -> list[Candidate]:
-    """Returns victims that free what the ask of *reservation* lacks on its node; nobody if that is impossible."""
+    """Returns victims that free what the ask of *reservation* lacks on its node; none if that is impossible."""
     ask, node = reservation.ask, reservation.node
     leaf = run.picture.of.get(ask.queue)
     if leaf is None:
@@ -87,7 +89,8 @@ def _relative_priorities(ask: Allocation, theirs: Queue) -> tuple[int, int]:
     """Returns the exposed priorities of the two children of the lowest common ancestor that lead to *ask* and to
     *theirs*.
 
-    *ask* counts for its own path: with a node kept for it, it lends its queue no priority in the cycle.
+    The priority of *ask* is added for its own path, because an ask with a reservation lends its queue none in the
+    cycle.
     """
     their_path = theirs.lineage()
     below, ours = ask.queue, ask.priority

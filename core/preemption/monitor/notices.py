@@ -1,6 +1,6 @@
-"""Open notices to applications that may lose allocations: the memory of the monitor between its rounds.
+"""The open notices to applications that may lose allocations, which the monitor keeps between its rounds.
 
-A notice goes to one application and covers some of its allocations, the entries. Rules: preemption.md E.6, E.7.
+A notice goes to one application and has an entry for each of its allocations at risk. Rules: preemption.md E.6, E.7.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Entry:
         self.deadline_ns: Final = notified_ns + wait_ns
         self.first_round: Final = first_round
         self.times = 1
-        """The number of rounds in which it was selected, the one of its notice included."""
+        """The number of rounds in which the allocation was selected, including the round of its notice."""
 
 
 class Notice:
@@ -52,14 +52,14 @@ class Notice:
         self.entries: Final[dict[str, Entry]] = {}
         """The entries still at risk, by key, in the order in which they were selected."""
         self.accepted: bool | None = None
-        """The application's answer; ``None``: none."""
+        """The application's answer; ``None``: it has not answered."""
 
 
 class Taken(NamedTuple):
-    """The last loss of a leaf, and what has come of it. Something was taken from a leaf that held ``held`` by type, net
-    of victims on their way out, for ``served``.
+    """The last loss of a leaf and its result: something was taken for ``served`` from the leaf, which held ``held`` by
+    type without its victims.
 
-    ``futile``: how often in a row it has had everything back while an ask it was taken for still waited.
+    ``futile``: how many times in a row the leaf got everything back while an ask of ``served`` still waited.
     """
 
     at_ns: int
@@ -69,7 +69,7 @@ class Taken(NamedTuple):
 
 
 class Notices:
-    """All notices of one partition, and the round under way. *settings* ``None``: the policy is off."""
+    """All notices of one partition, and the round under way. ``settings`` is ``None`` if the policy is off."""
 
     __slots__ = (
         "checkpoints", "entries", "generation", "held", "lacking", "now_ns", "observed", "of_application", "offered",
@@ -82,42 +82,42 @@ class Notices:
         self.generation = 0
         """Counts changes of the settings: timers of an earlier generation do nothing."""
         self.rounds = 0
-        """Rounds that selected, ever."""
+        """The number of rounds that have selected victims."""
         self.steps: Generator[int, None, None] | None = None
         """The round under way."""
         self.slices = 0
-        """The number of slices in which a round did something, ever."""
+        """The number of slices in which a round has done something."""
         self.now_ns = 0
-        """Time of the last of them."""
+        """The time of the last slice in which a round did something."""
         self.entries: Final[dict[str, Entry]] = {}
         """The entries by the allocation's key."""
         self.open: Final[dict[int, Notice]] = {}
-        """Notices with entries left, by number."""
+        """The notices that still have entries, by number."""
         self.of_application: Final[dict[Application, dict[int, Notice]]] = {}
         self.held: Final[dict[Application, dict[int, int]]] = {}
-        """The amounts by application with open notices, as held when it was notified.
+        """The amounts that each application with open notices is counted as holding, beginning with those at its
+        notice.
 
-        Without what has left since as asked or by our decision, and what it has credit for already; it holds less as
-        far as it released others on its own.
+        What was released since because of a notice or a decision of the core is subtracted, as are credits. If an
+        application holds less than this, it has released other allocations by itself.
         """
         self.offered: Final[dict[str, Notice]] = {}
-        """Keys that applications named in exchange for what a notice lists, until the next round has looked at them."""
+        """Keys that applications offer instead of those in a notice, until the next round has considered them."""
         self.checkpoints: Final[dict[str, int]] = {}
-        """When allocations last saved their work, by key, as far as their applications said so."""
+        """The times when allocations last saved their work, by key, as reported by their applications."""
         self.places: tuple[Any, ...] = ()
         """The places that the last round planned: :class:`kornel.core.preemption.monitor.plan.Place`."""
         self.observed: dict[str, tuple[str, ...]] = {}
         """The allocations by leaf that the last round would have notified, had it not only observed."""
 
         self.lacking: dict[str, dict[int, int]] = {}
-        """The amounts by leaf and type that it should have held more when the last round looked."""
+        """The amounts that each leaf was short of at the last round, by type."""
         self.taken: Final[dict[str, Taken]] = {}
-        """The last decisions by leaf that something was taken from."""
+        """The last loss of each leaf."""
 
     @property
     def decision(self) -> str:
-        """Returns a name that the parts of one round have in common, and no two rounds of one generation of
-        settings."""
+        """Returns the name of the present round, which is unique within one generation of settings."""
         return f"round {self.rounds} of {self.generation}"
 
     def add(self, notice: Notice) -> None:
@@ -126,7 +126,7 @@ class Notices:
         self.of_application.setdefault(notice.application, {})[notice.number] = notice
 
     def drop_entry(self, entry: Entry) -> None:
-        """Remove *entry*, which is no longer at risk; its notice goes with its last one."""
+        """Remove *entry*, which is no longer at risk; a notice without entries is removed too."""
         notice = entry.notice
         key = entry.allocation.key
         if self.entries.get(key) is entry:
@@ -141,7 +141,7 @@ class Notices:
                 self.held.pop(notice.application, None)
 
     def allocation_left(self, allocation: Allocation, *, by_us: bool) -> None:
-        """Remove *allocation*, or credit it to an application that was to give up others."""
+        """Remove *allocation*, which has ended, or credit it to its application, from which others were to be taken."""
         self.offered.pop(allocation.key, None)
         self.checkpoints.pop(allocation.key, None)
         entry = self.entries.get(allocation.key)

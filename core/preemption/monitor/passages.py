@@ -1,7 +1,7 @@
-"""The room that the laws leave to the periodic policy: how much may leave each queue, and which tasks an ask may take
+"""The room that the laws leave the periodic policy: how much may leave each queue, and which tasks an ask may take
 where.
 
-Law 2 is kept by what leaves each queue and what comes; laws 6 and 7 come down to one number for an ask's queue, its
+Law 2 is kept by counting what leaves each queue and what is added. Laws 6 and 7 give one number for an ask's queue, its
 priority and a victim's queue: the highest priority that may be taken there. Rules: preemption.md A, B.3, E.8.
 """
 
@@ -17,17 +17,17 @@ from kornel.core.preemption.monitor.figures import Amounts, Picture, QueueFigure
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 
 EVERY: Final = PRIORITY_MAX
-"""Every priority may be taken."""
+"""Says that tasks of every priority may be taken."""
 
 Deficits = dict[QueueFigures, Amounts]
-"""The amounts by type that leaves should hold more than they do."""
+"""The amounts that leaves are short of, by type."""
 
 
 def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs, *, declared: bool = False) -> bool:
-    """Tells whether *pairs* may leave *leaf* for an ask of *asking* that brings what is *coming* (law 2).
+    """Tells whether *pairs* may leave *leaf* for an ask of *asking* that adds *coming* (law 2).
 
-    Where both are below the same queue, the ask makes up for the victim there, and a queue that was below its
-    guarantee before is only no worse off. Derived guarantees protect leaves, unless only those *declared* count.
+    In a queue above both, the ask makes up for the victim, and a queue that was below its guarantee before must only
+    not be worse off. Derived guarantees protect leaves, unless only *declared* ones count.
     """
     shared = asking.lineage
     for figures in leaf.lineage:
@@ -50,7 +50,7 @@ def admits(leaf: QueueFigures, pairs: Pairs, asking: QueueFigures, coming: Pairs
 
 
 def count_leaving(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
-    """Count *pairs* as leaving *leaf*; with *times* -1 they do not after all."""
+    """Count *pairs* as leaving *leaf*; with *times* -1, take that back."""
     for figures in leaf.counted:
         going = figures.going
         for t, amount in pairs:
@@ -58,7 +58,7 @@ def count_leaving(leaf: QueueFigures, pairs: Pairs, times: int = 1) -> None:
 
 
 def count_coming(leaf: QueueFigures, pairs: Pairs) -> None:
-    """Count an ask of *pairs* as coming into *leaf*."""
+    """Count an ask of *pairs* as added to *leaf*."""
     for figures in leaf.counted:
         coming = figures.coming
         for t, amount in pairs:
@@ -68,7 +68,7 @@ def count_coming(leaf: QueueFigures, pairs: Pairs) -> None:
 class Passage:
     """The priorities of a leaf that an ask of another one may take (laws 6 and 7).
 
-    Leaves that look alike from outside their parent share the answers.
+    Leaves that other queues cannot tell apart share the answers.
     """
 
     def __init__(self, picture: Picture) -> None:
@@ -84,7 +84,7 @@ class Passage:
         self._known: dict[tuple[object, QueueFigures], tuple[Adjustment, Adjustment] | None] = {}
 
     def outlook_of(self, leaf: QueueFigures) -> object:
-        """Returns the same for leaves whose asks see all other leaves alike."""
+        """Returns a key that is the same for leaves whose asks may take the same priorities everywhere."""
         if self._plain:
             return None
         properties = leaf.queue.properties

@@ -1,8 +1,8 @@
-"""The places of waiting asks: for each ask a node, and the victims there whose leaving lets it run.
+"""Finds places for waiting asks: for each ask a node, and the victims whose release makes room for it there.
 
-Candidates are looked at in the order in which they should go. The first node on which those looked at so far make room
-for an ask is taken, so that nobody goes whom an equal place could have spared; then whoever is not needed is left out.
-Asks of leaves that are short of their share are served in turns, the least served leaf first. Rules: preemption.md E.5.
+Candidates are examined in the order of victims. An ask gets the first node on which the candidates examined so far make
+room for it, so that no later candidate is taken while earlier ones are enough; then candidates that are not needed are
+left out. Leaves that are short of their share take turns, the least served leaf first. Rules: preemption.md E.5.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kornel.core.preemption.monitor.round import Round, is_positive
 from kornel.core.preemption.monitor.victim_choice import VictimChoice, is_usable
 
 LOOKS_PER_TRY: Final = 5
-"""Looks at an allocation that can be taken in the time of one try to make room on a node."""
+"""The number of allocations that can be examined in the time of one attempt to make room on a node."""
 LOOKS_A_PIECE: Final = 500
 _SCALE: Final = 10**9
 _Search = tuple[object, ...]
@@ -52,7 +52,7 @@ class _Progress:
         self.at = 0
         self.changed = 0
         self.over = False
-        """There is no place for such an ask any more."""
+        """Tells whether no place is left for such an ask."""
         self.seen: dict[Node, list[Candidate]] = {}
 
 
@@ -65,9 +65,9 @@ class Planner:
         self._candidates: dict[str, Candidate] = {}
         self._waiting: dict[QueueFigures, list[Allocation]] = {}
         self._places: dict[str, None] = {}
-        """Keys of asks that have one."""
+        """Keys of the asks that have a place."""
         self._crossing = False
-        """Somebody leaves one node for an ask on another."""
+        """Tells whether some victim leaves one node for an ask on another."""
         self._going: dict[Node, list[Candidate]] = {}
         """The candidates that are to leave, by node."""
         self._changed: list[Node] = []
@@ -78,7 +78,7 @@ class Planner:
         self.choice: Final = VictimChoice(run, self._rooms, self._going, self._spare)
         self._strict = run.view.guarantee_mode is GuaranteeMode.STRICT
         self._small: dict[tuple[QueueFigures, Shape], bool] = {}
-        """By leaf and size, whether such an ask is no larger than what entitles it."""
+        """Tells, by leaf and size, whether an ask of that size is no larger than its leaf may preempt for."""
 
     def candidate_for(self, allocation: Allocation) -> Candidate | None:
         """Returns *allocation* as a candidate; ``None`` if its leaf or its node is not to be touched."""
@@ -91,8 +91,8 @@ class Planner:
         return known
 
     def give_back(self, reservation: Reservation) -> None:
-        """Count what *reservation* holds as free for others from here on: it will be dropped, or its ask runs
-        elsewhere."""
+        """Count what *reservation* holds as free for others from now on, because it will be dropped or its ask gets
+        another place."""
         node = reservation.node
         if reservation.ask.key in self._rooms.given_back:
             return
@@ -103,13 +103,13 @@ class Planner:
         self._changed.append(node)
 
     def spare_needless(self) -> Generator[int, None, None]:
-        """Leave out victims whose room the others on the same node leave over for all asks that are placed there."""
+        """Leave out victims on nodes where the other victims make enough room for all asks that are placed there."""
         selection = self._run.selection
         by_node: dict[Node, list[Place]] = {node: [] for node in self._changed}
         if not by_node or self._crossing:
             return
         if any(amount > selection.limits.get(t, 0) for t, amount in selection.selected.items()):
-            return  # One place is more than a round may select: it has to stay the first.
+            return  # One place is larger than a round may select, so it has to stay the first.
         for place in selection.places:
             if place.node in by_node:
                 by_node[place.node].append(place)
@@ -122,7 +122,7 @@ class Planner:
                 yield LOOKS_PER_TRY * len(places)
 
     def spare_originators(self, leaf: QueueFigures, originators: Iterable[Allocation]) -> None:
-        """Spare *originators*, which are all there are in *leaf*, as far as its reserve for them goes (E.5)."""
+        """Spare *originators*, all originators of *leaf*, up to the reserve that the leaf keeps for them (E.5)."""
         spare: Amounts = {}
         for victim in originators:
             for t, amount in victim.shape.pairs:
@@ -132,9 +132,9 @@ class Planner:
         self._spare[leaf] = spare
 
     def replan_last(self) -> Generator[int, None, None]:
-        """Plan again what the last round planned, as far as that still stands: notices keep their victims.
+        """Plan again the places of the last round that are still wanted, so that notices keep their victims.
 
-        Where less is to be given up than before, whose work is saved and whose application is prepared goes first.
+        If less has to be given up than before, places whose victims have saved their work or are prepared come first.
         """
         memory = self._run.memory
         places, memory.places = memory.places, []
@@ -156,7 +156,7 @@ class Planner:
         yield len(places)
 
     def _plan_again(self, want: Want, place: Place) -> bool:
-        """Give *want* the *place* it had, by those of the same victims that it needs."""
+        """Give *want* the *place* it had, with those of the same victims that are still needed."""
         run, node = self._run, place.node
         kept: list[Candidate] = []
         for victim in place.victims:
@@ -183,14 +183,14 @@ class Planner:
         return victim.key in self._run.memory.accepted or victim.key in self._run.memory.checkpoints
 
     def _still_wanted(self, ask: Allocation) -> Want | None:
-        """Returns *ask*, if it still waits and its leaf is still short of what it asks for."""
+        """Returns what *ask* wants if it still waits and its leaf is still short of that; otherwise ``None``."""
         leaf = self._run.picture.of.get(ask.queue)
         if leaf is None or ask.key in self._places or not self._may_wait(ask) or not self._is_owed(leaf, ask):
             return None
         return self.want_of(ask, leaf)
 
     def fill_places(self, ranked: Sequence[Candidate]) -> Generator[int, None, None]:
-        """Find places for asks in turns, by victims from *ranked*, in this order."""
+        """Find places for asks, leaf by leaf in turns, with victims from *ranked* in their order."""
         run = self._run
         searches: dict[_Search, _Progress] = {}
         turns: list[tuple[int, int, str, QueueFigures]] = []
@@ -217,7 +217,7 @@ class Planner:
                 elif progress.over:
                     if run.left:
                         continue
-                    break  # Only what is left over on nodes is still given away.
+                    break  # No victims are left to take; other asks of this leaf have to wait.
                 placed = yield from self._place_want(want, ranked, progress)
                 if not placed:
                     progress.over = True
@@ -231,7 +231,8 @@ class Planner:
         yield spent
 
     def _turn_of(self, leaf: QueueFigures) -> tuple[int, int, str, QueueFigures]:
-        """Returns who is served first: the highest priority, then the least served for its guarantee, then by path."""
+        """Returns the sort key of *leaf*: the highest priority first, then the least served for its guarantee, then the
+        path."""
         planned, share = self._run.planned_for(leaf), _SCALE
         for t in self._run.short[leaf]:
             guaranteed = leaf.guaranteed.get(t)
@@ -240,7 +241,8 @@ class Planner:
         return (-leaf.priority, share, leaf.queue.path, leaf)
 
     def _is_owed(self, leaf: QueueFigures, ask: Allocation) -> bool:
-        """Tells whether *leaf* is short of what *ask* asks for, and of nothing it asks for has its share already."""
+        """Tells whether *leaf* is short of something that *ask* asks for, and no other type of the ask has reached its
+        share there."""
         short = self._run.short.get(leaf)
         if not short:
             return False
@@ -264,7 +266,7 @@ class Planner:
 
     @staticmethod
     def _largest_ask(leaf: QueueFigures, t: int) -> int:
-        """Returns the largest ask that a guarantee entitles to: as much as the lowest one on the path (law 4)."""
+        """Returns the size of the largest ask that *leaf* may preempt for: the lowest guarantee on its path (law 4)."""
         for figures in leaf.lineage:
             declared = figures.queue.guaranteed.get(t)
             if declared is not None:
@@ -281,14 +283,14 @@ class Planner:
         return True
 
     def _may_wait(self, ask: Allocation) -> bool:
-        """Tells whether *ask* waits for something that preemption may give it."""
+        """Tells whether *ask* waits for room that preemption may provide."""
         if ask.node is not None or self._run.view.requests.get(ask.key) is not ask:
             return False
         if not waits_for_room(ask):
             return False
         group = ask.group
         if group is not None:
-            # A group that sits in no waiting room is about to be tried: nobody goes for it yet.
+            # A group that is in no waiting room is about to be tried, so nothing is preempted for it yet.
             return group.parked_at is not None and not group.kept_back
         return ask.place is AskPlace.RESERVED or ask.place is AskPlace.REFUSED
 
@@ -301,7 +303,7 @@ class Planner:
         for ask in self._waiting_elsewhere().get(leaf, ()):
             others.setdefault(ask.application, []).append(ask)
         for application in sorted(leaf.queue.applications.values(), key=application_key):
-            # A group that sits in no waiting room is about to be tried: nobody goes for it yet.
+            # A group that is in no waiting room is about to be tried, so nothing is preempted for it yet.
             lists = [
                 [ask for ask in group.asks() if ask.spec.allow_preempt_other]
                 for group in application.groups.values()
@@ -314,7 +316,7 @@ class Planner:
         self._waiting[leaf] = found
 
     def _waiting_elsewhere(self) -> dict[QueueFigures, list[Allocation]]:
-        """Returns, by leaf, asks that wait with a node kept for them, or because the shim refused them everywhere."""
+        """Returns, by leaf, the asks that wait with a reservation, or because the shim refused them on every node."""
         if self._elsewhere is None:
             self._elsewhere = {}
             view = self._run.view
@@ -349,19 +351,19 @@ class Planner:
         return Want(ask, leaf, needs)
 
     def _search_of(self, want: Want) -> _Search:
-        """Returns what asks have in common that the same search serves."""
+        """Returns the key by which asks share one search."""
         ask, leaf = want.ask, want.leaf
         reserved = refused = None
         if ask.reservation is not None:
             reserved = ask.reservation.node
         if ask.refused or (ask.extras is not None and ask.stuck):
             refused = frozenset((*(ask.refused or ()), *ask.stuck.values()))
-        # A leaf that gives up one type while it is short of another one looks past its own tasks.
+        # A leaf that gives up one type while it is short of another does not consider its own tasks.
         own = leaf if want.needs or leaf in self._run.left else None
         return (ask.shape, ask.spec.priority, refused, reserved, own, self._run.passage.outlook_of(leaf))
 
     def _place_want(self, want: Want, ranked: Sequence[Candidate], progress: _Progress) -> Generator[int, None, bool]:
-        """Give *want* the first place that candidates looked at so far, or the next ones, make room for."""
+        """Give *want* the first place for which the candidates examined so far, or the next ones, make room."""
         if want.needs:
             node = self._node_with_room(want)
             if node is not None:
@@ -396,7 +398,7 @@ class Planner:
         return False
 
     def _try_node(self, want: Want, node: Node, there: Sequence[Candidate]) -> bool:
-        """Place *want* on *node* if those who are *there* make room."""
+        """Place *want* on *node* if the candidates *there* make room."""
         if not is_usable(node, want.ask):
             return False
         room = self._rooms.room_for(node, want.ask)
@@ -420,10 +422,10 @@ class Planner:
         return True
 
     def _equal_does(self, want: Want, candidate: Candidate, room: list[int]) -> bool:
-        """Tells whether *candidate*, of the same size as *want*, is all that has to leave: the most frequent case, in
-        short.
+        """Tells whether releasing *candidate* alone, of the same size as *want*, is enough: a short path for the usual
+        case.
 
-        Whatever is not so simple is left to :meth:`VictimChoice.choose_victims`.
+        All other cases are left to :meth:`VictimChoice.choose_victims`.
         """
         pairs, run = want.pairs, self._run
         if candidate.pairs is not pairs or want.needs or candidate.kind >= ORIGINATORS or candidate.taken:
@@ -445,7 +447,7 @@ class Planner:
         return admits(candidate.leaf, pairs, want.leaf, pairs, declared=run.declared)
 
     def _node_with_room(self, want: Want) -> Node | None:
-        """Returns the first node that has room for *want* as it is: only a queue on its path is full."""
+        """Returns the first node that has room for *want* without any victim: then only a queue on the path is full."""
         if want.ask.shape.no_room:
             return None
         for node in self._run.view.nodes.values():
@@ -456,7 +458,7 @@ class Planner:
         return None
 
     def commit(self, want: Want, node: Node, chosen: Sequence[Candidate]) -> None:
-        """Plan that *want* runs on *node* once *chosen* have left."""
+        """Plan to place *want* on *node* once *chosen* are released."""
         self._places[want.ask.key] = None
         if want.ask.reservation is not None:
             self.give_back(want.ask.reservation)

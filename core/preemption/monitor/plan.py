@@ -1,4 +1,4 @@
-"""The plan that a round of the periodic policy comes to."""
+"""The plan that a round of the periodic policy makes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ KIND: Final = "monitor"
 
 
 class Place(NamedTuple):
-    """The node where a waiting ask runs once *victims* have left. Without any, room that others of the round leave will
-    do."""
+    """The node on which a waiting ask can run once *victims* have left. Without victims, the room freed by the round's
+    other victims is enough."""
 
     ask: Allocation
     node: Node
@@ -42,10 +42,10 @@ class Selection:
         self.lacking: Final[dict[str, dict[int, int]]] = {}
         """The amounts that leaves should hold more, by path and type."""
         self.reservations: Final[list[Reservation]] = []
-        """The reservations to be given back: their applications are asked for what they hold already."""
+        """The reservations to be given back, because the round plans room for their asks elsewhere."""
 
     def has_room(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* on top are within the limit."""
+        """Tells whether *pairs* may be selected in addition within the limits."""
         selected, limits = self.selected, self.limits
         for t, amount in pairs:
             if selected.get(t, 0) + amount > limits.get(t, 0):
@@ -53,9 +53,10 @@ class Selection:
         return True
 
     def fits(self, freed: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
-        """Tells whether what is *freed* may be selected on top, for an ask that lacks *wanted* (by type).
+        """Tells whether *freed* may be selected in addition, for an ask that lacks *wanted* (by type).
 
-        At least one place is allowed for each type: else nothing larger than the part of a round would ever go.
+        One place is always allowed for each type; otherwise nothing larger than the limit of a round could ever be
+        preempted.
         """
         selected, limits = self.selected, self.limits
         if all(selected.get(t, 0) + amount <= limits.get(t, 0) for t, amount in freed.items()):
@@ -93,7 +94,7 @@ class DueVictim(NamedTuple):
 
 
 class DuePlace(NamedTuple):
-    """A place of which all victims are due."""
+    """A place whose victims are all due."""
 
     ask: Allocation
     node: Node
@@ -102,9 +103,9 @@ class DuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MonitorPlan:
-    """Mark the victims of *places* for their asks, in this order, as part of *round*.
+    """The decision to mark the victims of *places* for their asks, in order, as part of *round*.
 
-    *balance*: asks of queues that have their guarantees may be served, too.
+    *balance*: asks of queues that have their guarantees may be served as well.
     """
 
     round: int

@@ -1,4 +1,4 @@
-"""The choice of who has to leave a node so that an ask runs there: who goes first, else the first set that does
+"""The choice of victims on a node for an ask: candidates in order, otherwise the first set of them that is enough
 (E.5)."""
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from kornel.core.preemption.monitor.passages import admits, count_leaving
 from kornel.core.preemption.monitor.round import Round
 
 MOST_COMBINED: Final = 40
-"""Tasks of one node of which sets are tried."""
+"""The most candidates of one node of which sets are tried."""
 SETS_A_NODE: Final = 500
 SETS_A_ROUND: Final = 20_000
 
 
 def is_usable(node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* takes *ask* at all: in service, not refused by the shim, none of its victims stuck there."""
+    """Tells whether *ask* may run on *node*: it is schedulable, the shim has not refused it, and no victim of the ask
+    is stuck there."""
     if not node.schedulable or (ask.refused and node.node_id in ask.refused):
         return False
     return ask.extras is None or node.node_id not in ask.stuck.values()
@@ -41,9 +42,9 @@ def is_usable(node: Node, ask: Allocation) -> bool:
 class VictimChoice:
     """Chooses victims in one round of the monitor.
 
-    rooms   what nodes have left over
-    going   by node, who is to leave
-    spare   by leaf, the originators that may still be taken, by type
+    rooms   the room left over on nodes
+    going   the candidates that are to leave, by node
+    spare   the originators that may still be taken, by leaf and type
     """
 
     def __init__(
@@ -58,15 +59,16 @@ class VictimChoice:
         self._going = going
         self._spare = spare
         self._sets = SETS_A_ROUND
-        """The number of sets of victims that may still be tried in this round where the first to go do not do."""
+        """The number of sets of victims that may still be tried in this round, for nodes where candidates in order are
+        not enough."""
 
     def choose_victims(
         self, want: Want, node: Node, candidates: Iterable[Candidate], whom: Whom, *, anywhere: bool = False
     ) -> list[Candidate] | None:
-        """Returns who of *candidates*, the first first, has to leave so that *want* runs on *node*; ``None``: they do
-        not do.
+        """Returns those of *candidates*, in order, that have to leave so that *want* runs on *node*; ``None``: all are
+        not enough.
 
-        *anywhere*: the node has room as it is, and they need not be there.
+        *anywhere*: the node has room already, so the candidates may be on any node.
         """
         if not is_usable(node, want.ask) or not node.could_hold(want.pairs) or not self.may_share(want, node):
             return None
@@ -117,7 +119,7 @@ class VictimChoice:
             if not covered:
                 count_freed(candidate, lack, needs, -1)
         if not covered and refused and whom is not Whom.WITHIN and not anywhere:
-            # Somebody who went first stood in the way of who is needed: their guarantees bear only so much.
+            # An earlier candidate kept out one that is needed, because their guarantees allow only so much to be taken.
             chosen = self._combine_victims(want, node, candidates, lack, needs, whom)
             covered = bool(chosen)
         if not covered:
@@ -131,7 +133,8 @@ class VictimChoice:
         return chosen if run.selection.fits(freed, wanted) else None
 
     def may_share(self, want: Want, node: Node) -> bool:
-        """Tells whether *want* may use what is left over there: it has to outrank all who are to leave (law 6)."""
+        """Tells whether *want* may use the room that others free on *node*: it has to outrank all victims there (law
+        6)."""
         highest = self._run.passage.highest_priority
         for candidate in self._going.get(node, ()):
             limit = highest(want.leaf, want.ask.spec.priority, candidate.leaf)
@@ -148,10 +151,10 @@ class VictimChoice:
         needs: Needs,
         whom: Whom,
     ) -> list[Candidate]:
-        """Returns the first set of ordinary or opted-out *candidates* that makes room for *want* lawfully, in order of
-        sets.
+        """Returns the first lawful set of ordinary or opted-out *candidates* that makes room for *want*.
 
-        Tries so many sets of one node, and so many in a round: what is left lowered is what is still lacking.
+        The number of sets is bounded for each node and for the round. *lack* and *needs* are left reduced by what is
+        chosen.
         """
         run = self._run
         usable: list[Candidate] = []
@@ -215,7 +218,7 @@ class VictimChoice:
         return False
 
     def _is_whole(self, leaf: QueueFigures, pairs: Pairs, chosen: list[Candidate]) -> bool:
-        """Tells whether *leaf* is to give up all of *pairs* on top of what is *chosen*."""
+        """Tells whether *leaf* has to give up all of *pairs* in addition to what is *chosen*."""
         left = dict(self._run.left.get(leaf, {}))
         for candidate in chosen:
             if candidate.leaf is leaf:

@@ -1,9 +1,10 @@
-"""A bounded exact search for victims, where taking one after the other left more above a max than it had to.
+"""A bounded exact search for victims, for cases in which choosing one after the other left more above a max than
+necessary.
 
-Which sizes are combined matters where a guarantee leaves little to give: of tasks of 6, 5 and 5 beside a guarantee
-that leaves 10, the first one leaves no room for another, and the two others make up 10. Tasks of one leaf, rank and
-size are alike here, so a choice is a number for each such group. The search begins with what is chosen already and
-tries the smallest changes first, so what it finds spreads over the leaves much as that did.
+If a guarantee allows little to be taken, the combination of sizes matters: of tasks of 6, 5 and 5 with a guarantee that
+allows 10, the first one excludes the others, whereas the other two make up 10. Tasks of the same leaf, rank and size
+are alike, so a choice is a number for each such group. The search begins with the present choice and tries the smallest
+changes first, so its result is spread over the leaves much like that choice.
 """
 
 from __future__ import annotations
@@ -19,30 +20,33 @@ from kornel.core.preemption.quota.shares import Amounts, above_guarantees, net_u
 from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, is_out_of_reach, rank_of, spare_of
 
 MOST_STEPS: Final = 10_000
-"""Numbers tried for a group, in one search."""
+"""The most numbers tried for groups in one search."""
 MOST_GROUPS: Final = 4_000
-"""The number of groups above which there is no search: so many sizes fill almost any gap one after the other."""
+"""The number of groups above which there is no search, because with so many sizes, choosing one after the other leaves
+hardly any gap."""
 STEPS_PER_YIELD: Final = 16
 
 Score = tuple[int, int]
-"""(what is left above the max beyond what may be missed, place of the worst rank that goes): the smaller the better."""
+"""(what is left above the max beyond the tolerated amount, the place of the worst rank that is taken): the smaller the
+better."""
 
 
 class Group:
-    """Tasks of one rank and size below the same guarantees. *going*: those chosen so far; *others*: in order."""
+    """Tasks of one rank and size below the same guarantees. ``going``: those chosen so far; ``others``: the rest, in
+    order."""
 
     __slots__ = ("going", "guards", "others", "pairs", "rank")
 
     def __init__(self, rank: int, pairs: Pairs, guards: tuple[dict[int, int], ...]) -> None:
         self.rank: Final = rank
-        """Place of their rank among all ranks, the first to go 0."""
+        """The place of their rank among all ranks; 0 is taken first."""
         self.pairs: Final = pairs
         self.guards: Final = tuple(
             (guard, tuple((t, amount) for t, amount in pairs if t in guard))
             for guard in guards
             if any(t in guard for t, _ in pairs)
         )
-        """The amounts that each queue on the path may lose, with what one task takes of it."""
+        """The amounts that each queue on the path may lose, with what one task takes from it."""
         self.going: list[Allocation] = []
         self.others: list[Allocation] = []
 
@@ -54,7 +58,7 @@ class Group:
         return [*self.going[:count], *self.others[: max(0, count - len(self.going))]]
 
     def most_lawful(self) -> int:
-        """Returns how many may go as things stand, by guarantees."""
+        """Returns how many tasks guarantees allow to take now."""
         count = len(self)
         for guard, takes in self.guards:
             for t, amount in takes:
@@ -62,7 +66,7 @@ class Group:
         return count
 
     def take_tasks(self, count: int, freed: dict[int, int]) -> None:
-        """Have *count* of its tasks go; below 0: they stay after all."""
+        """Count *count* of its tasks as taken; if negative, as spared after all."""
         for guard, takes in self.guards:
             for t, amount in takes:
                 guard[t] -= count * amount
@@ -74,9 +78,10 @@ class Group:
 def improve_choice(
     choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]
 ) -> Iterator[int]:
-    """Replace the victims of *choice* if others leave less above the max. *ranked*: who may go, by leaf, in order.
+    """Replace the victims of *choice* if others leave less above the max. *ranked*: the tasks that may be taken, by
+    leaf, in order.
 
-    Yields the number of allocations whose time each part of the work took.
+    Yields the cost of each part of the work, in allocations examined.
     """
     reachable: Amounts = {}
     yield from _fill_reachable(choice, queue, ranked, reachable)
@@ -98,7 +103,8 @@ def improve_choice(
 def _fill_reachable(
     choice: Choice, queue: Queue, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], found: Amounts
 ) -> Iterator[int]:
-    """Fill in the most that could be freed of each type if sizes did not matter: no more than each level may lose."""
+    """Fill in *found* with the most that could be freed of each type, by what each level may lose, without regard to
+    sizes."""
     held: dict[Queue, dict[int, int]] = {}
     for leaf, runs in ranked.items():
         amounts = held[leaf] = dict.fromkeys(choice.wanted, 0)
@@ -135,7 +141,8 @@ def _queues_between(leaves: Mapping[Queue, object], queue: Queue) -> dict[Queue,
 def _fill_groups(
     choice: Choice, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], groups: list[Group]
 ) -> Iterator[int]:
-    """Fill *groups* with everybody who may go, the least important first, with guards as if nobody went yet."""
+    """Fill *groups* with all tasks that may be taken, the least important first, and with guards as before any
+    choice."""
     spare: dict[Queue, dict[int, int]] = {}
     chains: dict[tuple[Queue, ...], tuple[dict[int, int], ...]] = {}
     ranks: set[Rank] = set()
@@ -166,7 +173,8 @@ def _fill_groups(
 
 
 class _Search:
-    """Depth first, one group after the other; what cannot become better than the best so far is left out."""
+    """A depth-first search over the groups, which leaves out branches that cannot become better than the best choice so
+    far."""
 
     def __init__(self, choice: Choice, groups: list[Group], reachable: Amounts) -> None:
         self._groups = groups
@@ -182,10 +190,10 @@ class _Search:
         )
         self.best = self.first
         self.counts: list[int] = []
-        """The number of tasks of each group that go in the best choice."""
+        """The number of tasks of each group in the best choice."""
 
     def _sum_suffixes(self) -> list[Amounts]:
-        """Returns the most that the groups from each on can free, by type."""
+        """Returns, for each group, the most that this and all later groups can free, by type."""
         rest = dict.fromkeys(self._wanted, 0)
         found = [rest]
         for group in reversed(self._groups):
@@ -198,7 +206,7 @@ class _Search:
         return found
 
     def _count_left(self, freed: Mapping[int, int]) -> int:
-        """Returns what *freed* leaves beyond what may be missed, all types on one scale."""
+        """Returns what *freed* leaves beyond the tolerated amount, with all types on one scale."""
         left = 0
         for t, amount in self._wanted.items():
             missing = (amount - freed[t]) * 100 - amount * self._miss
@@ -241,7 +249,7 @@ class _Search:
 
 
 def _possible_counts(group: Group) -> Iterator[int]:
-    """Yields all numbers of *group* that may go, those nearest to what was chosen first."""
+    """Yields the numbers of tasks of *group* that may be taken, beginning with those nearest to the present choice."""
     most = group.most_lawful()
     start = min(len(group.going), most)
     yield start

@@ -18,19 +18,20 @@ from kornel.core.preemption.quota.plan import KIND
 def allow_victims(
     state: PartitionState, victims: Sequence[Allocation], now_ns: int, run: object
 ) -> tuple[int, Denial | None]:
-    """Returns how many of *victims*, from the first on, may leave now for the lowered max of *run*, and what keeps back
-    the rest.
+    """Returns how many of *victims*, from the first on, may be taken now for the lowered max of *run*, and why not the
+    rest.
 
-    Those are counted: they are asked to leave next.
+    They are counted as taken, because the caller preempts them next.
     """
     most, denial = governing.allow_victims(state, victims, "", now_ns, run)
     window, bound = pacing.current_window(state, KIND, now_ns), state.preemption.governor.bound_of(KIND).interval
     room = bound - window.totals.victims
     if bound and room < most:
         interval_ns = state.preemption.cycle_interval_ns
-        # Only when all of it is open again: each part of a run costs as much as the whole.
+        # The run goes on only when the whole limit is open again, because each part of a run costs as much as the
+        # whole.
         again_ns = (window.taken[-1].at_ns if room <= 0 else now_ns) + interval_ns
-        detail = f"{format_count(bound, 'victim')} of lowered maxima may go within {interval_ns / SECOND_NS:g} s"
+        detail = f"{format_count(bound, 'victim')} for lowered maxima may be taken within {interval_ns / SECOND_NS:g} s"
         most, denial = max(0, room), Denial(Outcome.ROUND_LIMIT, CLUSTER, detail, again_ns)
         pacing.say_held_back(state, KIND, detail, now_ns)
     if most:

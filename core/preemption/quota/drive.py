@@ -1,7 +1,7 @@
-"""Enforcing lowered maxima: one queue at a time, in steps short enough that nothing else has to wait (preemption.md D).
+"""Enforces lowered maxima, one queue at a time, in steps so short that nothing else has to wait (preemption.md D).
 
-Which queue is due is the business of :mod:`kornel.core.preemption.quota.timers`, who leaves that of
-:mod:`kornel.core.preemption.quota.planner`. While a queue is served nobody preempts for a guarantee (H).
+:mod:`kornel.core.preemption.quota.timers` decides which queue is due, :mod:`kornel.core.preemption.quota.planner`
+chooses the victims. While a queue is served, no ask preempts for a guarantee (H).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kornel.core.preemption.quota.plan import KIND, QuotaPlan
 from kornel.core.preemption.quota.shares import Amounts, find_excess
 
 LOOKS_PER_DECISION: Final = 16
-"""Allocations that can be ranked or compared in the time of one placement."""
+"""The number of allocations that can be ranked or compared in the time of one placement."""
 BATCH: Final = 64
-"""Victims asked to leave in one step; each costs as much as a placement."""
+"""The most victims of one step; each costs as much as a placement."""
 MOST_SAID: Final = 8
-"""Reasons why something stays above a max that a record names, those that keep most there."""
+"""The most reasons in a record why something stays above a max; those with the largest amounts are chosen."""
 
 
 def is_enforcing(state: PartitionState) -> bool:
@@ -40,7 +40,7 @@ def is_enforcing(state: PartitionState) -> bool:
 
 
 def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
-    """Go on with what is due for about *budget* decisions. Returns how many it was."""
+    """Go on with what is due for about *budget* decisions. Returns how many were used."""
     enforcement = state.enforcement
     spent = 0
     while spent < budget:
@@ -64,7 +64,7 @@ def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
 
 def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     """Take one step of *run*. Returns its cost in decisions, at least 1."""
-    # Before every step, because a configuration may have taken the queue away since the last one.
+    # This is checked before every step, because a new configuration may have removed the queue.
     if not quota_standing.is_enforceable(state, run.queue):
         _abandon_run(state, run, now_ns)
         return 1
@@ -75,11 +75,12 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
             run.plan = finished.value
             return 1
     if run.staying:
-        # Whoever has left after all needs nobody to go instead.
+        # A stuck victim that has left after all needs no replacement.
         now = quota_standing.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]
-    # Moved on before the batch is judged: whoever turns out to be needless, or protected by now, is not tried again.
+    # This moves on before the batch is checked, so that victims that are no longer needed or allowed are not tried
+    # again.
     run.at += BATCH
     left = _left_of_target(run, run.plan)
     refused = ""
@@ -96,14 +97,15 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
 
 
 def _left_of_target(run: QuotaRun, plan: QuotaPlan) -> Amounts:
-    """Returns what of the target is still to be freed; what ended by itself since the run began counts as freed."""
+    """Returns the part of the target that is still to be freed. What ended by itself since the run began counts as
+    freed."""
     over = find_excess(run.queue, plan.ceilings, run.staying)
     left = {t: min(amount - run.freed.get(t, 0), over.get(t, 0)) for t, amount in plan.target.items()}
     return {t: amount for t, amount in left.items() if amount > 0}
 
 
 def _abandon_run(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
-    """End *run*, whose queue left the configuration: nobody else is asked to leave, and what was done is recorded."""
+    """End *run*, whose queue left the configuration: nothing more is preempted, and what was done is recorded."""
     if run.plan is not None and run.records:
         run.stopped = Refusal(Outcome.PARTIAL, "the queue left the configuration")
         _finish_run(state, run, run.plan, "", now_ns)
@@ -113,7 +115,7 @@ def _abandon_run(state: PartitionState, run: QuotaRun, now_ns: int) -> None:
 
 
 def _evict_batch(state: PartitionState, run: QuotaRun, part: QuotaPlan, now_ns: int) -> str:
-    """Have the victims of *part* leave, if the laws allow it. Returns which they break, or nothing."""
+    """Preempt the victims of *part* if the laws allow it. Returns the broken laws, or an empty text."""
     if not part.victims:
         return ""
     refusal = eviction.judge_plan(state, laws.check(state, part))
@@ -146,9 +148,9 @@ def _take_down(run: QuotaRun, victims: Sequence[Allocation]) -> None:
 
 
 def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: str, now_ns: int) -> None:
-    """Record what came of *run*, whatever it was; what it left is looked at again when that may change.
+    """Record the result of *run*. What it left is tried again when that may have changed.
 
-    Nothing is recorded of another look that found nobody to go and the same amounts unmet.
+    A repeated attempt that found no victims and the same unmet amounts is not recorded.
     """
     enforcement = state.enforcement
     unmet = _unmet_by(run, plan)
@@ -174,13 +176,13 @@ def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: 
 
 
 def _unmet_by(run: QuotaRun, plan: QuotaPlan) -> Amounts:
-    """Returns what *run* leaves. What was added meanwhile counts: nothing is said to be enforced in full that is
-    not."""
+    """Returns what *run* leaves above the max, including what was added meanwhile, so that nothing counts as enforced
+    in full that is not."""
     if not plan.target:
         return {}
     over = find_excess(run.queue, plan.ceilings, run.staying)
     if run.stopped is not None and run.stopped.outcome is Outcome.SHADOW:
-        # Those that were only watched have not left: what they would have freed is subtracted here.
+        # Victims in shadow mode have not left, so what they would have freed is subtracted here.
         over = {t: amount - run.freed.get(t, 0) for t, amount in over.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
 

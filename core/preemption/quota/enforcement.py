@@ -1,4 +1,4 @@
-"""The knowledge of a partition about maxima that are being enforced, or will be (preemption.md D.4, D.5)."""
+"""The record that a partition keeps of maxima that are being enforced, or will be (preemption.md D.4, D.5)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kornel.core.preemption.quota.planner import Steps
 from kornel.core.preemption.quota.timer_rules import Terms
 
 Numbers = list[object]
-"""The numbers that decide how far a queue can be enforced, to be compared with later."""
+"""The numbers that decide how far a queue can be enforced, kept for comparison with later ones."""
 
 
 class QuotaRun:
-    """One queue that is being brought below its max, in steps that other work goes on between."""
+    """A run that brings one queue below its max, in steps with other work in between."""
 
     __slots__ = (
         "again", "at", "changed", "freed", "grew", "miss", "numbers", "plan", "queue", "records", "replaces", "staying",
@@ -35,24 +35,24 @@ class QuotaRun:
         self.numbers: Final = numbers
         """The numbers of the queue when the run began."""
         self.staying = staying
-        """The amounts that earlier victims hold that do not leave: others go instead of them."""
+        """The amounts held by earlier victims that are stuck, for which others are released instead."""
         self.replaces: Final = bool(staying)
-        """Tells whether such amounts are what this run began for, or a part of it."""
+        """Tells whether the run began with amounts of stuck victims to replace."""
         self.again: Final = again
-        """An earlier run left something, and what kept it there may have changed."""
+        """Tells whether an earlier run left a remainder that this one tries again."""
         self.plan: QuotaPlan | None = None
-        """The choice of who is to go, once that is worked out."""
+        """The plan, once it is worked out."""
         self.at = 0
-        """The number of the chosen that have been dealt with."""
+        """The number of planned victims that have been handled."""
         self.freed: dict[int, int] = {}
-        """By type of the target, what those asked to leave hold."""
+        """The amounts of the victims so far, by type of the target."""
         self.records: list[VictimRecord] = []
         self.changed: Terms | None = None
         """The terms before the first change made during the run."""
         self.stopped: Refusal | None = None
-        """The refusal that kept it from going on, or from being carried out at all; ``retry_ns``: when to go on."""
+        """The refusal that stopped the run, at its beginning or later; its ``retry_ns`` says when to go on."""
         self.grew = False
-        """Something was added to the queue unchecked during the run."""
+        """Tells whether something was added to the queue unchecked during the run."""
 
     @property
     def target(self) -> Mapping[int, int]:
@@ -61,14 +61,14 @@ class QuotaRun:
 
 
 class Remainder:
-    """The amounts that the last run left above a max, and when to look at them again.
+    """The amounts that the last run left above a max, and when to try them again.
 
-    numbers    of the queue when that run looked, or of the last look since
-    pause_ns   from that look to the next
-    look_ns    not before then
-    unmet      by type index
-    protected  what kept it there
-    ending     tasks on their way out: when one of them is gone there is more to choose from
+    numbers    the queue's numbers at that run, or at the latest check since
+    pause_ns   the time from that check to the next
+    look_ns    the earliest time of the next check
+    unmet      the amounts that are left, by type index
+    protected  what protected them
+    ending     tasks that are ending: when one of them is gone, there is more to choose from
     """
 
     __slots__ = ("ending", "look_ns", "numbers", "pause_ns", "protected", "unmet")
@@ -98,17 +98,17 @@ class Standing:
     def __init__(self, since_ns: int) -> None:
         self.since_ns: Final = since_ns
         self.reached: Outcome | None = None
-        """The outcome of its last run; ``None``: there was none, or another one is to come."""
+        """The outcome of its last run; ``None``: there was none, or another run is due."""
         self.rest: Remainder | None = None
-        """The remainder of that run, if it is to be looked at again."""
+        """The remainder of that run, if it is to be tried again."""
 
-    def forget_run(self) -> None:
-        """Forget what the last run came to: it says nothing any more."""
+    def drop_result(self) -> None:
+        """Drop the outcome and the remainder of the last run, which no longer count."""
         self.reached = self.rest = None
 
 
 class Enforcement:
-    """The queues that hold more than their max: which of them are to be enforced, and when."""
+    """The queues that hold more than their max, which of them are to be enforced, and when."""
 
     __slots__ = ("above", "armed", "deferred", "due", "postponed", "replacing", "run", "served", "ticking")
 
@@ -116,20 +116,21 @@ class Enforcement:
         self.above: dict[Queue, Standing] = {}
         """Every configured queue above its max, whether it is to be enforced or not."""
         self.replacing: dict[Allocation, None] = {}
-        """Victims that go instead of others who do not: they are not replaced in turn."""
+        """Victims that replace stuck ones; they are not replaced themselves."""
         self.armed: dict[Queue, int] = {}
-        """The time when each becomes due, in nanoseconds."""
+        """The time when each armed queue becomes due, in nanoseconds."""
         self.postponed: dict[Queue, tuple[int, int]] = {}
-        """The queues that were put off: when each was to be enforced at first, and how often that was put off (K9)."""
+        """The queues that were put off: when each was first to be enforced, and how often it was put off (K9)."""
         self.due: list[Queue] = []
         """The queues whose time has come, in the order in which they are served; all still armed."""
         self.run: QuotaRun | None = None
         self.deferred: dict[Allocation, None] = {}
-        """Asks that were about to preempt for a guarantee: their turn comes once there is nothing left to enforce."""
+        """Asks that wait to preempt for a guarantee until nothing is left to enforce."""
         self.served: dict[Queue, None] = {}
-        """The queues that were served since the round of the periodic policy under way began, or are just now."""
+        """The queues that have been served since the current round of the periodic policy began, or are being
+        served."""
         self.ticking = False
-        """The next tick is among the timers."""
+        """Tells whether the next tick is among the timers."""
 
     @property
     def busy(self) -> bool:
@@ -137,7 +138,7 @@ class Enforcement:
         return self.run is not None or bool(self.due)
 
     def round_begins(self) -> None:
-        """Note that the periodic policy looks at the queues anew: only what is being served now is in its way."""
+        """Note that a round of the periodic policy begins: only the queue that is being served now counts as served."""
         self.served = {} if self.run is None else {self.run.queue: None}
 
     def __contains__(self, leaf: object) -> bool:

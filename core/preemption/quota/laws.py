@@ -44,7 +44,7 @@ def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]
 
 
 def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """Yields queues that lose something of a type and end below what they are guaranteed of it."""
+    """Yields queues that lose some amount of a type and end below their guarantee of that type."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
         for queue in path_of(victim.queue):
@@ -60,8 +60,7 @@ def _law_2(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
 
 
 def _check_target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """Yields types of which more is aimed at than the queue is above its max, counting victims in flight that do not
-    leave."""
+    """Yields types whose target is more than the queue is above its max, with stuck victims counted as staying."""
     names = view.types.names
     for t, amount in plan.staying.items():
         if not 0 <= amount <= plan.queue.preempting[t]:
@@ -70,18 +69,18 @@ def _check_target(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
         over = _held_above(plan, t)
         if not 0 < amount <= over:
             yield Violation(
-                Law.WITHIN_QUOTA, f"{plan.queue.path} is {names[t]}={over} above its max, {amount} is aimed at"
+                Law.WITHIN_QUOTA, f"{plan.queue.path} is {names[t]}={over} above its max, but the target is {amount}"
             )
 
 
 def _held_above(plan: QuotaPlan, t: int) -> int:
-    """Returns what the queue holds of a type above its max once the victims in flight are gone that do leave."""
+    """Returns what the queue holds of a type above its max once all victims but the stuck ones are gone."""
     held = net_of(plan.queue, t) + plan.staying.get(t, 0)
     return held - plan.ceilings.get(t, held)
 
 
 def _check_outcome(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """Yields a breach if ``FULL`` is said although some type does not end within the max."""
+    """Yields a breach if the outcome is ``FULL`` although some type does not end within the max."""
     freed = _freed_by(plan)
     for t in plan.ceilings if plan.outcome is Outcome.FULL else ():
         left = _held_above(plan, t) - freed.get(t, 0)
@@ -99,10 +98,10 @@ def _freed_by(plan: QuotaPlan) -> dict[int, int]:
 
 
 def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    """Yields victims that are needed for no type of the target, met or not.
+    """Yields victims that are not needed for any type of the target, whether or not the target is met.
 
-    Needed for a type is who could not stay without less of it being freed, up to the target. So what is freed of a
-    type beyond the target is less than the smallest victim that goes for this type alone.
+    A victim is needed for a type if sparing it would free less of the type, counted up to the target. So what is freed
+    of a type beyond the target is less than the smallest victim that is needed for this type alone.
     """
     freed = _freed_by(plan)
     goes_for: list[tuple[Allocation, list[int]]] = []
@@ -110,7 +109,7 @@ def _not_too_much(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
         needing = [t for t, amount in victim.shape.pairs if t in plan.target and freed[t] - amount < plan.target[t]]
         goes_for.append((victim, needing))
         if not needing:
-            yield Violation(Law.MINIMAL, f"{victim.key} need not go")
+            yield Violation(Law.MINIMAL, f"{victim.key} is not needed")
     for t, target in plan.target.items():
         amounts = [dict(victim.shape.pairs).get(t, 0) for victim, needing in goes_for if not set(needing) - {t}]
         alone = [amount for amount in amounts if amount]

@@ -1,4 +1,4 @@
-"""The plan for a queue above its max: who goes so that it comes down, and what keeps the rest there."""
+"""The plan for a queue above its max: the victims, and what protects the rest."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class ProtectedBy(StrEnum):
 
     GUARANTEE = "guarantee"
     REQUIRED_NODE = "required-node"
-    """Tasks bound to their node are never victims."""
+    """Tasks that must run on their node are never victims."""
     ENDING = "ending"
-    """Tasks that somebody ends already for another reason."""
+    """Tasks that are being ended for another reason."""
     GANG = "gang"
-    """Members of a gang that would be left with fewer than are of use."""
+    """Members of a gang that would be left with too few to be of use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
     """The reason why *amount* of type index *t* stays in a queue above its max.
 
-    For a guarantee: of *queue*, for type index *of* (the tasks may hold that too), which it holds *held* of.
-    *smallest*: the least that one of these tasks holds of it.
+    For a guarantee, ``queue`` is guaranteed ``guaranteed`` and holds ``held`` of type index ``of``, which the tasks use
+    too; ``smallest`` is the least that one of the tasks holds of it.
     """
 
     reason: ProtectedBy
@@ -46,13 +46,13 @@ class Protection:
 
 @dataclass(frozen=True, slots=True)
 class QuotaPlan:
-    """Mark *victims* so that *queue* comes down towards its max (preemption.md D). Amounts by type index.
+    """The plan to mark *victims* so that *queue* comes closer to its max (preemption.md D). Amounts by type index.
 
     ceilings   the max that is enforced
-    target     what the queue holds above it, each > 0, whatever protects that; empty: nothing is to be done
-    unmet      what of it the victims leave; types with nothing left over are left out
-    staying    what victims in flight hold that will not leave, as far as anybody knows
-    protected  what keeps there what is unmet
+    target     what the queue holds above it, protected or not, each > 0; empty: there is nothing to do
+    unmet      the part of the target that the victims do not free, without types of 0
+    staying    what stuck victims in flight hold
+    protected  what protects the unmet part
     """
 
     queue: Queue

@@ -1,4 +1,4 @@
-"""The turn of the enforcement of lowered maxima in a round of the periodic cycle (preemption.md F2, H)."""
+"""The enforcement of lowered maxima in a round of the periodic cycle (preemption.md F2, H)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.quota import drive
 
 ENFORCEMENT_BUDGET: Final = 256
-"""Decisions that one round spends on lowered maxima; the slices between rounds spend the rest."""
+"""The decisions that one round spends on lowered maxima; slices between rounds do the rest."""
 
 
 def has_queues_due(state: PartitionState) -> bool:

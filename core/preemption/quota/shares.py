@@ -1,8 +1,9 @@
 """The target of a lowered max, and the part of it that each leaf below bears (preemption.md D.6, D.8).
 
-The target is what the queue holds above its max, whatever protects that: only so is an outcome honest. What the
-guarantees above it leave of the target is spread over the leaves. What a queue holds above its guarantee is
-*releasable*. A parent's part is spread over its children in proportion to that, type by type, down to the leaves.
+The target is everything that the queue holds above its max, protected or not, because the outcome is judged by it. The
+part of the target that guarantees on the path do not protect is spread over the leaves. What a queue holds above its
+guarantee is *releasable*. A parent's part is spread over its children in proportion to what they can release, type by
+type, down to the leaves.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Final
 from kornel.core.model.queues import Queue
 
 Amounts = dict[int, int]
-"""By type index, each above 0."""
+"""Amounts by type index, each above 0."""
 
 NONE_STAYING: Final[Mapping[int, int]] = MappingProxyType({})
-"""Every victim in flight is expected to leave."""
+"""Says that every victim in flight is expected to leave."""
 
 
 def net_usage(queue: Queue, t: int) -> int:
@@ -26,7 +27,7 @@ def net_usage(queue: Queue, t: int) -> int:
 
 
 def find_excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int, int] = NONE_STAYING) -> Amounts:
-    """Returns what *queue* holds above *ceilings* once its victims in flight are gone, but for what of them is
+    """Returns what *queue* holds above *ceilings* once its victims in flight are gone, except the part that is
     *staying*."""
     over = {t: net_usage(queue, t) + staying.get(t, 0) - most for t, most in ceilings.items()}
     return {t: amount for t, amount in over.items() if amount > 0}
@@ -43,15 +44,16 @@ def find_attainable(queue: Queue, wanted: Amounts) -> Amounts:
 
 
 def above_guarantees(queue: Queue, t: int) -> list[int]:
-    """Returns what *queue* and each queue above it with a guarantee of type *t* hold beyond that; below 0: too
-    little."""
+    """Returns what *queue* and each queue above it with a guarantee of type *t* hold beyond the guarantee; negative:
+    below it."""
     return [net_usage(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
 
 
 def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
-    """Returns the part of *wanted* that each leaf at or below *queue* bears, leaves by path.
+    """Returns the part of *wanted* that each leaf at or below *queue* has to give up, leaves by path.
 
-    Leaves that can release nothing of these types are left out; an empty part means that rounding left none.
+    Leaves that can release nothing of these types are left out; an empty part means that rounding left nothing for the
+    leaf.
     """
     if queue.leaf:
         return {queue: wanted} if wanted else {}
@@ -63,7 +65,8 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
 
 
 def _find_releasable(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
-    """Fill in what *queue* and everything below it can release, and return it. Each level bounds the one above."""
+    """Fill in *releasable* for *queue* and all queues below it, and return the amounts of *queue*. No queue can release
+    more than its children."""
     own = {t: max(0, net_usage(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)
@@ -91,8 +94,8 @@ def _spread_target(queue: Queue, part: Amounts, releasable: dict[Queue, Amounts]
 
 
 def _split_in_proportion(amount: int, holders: list[tuple[Queue, int]]) -> list[tuple[Queue, int]]:
-    """Returns *amount* split like what each holds, in whole units: those missing go to the largest fractions, then by
-    path."""
+    """Returns *amount* split in proportion to what each of *holders* holds, in whole units; remaining units go to the
+    largest fractions, then by path."""
     total = sum(held for _, held in holders)
     amount = min(amount, total)
     split = [(child, *divmod(amount * held, total)) for child, held in holders]

@@ -1,8 +1,8 @@
-"""Queues that hold more than their max: since when, what keeps them there, and when to look at them again.
+"""Queues that hold more than their max: since when, what protects the rest, and when to try again.
 
-A queue is above its max from the moment that its max is lowered, or something is added to it unchecked, until enough
-has left. All that time it is shown, whether or not anything is enforced. What a run could not free is looked at again
-when what kept it there may have changed.
+A queue is above its max from the moment that the max is lowered, or something is added to it unchecked, until enough
+has left. It is shown all that time, whether or not the max is enforced. What a run could not free is tried again when
+its protection may have changed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_e
 
 FIRST_PAUSE_NS: Final = 10**9
 MOST_PAUSE_NS: Final = 60 * 10**9
-"""Between two looks at a queue that gave nothing at the last one, the pause doubles up to this."""
+"""The longest pause between two attempts: the pause doubles each time a queue gave nothing."""
 ENDING_REMEMBERED: Final = 256
-"""Tasks on their way out whose going is waited for, of one queue."""
+"""The most ending tasks of one queue whose end is waited for."""
 
 
 def is_enforceable(state: PartitionState, queue: Queue) -> bool:
-    """Tells whether the max of *queue* is one that the configuration sets now: not a dynamic queue's, nor one that is
-    listed no more."""
+    """Tells whether the configuration in force sets the max of *queue*: the queue is not dynamic, and is still
+    listed."""
     listed = queue.managed and not queue.draining and queue.parent is not None
     return listed and state.queues.get(queue.path) is queue
 
 
 def holds_more(queue: Queue) -> bool:
-    """Tells whether *queue* holds more than its max, victims that have not left yet included."""
+    """Tells whether *queue* holds more than its max, including victims that have not left yet."""
     used = queue.used
     for t, most in queue.ceilings:
         if used[t] > most:
@@ -42,7 +42,7 @@ def holds_more(queue: Queue) -> bool:
 
 
 def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) -> None:
-    """Begin or end the sign of each of *queues* that came above its max, or is within it again."""
+    """Begin or end the record of each of *queues* that came above its max, or is within it again."""
     known = state.enforcement.above
     for queue in queues:
         over = queue.above_max() if queue.max and is_enforceable(state, queue) else None
@@ -57,9 +57,9 @@ def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) ->
 
 
 def staying_amounts(state: PartitionState, queue: Queue) -> Amounts:
-    """Returns what victims below *queue* hold that were asked to leave, have not, and are to be replaced by others.
+    """Returns what is held by stuck victims below *queue* that are to be replaced by others.
 
-    Whoever replaces somebody is not replaced in turn: a shim that ends nobody would lose everything once it does.
+    Replacements are not replaced themselves; otherwise a shim that ends nothing for long would lose everything at once.
     """
     found: Amounts = {}
     replacing = state.enforcement.replacing
@@ -71,7 +71,7 @@ def staying_amounts(state: PartitionState, queue: Queue) -> Amounts:
 
 
 def numbers_of(queue: Queue) -> Numbers:
-    """Returns what decides how far *queue* can be enforced: amounts and guarantees on its path and below."""
+    """Returns the numbers that decide how far *queue* can be enforced: amounts and guarantees on its path and below."""
     found: list[object] = []
     for level in (*queue.lineage()[1:], *_queues_below(queue)):
         held = [used - leaving for used, leaving in zip(level.used, level.preempting, strict=True)]
@@ -87,8 +87,8 @@ def _queues_below(queue: Queue) -> Iterator[Queue]:
 
 
 def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amounts, now_ns: int) -> Remainder:
-    """Returns what *run* left of a max, to be looked at again when the numbers are others, ever later while that is in
-    vain."""
+    """Returns what *run* left above a max. It is tried again when the numbers have changed, with growing pauses while
+    that is in vain."""
     in_vain = not run.records
     pause_ns = min(2 * before.pause_ns, MOST_PAUSE_NS) if before is not None and in_vain else FIRST_PAUSE_NS
     return Remainder(
@@ -102,8 +102,7 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
 
 
 def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
-    """Returns some of the tasks whose place others take, or that somebody ends: when they have left there is more to
-    choose."""
+    """Returns some of the tasks that are being replaced or ended; when they have left, there is more to choose from."""
     found: list[Allocation] = []
     if any(protection.reason is ProtectedBy.ENDING for protection in plan.protected):
         for leaf in _queues_below(queue):
@@ -117,7 +116,7 @@ def _ending_tasks(plan: QuotaPlan, queue: Queue) -> list[Allocation]:
 
 
 def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, now_ns: int) -> bool:
-    """Tells whether *queue*, of which a run left something, may now be brought nearer to its max."""
+    """Tells whether *queue*, for which a run left a remainder, may now be brought nearer to its max."""
     rest = standing.rest
     if rest is None or now_ns < rest.look_ns:
         return False
@@ -132,7 +131,7 @@ def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, 
 
 
 def say_protection(state: PartitionState, protection: Protection) -> str:
-    """Returns one line for people. What a queue holds and is guaranteed is that of now."""
+    """Describes *protection* in one line for people, with the present usage and guarantee of the queue."""
 
     def write(amounts: Mapping[int, int]) -> str:
         return format_quantities(state.types.to_resources(amounts))

@@ -1,11 +1,12 @@
-"""Timers of maxima to be enforced: armed by a change of configuration or by what nobody checked (preemption.md D.4).
+"""Timers of maxima to be enforced, armed by a change of configuration or by unchecked additions (preemption.md D.4).
 
-They are kept in memory only: after a restart the full delay begins again with the recovered allocations.
+They are kept only in memory: after a restart, the full delay begins again with the recovered allocations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.effects import PreemptionDecided
@@ -31,10 +32,11 @@ NO_TERMS: Final = Terms({}, 0)
 def take_follow_steps(
     state: PartitionState, enabled_before: bool, before: Mapping[Queue, Terms], now_ns: int
 ) -> Iterator[None]:
-    """Arm, move or clear the timers of the configured queues that a new configuration concerns. Yields after each.
+    """Arm, move or clear the timers of the configured queues that a new configuration concerns. Yields after each
+    queue.
 
-    *before*: the terms that changed queues had, ``NO_TERMS`` for new ones and those that were dynamic. Switched on by
-    this change, enforcement concerns every queue.
+    *before*: the earlier terms of changed queues, ``NO_TERMS`` for new queues and those that were dynamic. If the
+    change switches enforcement on, it concerns every queue.
     """
     enforcement = state.enforcement
     for queue in (*before, *enforcement.above):
@@ -50,7 +52,7 @@ def take_follow_steps(
     for queue, standing in enforcement.above.items():
         limited_as_before = queue not in before or before[queue].max == queue.max
         if not (state.preemption.quota_enabled and limited_as_before and queue.properties.quota_preemption_delay_ns):
-            standing.forget_run()
+            standing.drop_result()
     if not state.preemption.quota_enabled:
         return
     for queue in before if enabled_before else state.queues.values():
@@ -68,7 +70,7 @@ def take_follow_steps(
 
 
 def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None, now_ns: int) -> None:
-    """Say it once when changes put off what *queue* has to give, again and again or for long (K9)."""
+    """Record a warning, once, if changes have put off the enforcement of *queue* too often or for too long (K9)."""
     enforcement = state.enforcement
     start_ns = enforcement.armed.get(queue)
     if before_ns is None or start_ns is None or start_ns <= before_ns:
@@ -86,10 +88,11 @@ def _warn_if_put_off(state: PartitionState, queue: Queue, before_ns: int | None,
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Look at the queues of *allocation*, which came without regard to any max: recovered, or grown in place."""
+    """Arm the queues of *allocation* if needed, which was added without checking any max: recovered, or enlarged in
+    place."""
     enforcement, leaf = state.enforcement, allocation.queue
     for queue in leaf.lineage():
-        # Looked at for every recovered allocation: most queues hold less than they may.
+        # This runs for every recovered allocation, and most queues are below their max.
         if queue.ceilings and quota_standing.holds_more(queue) and queue not in enforcement.above:
             quota_standing.note_changes(state, (queue,), now_ns)
             _tick_soon(state, now_ns)
@@ -105,7 +108,8 @@ def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> 
 def note_run_ended(
     state: PartitionState, queue: Queue, changed: Terms | None, grown: bool, now_ns: int, *, again: bool = False
 ) -> None:
-    """Look at what came up while *queue* was enforced. *again*: its timer had not been said to run."""
+    """Handle what happened while *queue* was enforced. *again*: the run tried a remainder, so its timer was not
+    announced."""
     if again:
         state.enforcement.armed.pop(queue, None)
     _set(state, queue, None, now_ns)
@@ -118,8 +122,8 @@ def note_run_ended(
 
 
 def resume_run(state: PartitionState, queue: Queue, retry_ns: int | None, now_ns: int) -> None:
-    """Go on with the run of *queue*, which the governor stopped, when that may be, unless something else makes it due
-    before."""
+    """Continue the run of *queue*, which the governor stopped, as soon as it is allowed, unless the queue becomes due
+    earlier."""
     if not state.preemption.quota_enabled or not is_enforceable(state, queue):
         return
     if queue not in state.enforcement.armed and over_max(queue):
@@ -134,7 +138,7 @@ def _arm_if_over(state: PartitionState, queue: Queue, now_ns: int) -> None:
 
 
 def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int) -> None:
-    """Have *queue* become due at *start_ns*; ``None``: not any more."""
+    """Set the time at which *queue* becomes due to *start_ns*; ``None``: it is no longer due."""
     enforcement = state.enforcement
     if state.recording:
         state.events.queues.quota_timer_set(queue, enforcement.armed.get(queue), start_ns)
@@ -144,7 +148,7 @@ def _set(state: PartitionState, queue: Queue, start_ns: int | None, now_ns: int)
     elif enforcement.armed.get(queue) != start_ns:
         enforcement.armed[queue] = start_ns
         if queue in enforcement.above:
-            enforcement.above[queue].forget_run()
+            enforcement.above[queue].drop_result()
         _tick_soon(state, now_ns)
     else:
         return
@@ -156,17 +160,13 @@ def _tick_soon(state: PartitionState, now_ns: int) -> None:
     enforcement = state.enforcement
     if (enforcement.armed or enforcement.above) and not enforcement.ticking:
         enforcement.ticking = True
-
-        def tick(at_ns: int) -> None:
-            enforcement.ticking = False
-            _look_at_queues(state, at_ns)
-
-        state.run_at(now_ns + TICK_NS, tick)
+        state.run_at(now_ns + TICK_NS, partial(_look_at_queues, state))
 
 
 def _look_at_queues(state: PartitionState, now_ns: int) -> None:
-    """Forget queues that came below their max by themselves; line up those whose time has come, deepest first."""
+    """Drop queues that came below their max by themselves, and line up those that are due, the deepest first."""
     enforcement = state.enforcement
+    enforcement.ticking = False
     running = enforcement.run.queue if enforcement.run is not None else None
     quota_standing.note_changes(state, list(enforcement.above), now_ns)
     _look_again(state, now_ns)
@@ -186,7 +186,7 @@ def _is_over(state: PartitionState, queue: Queue) -> bool:
 
 
 def _look_again(state: PartitionState, now_ns: int) -> None:
-    """Line up queues of which a run left something that may be freed now: at once, for their delay is over."""
+    """Line up queues with a remainder that can be tried now; their delay is over already."""
     enforcement = state.enforcement
     running = enforcement.run.queue if enforcement.run is not None else None
     for queue, standing in enforcement.above.items():
@@ -197,33 +197,33 @@ def _look_again(state: PartitionState, now_ns: int) -> None:
 
 
 def watch_exits(state: PartitionState, queue: Queue, victims: Sequence[Allocation], now_ns: int) -> None:
-    """Look after ``preemption.victim.timeout`` whether *victims* have left; have *queue* enforced without the others.
+    """Check after ``preemption.victim.timeout`` whether *victims* have left, and enforce *queue* again without those
+    that have not.
 
-    Those that go instead of others are only reported: whoever ends nobody would otherwise have to end everything.
+    Victims that replace stuck ones are only reported; otherwise a shim that ends nothing would be asked to end
+    everything.
     """
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, partial(_look_at_victims, state, queue, victims))
 
-    def look(at_ns: int) -> None:
-        stuck = [victim for victim in victims if victim.preempted and victim not in state.stuck]
-        if not stuck:
-            return
-        enforcement = state.enforcement
-        state.stuck.update(dict.fromkeys(stuck, queue))
-        for victim in stuck:
-            ledger.expect_no_exit(state, victim)
-        waited_s = state.preemption.victim_timeout_ns / 10**9
-        detail = f"not gone after {waited_s:g} s"
-        records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
-        outcome = Outcome.VICTIM_STUCK
-        state.effects.append(
-            PreemptionDecided(at_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records)
-        )
-        if state.recording:
-            state.events.queues.quota_enforced(queue, outcome, f"{format_count(len(stuck), 'victim')} {detail}")
-        enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}
-        busy = enforcement.run is not None and enforcement.run.queue is queue
-        if not state.preemption.quota_enabled or not queue.properties.quota_preemption_delay_ns or busy:
-            return
-        if is_enforceable(state, queue) and queue not in enforcement.armed and _is_over(state, queue):
-            _set(state, queue, at_ns, at_ns)
 
-    state.run_at(now_ns + state.preemption.victim_timeout_ns, look)
+def _look_at_victims(state: PartitionState, queue: Queue, victims: Sequence[Allocation], now_ns: int) -> None:
+    stuck = [victim for victim in victims if victim.preempted and victim not in state.stuck]
+    if not stuck:
+        return
+    enforcement = state.enforcement
+    state.stuck.update(dict.fromkeys(stuck, queue))
+    for victim in stuck:
+        ledger.expect_no_exit(state, victim)
+    waited_s = state.preemption.victim_timeout_ns / 10**9
+    detail = f"not gone after {waited_s:g} s"
+    records = tuple(eviction.victim_record(victim, victim.priority) for victim in stuck)
+    outcome = Outcome.VICTIM_STUCK
+    state.effects.append(PreemptionDecided(now_ns, state.name, KIND, "", "", queue.path, outcome, detail, "", records))
+    if state.recording:
+        state.events.queues.quota_enforced(queue, outcome, f"{format_count(len(stuck), 'victim')} {detail}")
+    enforcement.replacing = {victim: None for victim in enforcement.replacing if victim.preempted}
+    busy = enforcement.run is not None and enforcement.run.queue is queue
+    if not state.preemption.quota_enabled or not queue.properties.quota_preemption_delay_ns or busy:
+        return
+    if is_enforceable(state, queue) and queue not in enforcement.armed and _is_over(state, queue):
+        _set(state, queue, now_ns, now_ns)

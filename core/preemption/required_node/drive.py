@@ -1,6 +1,6 @@
-"""Room on the one node that an ask must run on: whoever is in the way there has to go (preemption.md C).
+"""Makes room on the one node on which an ask must run, by preempting tasks there (preemption.md C).
 
-The ask holds a reservation of the node by then. It needs no age, no guarantee and no attempt left, and
+The ask has a reservation on the node already. It needs no age, no guarantee and no remaining attempt, and
 ``preemption.enabled`` does not matter.
 """
 
@@ -21,11 +21,11 @@ from kornel.core.preemption.required_node import cycle_limit, laws
 from kornel.core.preemption.required_node import planner as required_node
 
 ATTEMPT_COST: Final = 10
-"""Decisions that one such search counts for in a slice's budget."""
+"""The cost of one such search in a slice's budget, in decisions."""
 
 
 def has_asks(state: PartitionState) -> bool:
-    """Tells whether anybody waits."""
+    """Tells whether any ask waits for a required node."""
     return state.root.waiting > 0
 
 
@@ -35,9 +35,10 @@ def must_run_there(reservation: Reservation) -> bool:
 
 
 def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: int) -> bool:
-    """Have the least important tasks leave the node so that the ask fits. Returns whether any do.
+    """Preempt the least important tasks on the node so that the ask fits. Returns whether there are victims.
 
-    To be called when the quotas admit the ask. Nothing happens if it fits already, or preempted before.
+    It has to be called only if the quotas admit the ask. Nothing happens if the ask fits already, or has preempted
+    before.
     """
     found = find_plan(state, reservation, now_ns)
     if not isinstance(found, PreemptionPlan):
@@ -47,9 +48,10 @@ def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: 
 
 
 def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> PreemptionPlan | Refusal | None:
-    """Returns whom the ask of *reservation* may have leave its node now, or why nobody, which is noted.
+    """Returns the plan for the ask of *reservation* to preempt on its node now, or why there is none, which is
+    recorded.
 
-    ``None``: nobody has to, because the room is there, or about to be.
+    ``None``: none is needed, because the room is there or about to be.
     """
     ask, node = reservation.ask, reservation.node
     if ask.triggered:
@@ -57,7 +59,7 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     if required_node.room_is_coming(node, ask):
         _rank_claim(state, reservation, now_ns, last=False)
         return None
-    # No room is coming, so whoever preempts on this node comes first until victims leave for this ask.
+    # No room is coming, so asks that preempt on this node come first until victims leave for this ask.
     _rank_claim(state, reservation, now_ns, last=True)
     held = cycle_limit.hold_back(state, reservation, now_ns)
     if held is not None:
@@ -71,13 +73,14 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         refusal = eviction.check_lawful(state, result, laws.check) or governing.refuse_too_many(state, result)
         if refusal is None and not governing.is_shadowed(state, required_node.KIND):
             return result
-        # A plan that is only watched is recorded with those who would have left.
+        # A plan in shadow mode is recorded with its would-be victims.
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
     failing.note_preemption(ask, result.outcome, now_ns)
     if state.recording and result.outcome is Outcome.NO_VICTIM_REQUIRED_NODE:
         state.events.no_victim_on_required_node(ask)
-    # Said once: every change on the node is another chance (scheduling.md 8.4), and most end the same way.
+    # The outcome is recorded once: every change on the node is another attempt (scheduling.md 8.4), and most end the
+    # same way.
     if ask.outcome is not result.outcome:
         ask.outcome = result.outcome
         eviction.record_decision(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
@@ -85,20 +88,20 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
 
 
 def apply_plan(state: PartitionState, reservation: Reservation, plan: PreemptionPlan, now_ns: int) -> None:
-    """Has the victims of *plan* leave for *reservation*, which comes first on its node from now on."""
+    """Carries out *plan* for *reservation*, which comes first on its node from now on."""
     eviction.apply_plan(state, plan, now_ns)
     _rank_claim(state, reservation, now_ns, last=False)
 
 
 def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *, last: bool) -> None:
-    """Ranks the claim of *reservation*: before all who preempt on its node while room is leaving for it, or *last*."""
+    """Ranks the claim of *reservation*: before asks that preempt on its node while its victims leave, or *last*."""
     node = reservation.node
     if reservation.comes_last is not last:
         node.rank_claim(reservation, last=last)
         state.node_order.refresh_node(node)
         state.changes += 1
         if last and node.claims is not None:
-            # What it held first is for those who preempt there now.
+            # The room that it held is now open to asks that preempt there.
             for other in node.claims.to_wake(node.free):
                 if other is not reservation:
                     look_again(state, other)
@@ -109,7 +112,7 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
     """Try to make room for the ask of *reservation* on the node that it must run on, if no limit keeps it back.
 
-    Returns whether victims were asked to leave.
+    Returns whether the release of victims was asked for.
     """
     return (
         limited is None and bool(reservation.ask.spec.required_node) and attempt_preemption(state, reservation, now_ns)
@@ -117,8 +120,8 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 
 
 def look_at_node(state: PartitionState, allocation: Allocation, _now_ns: int) -> None:
-    """Look again at those who must run on the node of *allocation*, which may be in their way and was not placed there,
-    or may have to go for them from now on."""
+    """Try again the asks that must run on the node of *allocation*, which may block them without having been placed, or
+    may be preempted for them from now on."""
     if allocation.node is None:
         return
     for reservation in allocation.node.reservations.values():

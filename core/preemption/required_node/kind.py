@@ -1,4 +1,4 @@
-"""Preemption on a required node, as everything outside its room knows it."""
+"""The record by which all other code knows preemption on a required node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REQUIRED_NODE: Final = Kind(
             Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT),
             Outcome.SHADOW: Ending(level=Level.INFO),
             Outcome.VICTIM_STUCK: Ending(level=Level.INFO, tone=Tone.WARN),
-            Outcome.NO_VICTIM_REQUIRED_NODE: Ending("those who may go from its node do not make enough room"),
+            Outcome.NO_VICTIM_REQUIRED_NODE: Ending("its node has too few allocations that may be preempted"),
             Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
         }
     ),

@@ -1,7 +1,7 @@
 """Preemption on the one node that an ask must run on (preemption.md C).
 
-Shares, fences and tenants do not count: the system cannot work without such tasks. What counts is the importance of
-each task, and that nobody goes without need.
+Shares, fences and tenants do not matter, because the system cannot work without such tasks. Only the importance of each
+task matters, and no task is preempted without need.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 
 
 def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
-    """Returns who leaves *node* for *ask*, or why nobody does. Changes nothing in *view*. Cost: what the node holds."""
+    """Returns the victims on *node* for *ask*, or why there are none. Changes nothing in *view*. The cost grows with
+    what the node holds."""
     names = view.types.names
     room = _room_on(node, ask)
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
@@ -35,7 +36,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
     for *_, candidate in _list_candidates(ask, node, dropped):
         if not unmet:
             break
-        # Chosen by rank alone, so some may prove needless once later ones are chosen: they are handed back below.
+        # They are chosen by rank alone, so some may become needless once later ones are chosen; those are spared below.
         if any(t in unmet for t, _ in candidate.shape.pairs):
             victims.append(candidate)
             _take_victim(unmet, candidate)
@@ -56,15 +57,15 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
 
 
 def room_is_coming(node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* has room for *ask* now, or will have once those have left who were asked to."""
+    """Tells whether *node* has room for *ask* now, or will have once all its victims have left."""
     room = _room_on(node, ask)
     return all(room[t] >= amount for t, amount in ask.shape.pairs)
 
 
 def _room_on(node: Node, ask: Allocation) -> Vector:
-    """Returns, by type, what is free on *node* or leaving it, less what others hold that must run there too.
+    """Returns, by type, what is free on *node* or about to be, less what is held for other asks that must run there.
 
-    All other claims come after those, and give way.
+    All other claims rank lower, and do not count.
     """
     claims = node.claims
     if claims is None:
@@ -78,7 +79,7 @@ def _room_on(node: Node, ask: Allocation) -> Vector:
 
 
 def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list[_Candidate]:
-    """Returns those that may go, the first to go first; the others are counted in *dropped*."""
+    """Returns the allocations that may be preempted, in order; the others are counted in *dropped*."""
     asked = [t for t, _ in ask.shape.pairs]
     found: list[_Candidate] = []
     for allocation in node.allocations.values():
@@ -95,13 +96,13 @@ def _list_candidates(ask: Allocation, node: Node, dropped: Counter[str]) -> list
         elif allocation.released:
             dropped["being released"] += 1
         elif allocation.place is AskPlace.REPLACING:
-            dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it runs.
+            dropped["about to replace a placeholder"] += 1  # The shim does not know yet that it has been placed.
         else:
             size = tuple(amounts.get(t, 0) for t in asked)
             found.append(
                 (reluctance_of(allocation), spec.priority, -allocation.created_ns, size, spec.key, allocation)
             )  # fmt: skip
-    # Without the allocation itself, which cannot be compared.
+    # The allocation itself is left out of the key, because it cannot be compared.
     found.sort(key=lambda candidate: candidate[:5])
     return found
 
@@ -115,7 +116,7 @@ def _take_victim(unmet: dict[int, int], victim: Allocation) -> None:
 
 
 def _prune_victims(victims: list[Allocation], short: dict[int, int]) -> None:
-    """Hand back, the most protected first, whoever turns out not to be needed."""
+    """Spare the victims that are not needed, beginning with the most protected one."""
     slack = {t: -amount for t, amount in short.items()}
     for victim in victims:
         for t, amount in victim.shape.pairs:

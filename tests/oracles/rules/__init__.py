@@ -6,6 +6,7 @@ worked out apart is worth comparing. There are no indexes. Every sum is added up
 world         what there is: queues, nodes, tasks, and the books that follow the effects of an engine
 arithmetic    plain sums, priorities as they appear elsewhere, fences, needs, and the search over all subsets
 guarantee     an ask below a guarantee takes from queues above theirs
+gang_units    a gang below its guarantee, all or nothing, and gangs that lose as a whole
 required_node a task that runs on one node only
 lowered_max   a max that was lowered below what its queue uses
 monitor       the periodic policy, as far as it can be judged from outside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
+from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, UpdateAllocations, UpdateApplications
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request, request_tags
 from tests.properties.machine.cluster import APPLICATIONS, DEFAULT, GPU, GROUPS, KEYS, NODES, NOWHERE, size
@@ -115,6 +115,47 @@ def ask_for_a_gang(world: World, dice: Dice) -> None:
         for key in keys
     )
     world.send(UpdateAllocations(RM, specs))
+
+
+@rule(8)
+def ask_for_a_gang_that_is_owed(world: World, dice: Dice) -> None:
+    """A hard gang in a queue with a guarantee, all members at once and old enough to preempt, of one size or two."""
+    view = view_of(world, DEFAULT)
+    keys = free_keys(world, dice, DEFAULT, 5)
+    names = [name for name in APPLICATIONS[DEFAULT] if name not in view.applications]
+    if not names or not keys:
+        return
+    name = dice.pick(names)
+    first, second = size(1 + dice.below(3), dice.below(2)), size(1 + dice.below(4), dice.below(2))
+    sizes = [second if dice.one_in(4) else first for _ in keys]
+    total = Resources()
+    for each in sizes:
+        total = Resources({t: total.get(t, 0) + each.get(t, 0) for t in {*total, *each}})
+    style = "Hard" if not dice.one_in(8) else "Soft"
+    queue = dice.pick(("root.p.a", "root.q", "root.p.a", "root.p.b"))
+    spec = ApplicationSpec(name, queue, DEFAULT, user="alice", placeholder_ask=total, gang_style=style)
+    world.send(UpdateApplications(RM, (spec,)))
+    before = world.now_ns // SECOND - 10
+    asks = tuple(
+        AllocationSpec(
+            key, name, DEFAULT, each, task_group=GROUPS[each is second], placeholder=True, created_s=before,
+            allow_preempt_other=not dice.one_in(20), priority=int(dice.one_in(8)),
+        )
+        for key, each in zip(keys, sizes, strict=True)
+    )  # fmt: skip
+    world.send(UpdateAllocations(RM, asks))
+
+
+@rule(6)
+def fill_what_is_owed_to_others(world: World, dice: Dice) -> None:
+    """Small tasks in a queue without a guarantee, which may have to go for others."""
+    view = view_of(world, DEFAULT)
+    held = [name for name, app in view.applications.items() if app.spec.queue in ("root.r", "root.p.b")]
+    keys = free_keys(world, dice, DEFAULT, 10)
+    if not held or not keys:
+        return
+    spec = AllocationSpec("", dice.pick(held), DEFAULT, size(1 + dice.below(3), dice.below(2)))
+    world.send(UpdateAllocations(RM, tuple(spec._replace(key=key) for key in keys)))
 
 
 _WISHES = (

@@ -27,6 +27,7 @@ from kornel.core.domain.effects import (
     ApplicationUpdated,
     Effect,
     EventRecorded,
+    PlacementRecorded,
     PredicatesAsked,
     PreemptionDecided,
     PreemptionPredicatesAsked,
@@ -34,13 +35,13 @@ from kornel.core.domain.effects import (
 )
 from kornel.core.domain.partition_names import full_partition_name
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.resources import Resources
 from tests.properties.machine import decisions, intake, quotas, releases
 from tests.properties.machine.answers import Answers
 from tests.properties.machine.application_states import ENDED, check_change
 from tests.properties.machine.cluster import DEFAULT, INTERVAL_NS, LIMIT
+from tests.properties.machine.gangs import is_at_rest
 from tests.properties.machine.shim_view import Known, ShimView
-from tests.properties.machine.view import EXPIRES_AFTER_NS, ContractBroken, Grave, PartitionView
+from tests.properties.machine.view import EXPIRES_AFTER_NS, ContractBroken, Grave, PartitionView, RequestView
 
 
 class Contract(ShimView):
@@ -126,12 +127,18 @@ class Contract(ShimView):
         self.partitions = {}
         self.questions = {}
 
-    def _keeps_pace(self, now_ns: int, partition: str, size: Resources) -> None:
-        """An ask of *size* preempts: before it, less than the limit was served in the window of one interval."""
-        view = self.partitions[partition]
+    def _keeps_pace(self, now_ns: int, partition: str, ask: RequestView) -> None:
+        """*ask* preempts: before it, less than the limit was served in the window of one interval.
+
+        The members of a gang at rest preempt by one decision.
+        """
+        view, size = self.partitions[partition], ask.size
         view.served = [(at_ns, other) for at_ns, other in view.served if at_ns > now_ns - INTERVAL_NS]
         share = LIMIT if partition == DEFAULT else 1
-        for t, amount in size.items():
+        decision = (now_ns, ask.owner) if ask.placeholder and is_at_rest(view, ask.owner) else None
+        goes_on = decision is not None and decision == view.last_served
+        view.last_served = decision
+        for t, amount in size.items() if not goes_on else ():
             cluster = sum(node.capacity.get(t, 0) for node in view.nodes.values())
             taken = sum(other.get(t, 0) for _, other in view.served)
             if amount and cluster and taken >= share * cluster:
@@ -156,7 +163,7 @@ class Contract(ShimView):
                 if all(request.node for request in self.known_by_key(name, key)):
                     raise ContractBroken("preemptor", f"{key} is placed already")
                 if effect.kind == "guarantee" and victims and effect.outcome is Outcome.TRIGGERED:
-                    self._keeps_pace(effect.at_ns, name, self.known_by_key(name, key)[0].size)
+                    self._keeps_pace(effect.at_ns, name, self.known_by_key(name, key)[0])
             case PredicatesAsked(partition=name, key=key, node_ids=nodes):
                 if self.attached is None or not self.attached.predicates:
                     raise ContractBroken("question", "nobody wants to be asked about predicates")
@@ -174,7 +181,7 @@ class Contract(ShimView):
                 found = partition.of_key(key) if partition is not None else []
                 if not any(request.owner == application_id and not request.node for request in found):
                     raise ContractBroken("scheduling state", f"{key} of {application_id} is no ask: {found}")
-            case EventRecorded():
+            case EventRecorded() | PlacementRecorded():
                 pass
             case _:
                 return False

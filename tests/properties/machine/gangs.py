@@ -53,9 +53,10 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
     for name, applications in before.items():
         partition = shim.partitions[name]
         for application_id in applications & partition.applications.keys():
-            placed = [r for r in partition.allocations_of(application_id) if r.placeholder]
-            if not placed:
-                continue
+            running = partition.allocations_of(application_id)
+            placed = [r for r in running if r.placeholder]
+            if not placed or any(r.spec.task_group and not r.placeholder for r in running):
+                continue  # Beside a task whose group had no placeholder left, the others come one by one.
             left = [r.name for r in partition.asks_of(application_id) if r.placeholder]
             if left:
                 raise ContractBroken("half a gang", f"{application_id}: {left} wait, {len(placed)} were placed")
@@ -107,3 +108,39 @@ def check_gang_not_forgotten(state: PartitionState, view: PartitionView, ask: Al
         else:
             return
     raise ContractBroken("forgotten gang", f"{ask.application} fits as a whole")
+
+
+def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:
+    """Raises where room is held for a part of a gang only, or where all members could run in the room that is held."""
+    name = ask.spec.application_id
+    members = [state.requests[r.name] for r in view.asks_of(name) if r.placeholder]
+    without = [member.key for member in members if member.reservation is None]
+    least = {m.spec.task_group: _stated_minimum(members, m.spec.task_group) for m in members}
+    for group, number in least.items():
+        there = sum(m.spec.task_group == group and m.reservation is not None for m in members)
+        asked = any(m.inquiry is not None or m.held_on is not None for m in members)
+        if there < number and not asked and not state.callbacks.open:
+            raise ContractBroken("half a gang", f"{name} holds room for {there} of {number}, not for {without}")
+    if without or state.held_count or any(queue.ceilings for queue in ask.queue.lineage()[:-1]):
+        return
+    total: Amounts = {}
+    for member in members:
+        add(total, member.shape.resources)
+    if limits.exceeded(name, Resources(total)) is not None:
+        return
+    for node in {m.reservation.node for m in members if m.reservation is not None}:
+        here = [m for m in members if m.reservation is not None and m.reservation.node is node]
+        wanted: Amounts = {}
+        for member in here:
+            add(wanted, member.shape.resources)
+        free = state.types.to_resources(node.free)
+        if len(node.reservations) > len(here) or any(free.get(t, 0) < amount for t, amount in wanted.items() if amount):
+            return
+    raise ContractBroken("forgotten gang", f"{name} could run where room is held for it")
+
+
+def _stated_minimum(members: list[Allocation], group: str) -> int:
+    """Returns how many of a task group have to run: all of a hard gang, unless its first placeholder says otherwise."""
+    task_group = members[0].application.task_groups[group]
+    number = sum(member.spec.task_group == group for member in members)
+    return number if task_group.stated_minimum is None else min(number, task_group.stated_minimum)

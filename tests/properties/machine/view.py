@@ -99,6 +99,8 @@ class PartitionView:
     graves: list[Grave] = field(default_factory=list)
     served: list[tuple[int, Resources]] = field(default_factory=list)
     """Asks that preempted for a guarantee within the last interval of the cycle: when, and their sizes."""
+    last_served: tuple[int, str] | None = None
+    """The last of these decisions, if it was for a gang: when, and its application."""
 
     def of(self, application_id: str) -> list[RequestView]:
         return [request for request in self.requests.values() if request.owner == application_id]

@@ -11,7 +11,7 @@ from kornel.core.partition.asks import finding
 from kornel.core.partition.state import PartitionState
 from tests.properties.held_room import has_room
 from tests.properties.machine import topology
-from tests.properties.machine.gangs import check_gang_not_forgotten, is_at_rest, running_members
+from tests.properties.machine.gangs import check_gang_not_forgotten, check_held_gang, is_at_rest, running_members
 from tests.properties.machine.quotas import Quotas, counted, quotas
 from tests.properties.machine.view import ContractBroken, PartitionView
 
@@ -31,6 +31,9 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
                 check_gang_not_forgotten(state, view, ask, limits)
             elif running := running_members(view, ask.application):
                 raise ContractBroken("forgotten", f"{ask} waits for others of its gang, and {running} run")
+            continue
+        if ask.reservation is not None and ask.spec.placeholder and is_at_rest(view, ask.spec.application_id):
+            check_held_gang(state, view, ask, limits)
             continue
         if _is_kept_back(state, ask, limits):
             continue

@@ -8,7 +8,7 @@ import pytest
 
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.applications import Application
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 ASKS = (10, 100, 1_000)
 

@@ -13,7 +13,7 @@ from kornel.core.model.users import Account, AccountKind
 from kornel.core.partition.books import audit
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.rooms import hold_back, park_below_limit
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 Damage = Callable[[PartitionState], object]
 

@@ -15,7 +15,7 @@ from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota import rounds
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.required_node import planner as required_node
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 DELAYED = "quota.preemption.delay=1"
 

@@ -15,8 +15,8 @@ from kornel.core.domain.commands import AttachCallbacks
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
-from tests.scenarios.language import Stage
 from tests.scenarios.preemption import monitor_stage
+from tests.scenarios.stage import Stage
 
 NEVER_TOLD = {
     EventDetail.REQUEST_ALLOC,

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kornel.core.partition.state import PartitionState
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 SECOND = 10**9
 

@@ -15,7 +15,7 @@ from kornel.core.partition.books import audit
 from kornel.core.partition.gangs import replacement
 from kornel.core.partition.gangs.placeholders import timeout_ns
 from kornel.core.partition.state import PartitionState
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 SECOND = 10**9
 

@@ -7,7 +7,7 @@ import pytest
 from kornel.core.domain.reasons import Ignored
 from kornel.core.partition.engine import Engine
 from tests.reading import status_of
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 CASES = [
     (Ignored.UNKNOWN_NODE, "resize n9 vcore=1", "n9"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kornel.core.domain.commands import AnswerCallbacks, PlacementKey, PredicatesAnswer
 from kornel.core.domain.effects import PlacementVoid
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 

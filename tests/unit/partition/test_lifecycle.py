@@ -10,7 +10,7 @@ from kornel.core.domain.effects import ApplicationRemoved, Effect
 from kornel.core.partition import lifecycle
 from kornel.core.partition.books import audit
 from kornel.core.partition.state import PartitionState
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 @pytest.fixture

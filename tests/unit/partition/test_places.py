@@ -10,7 +10,7 @@ import pytest
 from kornel.core.domain.ask_places import AskMove, AskPlace, IllegalMove
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.places import move_ask
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.partition.state import PartitionState
 from kornel.core.preemption.guarantee import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 ARRANGED = [
     "queue root.v",

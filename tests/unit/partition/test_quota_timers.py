@@ -10,7 +10,7 @@ from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.readable_amounts import format_quantities
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 MODES = ("reset", "adjust")
 

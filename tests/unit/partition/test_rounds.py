@@ -20,7 +20,7 @@ from kornel.core.preemption.guarantee.kind import GUARANTEE
 from kornel.core.preemption.guarantee.rounds import PartitionRound
 from kornel.core.preemption.kind import Kind
 from kornel.core.preemption.registry import KINDS, NAMES
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 J_B27 = [
     "queue root.v",

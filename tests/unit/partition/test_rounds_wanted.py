@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 def test_rounds_are_wanted_while_an_ask_waits() -> None:

@@ -8,7 +8,7 @@ from kornel.core.partition.asks import moves
 from kornel.core.partition.books import ledger
 from kornel.core.partition.state import PartitionState
 from kornel.core.partition.waiting.waking import wake_waiting
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 def partition(*lines: str) -> PartitionState:

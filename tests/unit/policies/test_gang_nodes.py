@@ -93,6 +93,20 @@ def test_only_among_some_nodes() -> None:
     assert found == ((first,), (first, first))
 
 
+def test_a_closed_node_takes_only_members_that_must_run_there() -> None:
+    """What is put on a node that takes nothing new does not open it to the others."""
+    candidates = _candidates([(6, 6), (2, 2)])
+    closed = candidates.by_id["n0"]
+    closed.schedulable = False
+    candidates.order.discard(closed)
+    found = choose_nodes(candidates, [_wants((1, 1), 1, required_node="n0"), _wants((2, 2), 1)])
+    assert not isinstance(found, Shortfall)
+    assert [[node.node_id for node in nodes] for nodes in found] == [["n0"], ["n1"]]
+    full = choose_nodes(candidates, [_wants((1, 1), 1, required_node="n0"), _wants((3, 3), 1)])
+    assert isinstance(full, Shortfall)
+    assert full.placed == 1
+
+
 def test_places_on_a_node_are_counted_up_to_the_members_there_are() -> None:
     """A node counts with as many members as it holds."""
     node = _candidates([(5, 12)]).by_id["n0"]

@@ -26,7 +26,7 @@ from kornel.core.preemption.guarantee.solve import Pool, Solver
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from tests.oracles.preemption import Oracle
 from tests.preemption_notation import parse
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 from tests.unit.policies.preemption.world import NOW_NS, World
 
 TWO_NODES = """

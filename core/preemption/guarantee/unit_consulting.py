@@ -1,0 +1,115 @@
+"""The questions to the shim about a gang that is to preempt: about all members at once, before anybody leaves
+(preemption.md B.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from kornel.core.domain.reasons import Outcome
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.callbacks import Inquiry
+from kornel.core.model.gang_units import UNIT_KEY
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import inquiries
+from kornel.core.partition.waiting.places import offer_attempt
+from kornel.core.preemption.guarantee.consulting import MOST_ROUNDS
+from kornel.core.preemption.plan import Refusal, UnitPlan
+
+_Question = tuple[str, str, tuple[str, ...]]
+"""Member, node, victims on that node."""
+
+
+class UnitDialogue:
+    """The answers of the shim so far about the members of the gang of *application*."""
+
+    __slots__ = ("_application", "_open", "_passed", "_rounds", "_state")
+
+    def __init__(self, state: PartitionState, application: Application) -> None:
+        self._state: Final = state
+        self._application: Final = application
+        self._passed: dict[_Question, bool] = {}
+        self._open: dict[_Question, Inquiry] = {}
+        self._rounds = 0
+
+    @property
+    def waits(self) -> bool:
+        """Tells whether some answer is still to come."""
+        return bool(self._open)
+
+    def refused_for(self, ask: Allocation) -> set[str]:
+        """Returns the nodes on which the shim will not have *ask*."""
+        return {node_id for (key, node_id, _), passed in self._passed.items() if key == ask.key and not passed}
+
+    def ask_about(self, plan: UnitPlan, now_ns: int) -> Refusal | bool | None:
+        """Asks about all members of *plan* that the shim has not passed yet, at once.
+
+        Returns ``None`` if it has passed all of them, a refusal if there is no agreement, and True while it is asked,
+        or has refused one.
+        """
+        callbacks = self._state.callbacks
+        questions: list[tuple[Allocation, _Question]] = []
+        for place in plan.places:
+            here = [victim for victim in plan.victims if victim.node is place.node]
+            if callbacks.preemption_predicates if here else callbacks.predicates:
+                keys = tuple(victim.spec.key for victim in here)
+                questions.append((place.ask, (place.ask.key, place.node.node_id, keys)))
+        if all(self._passed.get(question, False) for _, question in questions):
+            return None
+        if self._rounds >= MOST_ROUNDS:
+            return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
+        self._rounds += 1
+        for ask, question in questions:
+            if question not in self._passed:
+                self._open[question] = self._put(ask, question, now_ns)
+        return True
+
+    def _put(self, ask: Allocation, question: _Question, now_ns: int) -> Inquiry:
+        _, node_id, victims = question
+        state, drop = self._state, partial(_allow_open_questions, self)
+        if victims:
+            note = partial(_note_last_victim, self, question)
+            return inquiries.ask_preemption(state, ask, node_id, victims, len(victims) - 1, note, drop, now_ns)
+        note_nodes = partial(_note_refused_nodes, self, question)
+        number = state.callbacks.next_number()
+        return inquiries.ask_predicates(state, ask, (node_id,), note_nodes, drop, now_ns, number=number, allocate=False)
+
+    def note_answer(self, question: _Question, *, passed: bool) -> None:
+        """Note whether the shim lets the member of *question* pass; with the last answer the attempt goes on."""
+        self._passed[question] = passed
+        self._open.pop(question, None)
+        if not self._open:
+            self._resume_attempt()
+
+    def allow_open_questions(self) -> None:
+        """Do without answers that nobody gives any more: what is left is allowed."""
+        for question in self._open:
+            self._passed[question] = True
+        if self._open:
+            self._open.clear()
+            self._resume_attempt()
+
+    def _resume_attempt(self) -> None:
+        """Have the attempt go on in the next slice."""
+        application = self._application
+        if application in self._state.gangs.holds:
+            self._state.gangs.broken[application] = None
+            return
+        unit = application.groups.get(UNIT_KEY)
+        if unit is not None and unit.size:
+            offer_attempt(self._state, unit.first_ask())
+
+
+def _note_last_victim(dialogue: UnitDialogue, question: _Question, last: int | None, _now_ns: int) -> None:
+    """Takes the answer. A member that needs others to leave beside those that make the room counts as refused."""
+    dialogue.note_answer(question, passed=last is not None and last < len(question[2]))
+
+
+def _note_refused_nodes(dialogue: UnitDialogue, question: _Question, refused: Mapping[str, str], _now_ns: int) -> None:
+    dialogue.note_answer(question, passed=question[1] not in refused)
+
+
+def _allow_open_questions(dialogue: UnitDialogue) -> None:
+    dialogue.allow_open_questions()

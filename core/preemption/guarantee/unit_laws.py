@@ -1,0 +1,194 @@
+"""The laws as they bind a gang that preempts as a unit (preemption.md B.11).
+
+The gang is one ask of the size of all its members, those that find room included; on the nodes each member counts by
+itself. Worked out from the words of the rule: nothing here knows how a plan is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kornel.core.domain.gangs import HARD
+from kornel.core.domain.resources import NOTHING
+from kornel.core.laws import overkill, whole_gangs
+from kornel.core.laws.verdict import Law, Violation, path_of
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.guarantee.laws import (
+    Case,
+    check_eligible,
+    check_law_2,
+    check_law_3,
+    check_law_5,
+    check_law_6,
+    check_law_7,
+    declares_share,
+    expected_usage,
+)
+from kornel.core.preemption.plan import UnitPlan
+
+
+def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
+    case = _UnitCase(view, plan)
+    return tuple(
+        violation
+        for rule in (
+            _check_whole, check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
+            _check_gangs, _check_places, _check_queues, _check_minimal,
+        )
+        for violation in rule(case)
+    )  # fmt: skip
+
+
+class _UnitCase(Case):
+    """A unit plan, judged as one ask of the size of all members and the priority of the least important."""
+
+    def __init__(self, view: PartitionView, plan: UnitPlan) -> None:
+        super().__init__(view, _as_one_ask(plan), plan.victims)
+        self.plan = plan
+        self.stuck = view.given_up
+        self.on_node: dict[Node, dict[int, int]] = {}
+        """By node, what the members that are to run there want, by type."""
+        for place in plan.places:
+            wanted = self.on_node.setdefault(place.node, {})
+            for t, amount in place.ask.shape.pairs:
+                wanted[t] = wanted.get(t, 0) + amount
+
+    def find_room(self, node: Node, t: int) -> int:
+        """Returns what the gang finds of type *t* on *node* without victims of its own: free, or leaving for nobody who
+        holds something there."""
+        room = node.free[t]
+        for allocation in node.allocations.values():
+            if allocation.preempted and allocation not in self.stuck:
+                room += dict(allocation.shape.pairs).get(t, 0)
+        return room - min(self.spoken_for(node, t), max(0, room))
+
+    def spoken_for(self, node: Node, t: int, *, by_age: bool = True) -> int:
+        """Returns what others than these members hold of type *t* on *node*."""
+        mine = set(self.plan.members)
+        others = [r for r in node.reservations.values() if r.ask not in mine and r.ask.held_on is not node]
+        return sum(dict(r.ask.shape.pairs).get(t, 0) for r in others if by_age or not r.comes_last)
+
+    def freed_on(self, node: Node, t: int) -> dict[str, int]:
+        """Returns what each victim on *node* frees of type *t*, by key."""
+        return {v.key: dict(v.shape.pairs).get(t, 0) for v in self.victims if v.node is node}
+
+
+def _as_one_ask(plan: UnitPlan) -> Allocation:
+    """Returns an ask that stands for all members of *plan*, and is on no books."""
+    total: dict[int, int] = {}
+    for ask in plan.members:
+        for t, amount in ask.shape.pairs:
+            total[t] = total.get(t, 0) + amount
+    first = plan.places[0].ask
+    spec = first.spec._replace(priority=min(ask.priority for ask in plan.members))
+    return Allocation(spec, plan.application, Shape(NOTHING, tuple(sorted(total.items()))), 0, 0)
+
+
+def _check_whole(case: _UnitCase) -> Iterator[Violation]:
+    """Yields task groups for whose minimum the plan, with what the gang holds already, has too few places."""
+    plan = case.plan
+    application = plan.application
+    hard = application.spec.gang_style == HARD
+    keys = [ask.key for ask in plan.members]
+    if len(set(keys)) < len(keys):
+        yield Violation(Law.UNIT_WHOLE, "a member has two places")
+    if any(ask.application is not application or not ask.pending for ask in plan.members):
+        yield Violation(Law.UNIT_WHOLE, f"somebody else than a waiting member of {application.application_id}")
+    chosen = set(plan.members)
+    holding = [
+        ask for ask in application.asks.values() if ask in chosen or (plan.mends and ask.reservation is not None)
+    ]
+    for name, group in application.task_groups.items():
+        there = sum(ask.spec.task_group == name for ask in holding)
+        least = group.minimum(hard=hard)
+        if there < least:
+            yield Violation(Law.UNIT_WHOLE, f"places for {there} of {least} members of {name}")
+
+
+def _check_law_4(case: _UnitCase) -> Iterator[Violation]:
+    """Yields a breach unless each guarantee covers the gang beside what is held of it, or victims inside it make up
+    for the gang."""
+    entitling = case.entitling_queues()
+    if not entitling:
+        yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
+    own = any(queue is case.ask.queue for queue in entitling.values())
+    for t, queue in entitling.items():
+        asked, guaranteed, held = case.demand[t], queue.guaranteed[t], expected_usage(queue, t)
+        numbers = f"{queue.path} {case.names[t]}: asked {asked}, guaranteed {guaranteed}, held or claimed {held}"
+        if asked > guaranteed:
+            yield Violation(Law.ENTITLED, numbers)
+        elif held + asked <= guaranteed:
+            continue
+        elif queue is case.ask.queue or (held > guaranteed and not own):
+            yield Violation(Law.ENTITLED, numbers)
+        elif held + asked - case.out_of(queue, t) > max(held, guaranteed):
+            yield Violation(Law.ENTITLED, f"{numbers}, {case.out_of(queue, t)} of it leaves")
+
+
+def _check_gangs(case: _UnitCase) -> Iterator[Violation]:
+    """Yields gangs that would be left with fewer members than are of use."""
+    return whole_gangs.check(case.victims)
+
+
+def _check_places(case: _UnitCase) -> Iterator[Violation]:
+    """Yields nodes that do not take the members that are to run there, or will not have room for all of them."""
+    for place in case.plan.places:
+        ask, node = place.ask, place.node
+        if ask.spec.required_node not in ("", node.node_id):
+            yield Violation(Law.NODE_USABLE, f"{ask.key} must not run on {node.node_id}")
+    for node, wanted in case.on_node.items():
+        if not node.schedulable:
+            yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")
+        for t, amount in wanted.items():
+            claimed = case.spoken_for(node, t, by_age=False)
+            leaving = [a for a in node.allocations.values() if a.preempted and a not in case.stuck]
+            if claimed > 0 and claimed > node.free[t] + sum(dict(a.shape.pairs).get(t, 0) for a in leaving):
+                yield Violation(Law.NODE_USABLE, f"{node.node_id} is claimed for {case.names[t]}={claimed} already")
+            there = case.find_room(node, t) + sum(case.freed_on(node, t).values())
+            if there < amount:
+                yield Violation(Law.SUFFICIENT, f"{node.node_id} would have {case.names[t]}={there} for {amount}")
+
+
+def _check_queues(case: _UnitCase) -> Iterator[Violation]:
+    """Yields maxima on the path that all members together exceed once the victims are gone."""
+    for t, asked in case.demand.items():
+        for queue in case.ask_path[:-1]:
+            most = queue.max.get(t)
+            if most is not None:
+                before = expected_usage(queue, t)
+                after = before + asked - case.out_of(queue, t)
+                if after > max(most, before):
+                    yield Violation(Law.SUFFICIENT, f"{queue.path} would reach {case.names[t]}={after} of {most}")
+
+
+def _check_minimal(case: _UnitCase) -> Iterator[Violation]:
+    """Yields victims without whom all members would have their places as well."""
+    needs, keys = whole_gangs.merge_gangs(_list_needs(case), case.victims)
+    yield from overkill.check(needs, keys)
+
+
+def _list_needs(case: _UnitCase) -> list[overkill.Need]:
+    """Returns all that has to be freed: on each node for the members there, in each queue and guarantee for all."""
+    found: list[overkill.Need] = []
+    entitling = case.entitling_queues()
+    for t, asked in case.demand.items():
+        name = case.names[t]
+        mine = frozenset(v.key for v in case.victims if t in entitling or declares_share(case, v, t))
+        for node, wanted in case.on_node.items():
+            lack = wanted.get(t, 0) - case.find_room(node, t)
+            found.append(overkill.Need(f"{name} on {node.node_id}", lack, case.freed_on(node, t), mine))
+        for queue in case.ask_path:
+            before = expected_usage(queue, t)
+            needed = 0
+            if t in queue.max and queue.parent is not None:
+                needed = before + asked - max(queue.max[t], before)
+            if entitling.get(t) is queue and before + asked > queue.guaranteed[t]:
+                needed = max(needed, before + asked - max(queue.guaranteed[t], before))
+            if needed > 0:
+                below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
+                found.append(overkill.Need(f"{name} in {queue.path}", needed, below, mine))
+    return found

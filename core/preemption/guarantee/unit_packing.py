@@ -1,0 +1,397 @@
+"""All ways to make room for a gang that asks as a unit: sets of victims, milder and smaller ones first, and for each
+all ways to spread the members over the nodes (preemption.md B.11).
+
+This is for small problems, and ends after so many steps: then its answer says that not all ways were tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
+from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.candidates import Candidates
+from kornel.core.preemption.guarantee.entitlement import Entitlement
+from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
+from kornel.core.preemption.guarantee.planner import KIND
+from kornel.core.preemption.guarantee.solve import SUBSETS
+from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, UnitPlan
+from kornel.core.preemption.victim_index import VictimIndex, reluctance_of
+
+MOST_STEPS: Final = 20_000
+"""Victims that are taken on paper before a search ends."""
+STEPS_AT_ONCE: Final = 200
+"""The steps of one go: about two milliseconds."""
+MOST_SPREADS: Final = 2_000
+"""Members put on a node, and taken off again, for one set of victims."""
+MOST_NODES: Final = 32
+MOST_VICTIMS: Final = 96
+MOST_MEMBERS: Final = 32
+"""The size of a problem that is small."""
+
+
+def is_small(view: PartitionView, members: Sequence[Allocation]) -> bool:
+    """Tells whether all ways may be tried for *members* in a partition of this size."""
+    if len(members) > MOST_MEMBERS or len(view.nodes) > MOST_NODES:
+        return False
+    return sum(len(node.allocations) for node in view.nodes.values()) <= MOST_VICTIMS
+
+
+class _Item(NamedTuple):
+    """A victim, or a gang that leaves as a whole."""
+
+    reluctance: int
+    adjusted: int
+    rest: tuple[int, int, str]
+    victims: tuple[Allocation, ...]
+    frees: tuple[tuple[Node, Pairs], ...]
+    """By node, what it frees there."""
+    gains: Pairs
+    """(need, amount): what it frees of the needs of queues and guarantees."""
+    uses: Pairs
+    """(room, amount): what it takes of what law 2 and the surplus of gangs leave."""
+
+    @property
+    def weight(self) -> int:
+        return len(self.victims)
+
+    def is_like(self, other: _Item) -> bool:
+        """Tells whether *other*, which comes before it, does all that it would do, and no worse."""
+        return (
+            self.weight == other.weight == 1
+            and self.adjusted == other.adjusted
+            and self.frees == other.frees
+            and self.gains == other.gains
+            and self.uses == other.uses
+        )
+
+
+class _Frame:
+    """One victim more on paper: where the next one is looked for, and what was passed over."""
+
+    __slots__ = ("at", "left", "passed", "room")
+
+    def __init__(self, at: int, left: int, room: list[int]) -> None:
+        self.at = at
+        self.left: Final = left
+        """The number of victims that are still to be chosen."""
+        self.room: Final = room
+        self.passed: list[_Item] = []
+
+
+class Packing:
+    """The search through all ways for one gang."""
+
+    def __init__(
+        self,
+        view: PartitionView,
+        whole: Allocation,
+        members: Sequence[Allocation],
+        fence: Queue,
+        entitled: Entitlement,
+        refused: Mapping[Allocation, frozenset[str]],
+        index: VictimIndex,
+        known: UnitPlan | None,
+    ) -> None:
+        """*known*: a plan that was found before. Only better ones count."""
+        self._whole = whole
+        self._fence = fence
+        self._names = view.types.names
+        self._needs = Needs(whole, fence, entitled)
+        terms = Terms(whole, fence, entitled, self._needs)
+        candidates = Candidates(whole, fence, terms, index)
+        self._rooms: dict[Node, dict[int, int]] = {}
+        self._types = [t for t, _ in whole.shape.pairs]
+        self._groups = _group_members(members, refused)
+        for node in sorted(view.nodes.values(), key=lambda node: node.node_id):
+            if any(can_take_claim(node, ask) for ask in members):
+                room = node.beside
+                self._rooms[node] = {t: room[t] for t in self._types}
+        self._items = sorted(self._list_items(view, candidates))
+        gangs = sorted(self._list_gangs(candidates, terms))
+        self._room: Final = terms.room
+        self._pools: list[list[_Item]] = []
+        for entire in ((), tuple(gangs)):
+            for classes in SUBSETS:
+                pool = sorted(item for item in (*self._items, *entire) if item.reluctance in classes)
+                if (pool or not self._pools) and pool not in self._pools:
+                    self._pools.append(pool)
+        self._known = known
+        self._pool_at = 0
+        self._weight = 0
+        self._stack: list[_Frame] = []
+        self._chosen: list[_Item] = []
+        self._best: tuple[tuple[_Item, ...], dict[Allocation, Node]] | None = None
+        self._steps = 0
+        # What no guarantee stands behind may go only along with others: which ones, single asks are searched for.
+        self.exhaustive = all(self._needs.owed)
+        self._over = not self.exhaustive
+
+    def take_steps(self) -> bool:
+        """Takes some steps. Returns whether the search is over."""
+        until = self._steps + STEPS_AT_ONCE
+        while not self._over:
+            if self._steps >= MOST_STEPS:
+                self.exhaustive, self._over = False, True
+            elif self._steps >= until:
+                return False
+            elif self._stack:
+                self._take_step()
+            else:
+                self._begin_weight()
+        return True
+
+    def best_plan(self, mends: bool) -> UnitPlan | None:
+        """Returns the best plan that was found, if there is one and it is better than the one that was known."""
+        if self._best is None:
+            return None
+        items, nodes = self._best
+        return self._make_plan(items, nodes, mends=mends)
+
+    def _begin_weight(self) -> None:
+        """Begins with the next number of victims, or the next pool; ends where one has a solution."""
+        if self._best is not None or self._pool_at >= len(self._pools):
+            self._over = True
+            return
+        pool = self._pools[self._pool_at]
+        if self._weight > sum(item.weight for item in pool) or self._is_no_better():
+            self._pool_at += 1
+            self._weight = 0 if self._weight == 0 else 1
+            return
+        if self._weight == 0:
+            self._weight = 1
+            self._steps += 1
+            self._try_chosen()
+            return
+        self._stack.append(_Frame(0, self._weight, self._room))
+        self._weight += 1
+
+    def _is_no_better(self) -> bool:
+        """Tells whether the plan that was known beats all that the pool has with as many victims as are next."""
+        if self._known is None:
+            return False
+        known = _known_key(self._known)
+        classes = {item.reluctance for item in self._pools[self._pool_at]}
+        mildest = (False, False) if 0 in classes else (True, True)
+        return (*mildest, self._weight) > known[:3]
+
+    def _take_step(self) -> None:
+        frame = self._stack[-1]
+        pool = self._pools[self._pool_at]
+        if frame.at >= len(pool) or not self._within_reach(frame, pool):
+            self._stack.pop()
+            if self._stack:
+                self._chosen.pop()
+            return
+        item = pool[frame.at]
+        frame.at += 1
+        if item.weight > frame.left or any(item.is_like(other) for other in frame.passed):
+            return
+        frame.passed.append(item)
+        self._steps += 1
+        room = frame.room.copy()
+        for r, amount in item.uses:
+            room[r] -= amount
+            if room[r] < 0:
+                return
+        self._chosen.append(item)
+        if item.weight == frame.left:
+            self._try_chosen()
+            self._chosen.pop()
+        else:
+            self._stack.append(_Frame(frame.at, frame.left - item.weight, room))
+
+    def _within_reach(self, frame: _Frame, pool: Sequence[_Item]) -> bool:
+        """Tells whether those left may make up for what lacks of each type, wherever it is."""
+        rest = pool[frame.at :]
+        freed = [pairs for item in (*self._chosen, *rest) for node, pairs in item.frees if node in self._rooms]
+        for t, amount in self._whole.shape.pairs:
+            there = sum(max(0, room[t]) for room in self._rooms.values())
+            if amount > there + sum(dict(pairs).get(t, 0) for pairs in freed):
+                return False
+        return True
+
+    def _try_chosen(self) -> None:
+        """Notes the victims that were chosen, if they make room for all members and are the best that do."""
+        if self._best is not None and _highest_of(self._chosen) >= _highest_of(self._best[0]):
+            return
+        base = self._needs.base.copy()
+        rooms = {node: room.copy() for node, room in self._rooms.items()}
+        for item in self._chosen:
+            for i, amount in item.gains:
+                base[i] -= amount
+            for node, pairs in item.frees:
+                if node in rooms:
+                    for t, amount in pairs:
+                        if t in rooms[node]:
+                            rooms[node][t] += amount
+        if max(base, default=0) > 0:
+            return
+        spread = _Spread(self._groups, rooms)
+        nodes = spread.find_places()
+        if spread.cut_short:
+            self.exhaustive = False
+        if nodes is None:
+            return
+        if self._known is not None and self._key_of_chosen() >= _known_key(self._known):
+            return
+        self._best = tuple(self._chosen), nodes
+
+    def _key_of_chosen(self) -> tuple[bool, bool, int, int]:
+        victims = [victim for item in self._chosen for victim in item.victims]
+        return (*_key_of(victims), _highest_of(self._chosen))
+
+    def _list_items(self, view: PartitionView, candidates: Candidates) -> Iterator[_Item]:
+        for node in view.nodes.values():
+            for part in candidates.on_node(node):
+                for adjusted, age, earlier, key, victim, kind in part:
+                    frees = ((node, victim.shape.pairs),)
+                    rest = age, earlier, key
+                    yield _Item(reluctance_of(victim), adjusted, rest, (victim,), frees, kind.gains, kind.uses)
+
+    def _list_gangs(self, candidates: Candidates, terms: Terms) -> Iterator[_Item]:
+        for leaf in candidates.open_leaves():
+            for application in leaf.leaf.applications.values():
+                if not application.leaves_whole or not candidates.may_lose(application):
+                    continue
+                members = [member for member in members_of(application) if is_bound(member)]
+                if not members or not can_leave_whole(members):
+                    continue
+                if leaf.highest is not None and any(member.priority > leaf.highest for member in members):
+                    continue
+                shapes = [member.shape for member in members]
+                kind = terms.kind_of_gang(leaf, shapes, shapes, candidates.surplus_rooms(application))
+                if kind is None:
+                    continue
+                by_node: dict[Node, dict[int, int]] = {}
+                for member in members:
+                    assert member.node is not None, "what runs has a node"
+                    amounts = by_node.setdefault(member.node, {})
+                    for t, amount in member.shape.pairs:
+                        amounts[t] = amounts.get(t, 0) + amount
+                yield _Item(
+                    max(map(reluctance_of, members)),
+                    max(candidates.order_of(leaf, member) for member in members),
+                    (max(-m.created_ns for m in members), application.preempted_count, members[0].key),
+                    tuple(members),
+                    tuple((node, tuple(amounts.items())) for node, amounts in by_node.items()),
+                    kind.gains,
+                    kind.uses,
+                )
+
+    def _make_plan(self, items: Sequence[_Item], nodes: Mapping[Allocation, Node], *, mends: bool) -> UnitPlan:
+        left = list(items)
+        room = {node: amounts.copy() for node, amounts in self._rooms.items()}
+        of_member: dict[Allocation, list[_Item]] = {ask: [] for ask in nodes}
+        for ask, node in nodes.items():
+            for t, amount in ask.shape.pairs:
+                room[node][t] -= amount
+            for item in sorted(left):
+                if min(room[node].values()) >= 0:
+                    break
+                if any(freed is node for freed, _ in item.frees):
+                    of_member[ask].append(item)
+                    left.remove(item)
+                    for freed, pairs in item.frees:
+                        for t, amount in pairs:
+                            if freed in room and t in room[freed]:
+                                room[freed][t] += amount
+        # Who frees nothing that lacks on a node goes for a queue or a guarantee, for all members alike.
+        of_member[next(iter(nodes))].extend(left)
+        adjusted = {victim: item.adjusted for item in items for victim in item.victims}
+        places = []
+        for ask, node in nodes.items():
+            victims = tuple(victim for item in sorted(of_member[ask]) for victim in item.victims)
+            short = {self._names[t]: a - self._rooms[node][t] for t, a in ask.shape.pairs if a > self._rooms[node][t]}
+            needs = FreedAmounts({"node": short} if short and victims else {})
+            order = tuple(adjusted[victim] for victim in victims)
+            places.append(PreemptionPlan(KIND, ask, node, victims, self._fence, needs, order))
+        return UnitPlan(KIND, self._whole.application, tuple(places), self._fence, mends, not self.exhaustive)
+
+
+class _Group(NamedTuple):
+    """Members that are alike."""
+
+    pairs: Pairs
+    refused: frozenset[str]
+    asks: tuple[Allocation, ...]
+
+
+class _Spread:
+    """All ways to put members on nodes, those that are alike in the order of the nodes."""
+
+    def __init__(self, groups: Sequence[_Group], rooms: Mapping[Node, dict[int, int]]) -> None:
+        self._rooms = rooms
+        self._nodes = list(rooms)
+        self._turns = [(group, ask) for group in groups for ask in group.asks]
+        self._all_alike = len(groups) == 1
+        self._chosen: list[Node] = []
+        self._steps = 0
+        self.cut_short = False
+
+    def find_places(self) -> dict[Allocation, Node] | None:
+        """Returns a node for each member, if there is a way."""
+        if not self._place_next(0, 0):
+            return None
+        return {ask: node for (_, ask), node in zip(self._turns, self._chosen, strict=True)}
+
+    def _place_next(self, turn: int, start: int) -> bool:
+        if turn == len(self._turns):
+            return True
+        group, ask = self._turns[turn]
+        alike = turn + 1 < len(self._turns) and self._turns[turn + 1][0] is group
+        for at in range(start, len(self._nodes)):
+            node = self._nodes[at]
+            room = self._rooms[node]
+            if node.node_id in group.refused or any(room[t] < amount for t, amount in group.pairs):
+                continue
+            if not can_take_claim(node, ask):
+                continue
+            if self._steps >= MOST_SPREADS:
+                self.cut_short = True
+                return False
+            self._steps += 1
+            for t, amount in group.pairs:
+                room[t] -= amount
+            self._chosen.append(node)
+            if self._place_next(turn + 1, at if alike else 0):
+                return True
+            self._chosen.pop()
+            for t, amount in group.pairs:
+                room[t] += amount
+            if self._all_alike:
+                return False  # Wherever the first of equal members go, a place for the next is found if there is one.
+        return False
+
+
+def _group_members(members: Sequence[Allocation], refused: Mapping[Allocation, frozenset[str]]) -> list[_Group]:
+    """Returns *members* in groups of those that are alike, large ones first."""
+    alike: dict[tuple[Pairs, frozenset[str]], list[Allocation]] = {}
+    for ask in members:
+        alike.setdefault((ask.shape.pairs, refused.get(ask, frozenset())), []).append(ask)
+    groups = [_Group(pairs, nodes, tuple(asks)) for (pairs, nodes), asks in alike.items()]
+    return sorted(groups, key=lambda group: tuple((t, -amount) for t, amount in group.pairs))
+
+
+def _highest_of(items: Sequence[_Item]) -> int:
+    return max((item.adjusted for item in items), default=0)
+
+
+def _key_of(victims: Sequence[Allocation]) -> tuple[bool, bool, int]:
+    """Returns how good it is to have *victims* leave, less the most important of them."""
+    return (
+        any(victim.spec.originator for victim in victims),
+        any(not victim.spec.allow_preempt_self for victim in victims),
+        len(victims),
+    )
+
+
+def _known_key(plan: UnitPlan) -> tuple[bool, bool, int, int]:
+    highest = max((adjusted for place in plan.places for adjusted in place.adjusted), default=0)
+    return (*_key_of(plan.victims), highest)

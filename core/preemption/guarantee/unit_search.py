@@ -1,0 +1,347 @@
+"""The places of all members of a gang that asks as a unit, with victims for some of them (preemption.md B.11).
+
+The members get their places one after the other: in room that is open for all of them together first, then each by the
+search for one ask, on what those before it leave. What binds the gang as a whole is that of one ask of the size of all
+of them: its fence, and what its queue is owed. Victims that later ones make superfluous stay in the end. Where this
+comes to nothing, or to more victims than there need be, and the gang is small, :mod:`.unit_packing` tries all ways.
+
+A search goes on from slice to slice, one member at a time. Nothing of it is seen by others: what was found so far is
+booked on :class:`Paper` while the next member's place is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from kornel.core.domain.readable_amounts import format_count
+from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import NOTHING
+from kornel.core.domain.settings import GuaranteeMode
+from kornel.core.model.allocations import Allocation
+from kornel.core.model.node_order import NodeOrder
+from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
+from kornel.core.policies import gang_nodes
+from kornel.core.policies.gang_nodes import Candidates, Members, take_places
+from kornel.core.policies.view import PartitionView
+from kornel.core.preemption.gang_losses import is_bound, members_of
+from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
+from kornel.core.preemption.guarantee.fences import fence_root
+from kornel.core.preemption.guarantee.needs import Needs
+from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
+from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.unit_packing import Packing, is_small
+from kornel.core.preemption.guarantee.unit_paper import Paper
+from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
+from kornel.core.preemption.victim_index import VictimIndex, reluctance_of
+
+Refused = Mapping[Allocation, frozenset[str]]
+"""By member, the nodes on which it may not run."""
+
+
+class Tools(NamedTuple):
+    """The things of a partition that make a search cheaper and change nothing of what it finds."""
+
+    order: NodeOrder
+    victims: VictimIndex
+    known: KnownProspects | None
+
+
+class UnitView:
+    """A partition as the search for a member of a gang sees it: its queue has to stay within what it is owed."""
+
+    def __init__(self, view: PartitionView) -> None:
+        self._view = view
+        self.name: Final[str] = view.name
+        self.root: Final[Queue] = view.root
+        self.types: Final[ResourceTypes] = view.types
+        self.guarantee_mode: Final = GuaranteeMode.STRICT
+        self.victim_order: Final[str] = view.victim_order
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Returns all nodes."""
+        return self._view.nodes
+
+    @property
+    def given_up(self) -> Mapping[Allocation, object]:
+        """Returns the victims that nobody counts on any more."""
+        return self._view.given_up
+
+
+class UnitSearch:
+    """The search for the places of *members*; *mends*: the others of their gang have theirs."""
+
+    def __init__(self, members: Sequence[Allocation], version: int, *, mends: bool, refused: Refused) -> None:
+        self.version: Final = version
+        """The state of the partition that the search began with."""
+        self.mends: Final = mends
+        self._members: Final = tuple(members)
+        self._refused: Final = refused
+        self._whole: Final = _stand_for_all(members)
+        self._least: Final = self._whole.priority
+        self._found: list[PreemptionPlan] = []
+        self._left: list[Allocation] = sorted(members, key=_hardest_first)
+        self._open: dict[Allocation, Node] = {}
+        """The nodes that are open to members, together."""
+        self._fence: Queue | None = None
+        self._packing: Packing | None = None
+        self._cut_short = False
+        self._failure: Refusal | None = None
+        self._greedy: UnitPlan | None = None
+
+    def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
+        """Tells whether these are the members, none of which has changed, and as many nodes are refused."""
+        return tuple(members) == self._members and refused == self._refused
+
+    def take_step(self, view: PartitionView, tools: Tools, now_ns: int) -> UnitPlan | Refusal | None:
+        """Goes one step further. Returns the answer; ``None``: it takes more steps.
+
+        Raises :class:`Unprepared` where the same step has to be taken again.
+        """
+        if self._packing is not None:
+            return self._advance_packing(view)
+        strict = UnitView(view)
+        if self._fence is None:
+            refused = self._begin_search(strict, tools.order)
+            if refused is not None:
+                return refused
+        if self._left and self._failure is None:
+            self._place_next(strict, tools, now_ns)
+            return None
+        self._greedy = self._drop_spare_victims(strict) if self._failure is None else None
+        # The size comes first: whether a plan may be beaten takes a look at all allocations.
+        if not is_small(view, self._members):
+            self._cut_short = self._greedy is None or bool(self._greedy.victims)
+        elif self._greedy is None or self._may_be_beaten(view, self._greedy):
+            entitled = self._find_entitlement(strict)
+            assert not isinstance(entitled, Refusal), "looked at when the search began, and on paper only since"
+            assert self._fence is not None, "set when the search began"
+            # Where whole gangs leave, a plan without them counts for more than fewer victims.
+            known = None if self._greedy is None or self._takes_gang(self._greedy) else self._greedy
+            self._packing = Packing(
+                strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, known
+            )
+            return None
+        return self._give_answer()
+
+    def _begin_search(self, view: UnitView, order: NodeOrder) -> Refusal | None:
+        entitled = self._find_entitlement(view)
+        if isinstance(entitled, Refusal):
+            return entitled
+        self._fence = fence_root(self._whole)
+        if self._fence is self._whole.queue:
+            return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {self._fence.path} may help")
+        self._take_open_room(view, order)
+        return None
+
+    def _take_open_room(self, view: UnitView, order: NodeOrder) -> None:
+        """Notes for as many members as there is room for which node is open to them, beside the others."""
+        alike: dict[tuple[Pairs, frozenset[str]], list[Allocation]] = {}
+        for ask in self._left:
+            alike.setdefault((ask.shape.pairs, self._refused.get(ask, frozenset())), []).append(ask)
+        candidates, paper = Candidates(order, view.nodes), gang_nodes.Paper(order)
+        for (pairs, refused), asks in alike.items():
+            nodes = take_places(candidates, Members(pairs, len(asks), refused=refused), paper)
+            self._open.update(zip(asks, nodes, strict=False))
+        # Those with a place go first: what they take is no room for the others to count on.
+        self._left.sort(key=lambda ask: ask not in self._open)
+
+    def _find_entitlement(self, view: UnitView) -> Entitlement | Refusal:
+        return find_entitlement(self._whole, GuaranteeMode.STRICT, view.types.names)
+
+    def _place_next(self, view: UnitView, tools: Tools, now_ns: int) -> None:
+        """Finds a place for the next member, on what the members before it leave."""
+        ask = self._left[0]
+        paper = Paper()
+        try:
+            for place in self._found:
+                paper.put(place.ask, place.node, place.victims)
+            found = self._find_place(view, ask, tools, now_ns)
+        finally:
+            if tools.known is not None:
+                tools.known.doubt_nodes(paper.nodes)
+            paper.tear_up()
+        if isinstance(found, Refusal):
+            self._failure = found
+            self._cut_short = self._cut_short or found.cut_short
+        else:
+            self._found.append(found)
+            del self._left[0]
+
+    def _find_place(self, view: UnitView, ask: Allocation, tools: Tools, now_ns: int) -> PreemptionPlan | Refusal:
+        assert self._fence is not None, "set when the search began"
+        asking = ask if ask.priority == self._least else _with_priority(ask, self._least)
+        entitled = find_entitlement(asking, GuaranteeMode.STRICT, view.types.names)
+        if isinstance(entitled, Refusal):
+            return entitled
+        allows = self._allowed_nodes(ask)
+        if not Needs(asking, self._fence, entitled).is_met_anywhere():
+            node = self._open.get(ask)
+            if node is not None and node.has_room(ask.shape.pairs):
+                return PreemptionPlan(KIND, ask, node, (), self._fence)
+        found = plan_preemption(
+            view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=Within(self._fence, allows)
+        )
+        return found if isinstance(found, Refusal) else replace(found, ask=ask)
+
+    def _allowed_nodes(self, ask: Allocation) -> Callable[[Node], bool]:
+        refused = self._refused.get(ask, frozenset())
+        return lambda node: node.node_id not in refused
+
+    def _drop_spare_victims(self, view: UnitView) -> UnitPlan:
+        """Returns the plan that was found less everyone without whom all that has to be freed is freed (law 8)."""
+        assert self._fence is not None, "set when the search began"
+        entitled = self._find_entitlement(view)
+        assert not isinstance(entitled, Refusal), "nothing has changed since the search began"
+        ledger = _Freed(self._whole, self._fence, entitled, self._found)
+        order = {
+            victim: (reluctance_of(victim), adjusted, -victim.created_ns, victim.key)
+            for place in self._found
+            for victim, adjusted in zip(place.victims, place.adjusted, strict=True)
+        }
+        spare: set[Allocation] = set()
+        for parts in reversed(_join_gangs(sorted(order, key=order.__getitem__))):
+            if ledger.can_do_without(parts):
+                ledger.take_out(parts)
+                spare.update(parts)
+        places = tuple(_drop_victims(place, spare) for place in self._found)
+        return UnitPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+
+    def _may_be_beaten(self, view: PartitionView, plan: UnitPlan) -> bool:
+        """Tells whether milder or fewer victims than those of *plan* might do, as far as sums of amounts say."""
+        if not plan.victims:
+            return False
+        if any(is_bound(victim) or reluctance_of(victim) for victim in plan.victims):
+            return True
+        nodes = [node for node in view.nodes.values() if node.schedulable]
+        for t, amount in self._whole.shape.pairs:
+            lack = amount - sum(max(0, node.beside[t]) for node in nodes)
+            largest = max(
+                (dict(v.shape.pairs).get(t, 0) for node in nodes for v in node.allocations.values()), default=0
+            )
+            if lack > 0 and largest and len(plan.victims) <= -(-lack // largest):
+                return False
+        return len(plan.victims) > 1
+
+    @staticmethod
+    def _takes_gang(plan: UnitPlan) -> bool:
+        """Tells whether members of gangs are among the victims of *plan*."""
+        return any(is_bound(victim) for victim in plan.victims)
+
+    def _advance_packing(self, view: PartitionView) -> UnitPlan | Refusal | None:
+        assert self._packing is not None, "the caller has looked"
+        if not self._packing.take_steps():
+            return None
+        self._cut_short = not self._packing.exhaustive
+        better = self._packing.best_plan(self.mends)
+        if better is not None:
+            return better
+        return self._give_answer()
+
+    def _give_answer(self) -> UnitPlan | Refusal:
+        if self._greedy is not None:
+            return replace(self._greedy, cut_short=self._cut_short)
+        failure = self._failure
+        assert failure is not None, "a search without a plan has failed for a member"
+        total, placed = len(self._members), len(self._found)
+        why = f"{failure.outcome}: {failure.detail}" if failure.detail else str(failure.outcome)
+        detail = f"{placed} of {format_count(total, 'place')}; {self._left[0].spec.key}: {why}"
+        if self._cut_short:
+            detail += "; not all ways were tried"
+        return Refusal(Outcome.GANG_INCOMPLETE, detail, anywhere=failure.anywhere, cut_short=self._cut_short)
+
+
+class _Freed:
+    """The amounts that have to be freed for a plan, place by place, and what its victims free of them."""
+
+    def __init__(
+        self, whole: Allocation, fence: Queue, entitled: Entitlement, places: Sequence[PreemptionPlan]
+    ) -> None:
+        needs = Needs(whole, fence, entitled)
+        self._types = needs.types
+        self._scopes = needs.scopes
+        self._base = needs.base.copy()
+        """The amounts still lacking in queues and guarantees; below 0: what is freed beyond that."""
+        self._nodes: dict[Node, dict[int, int]] = {}
+        for place in places:
+            lack = self._nodes.get(place.node)
+            if lack is None:
+                room = place.node.beside
+                lack = self._nodes[place.node] = {t: -room[t] for t, _ in whole.shape.pairs}
+            for t, amount in place.ask.shape.pairs:
+                lack[t] += amount
+        for place in places:
+            self._count_freed(place.victims, -1)
+
+    def can_do_without(self, victims: Sequence[Allocation]) -> bool:
+        """Tells whether all that has to be freed would be freed without *victims*."""
+        self._count_freed(victims, 1)
+        met = max(self._base, default=0) <= 0 and all(max(lack.values()) <= 0 for lack in self._nodes.values())
+        self._count_freed(victims, -1)
+        return met
+
+    def take_out(self, victims: Sequence[Allocation]) -> None:
+        """Count *victims* no more."""
+        self._count_freed(victims, 1)
+
+    def _count_freed(self, victims: Sequence[Allocation], sign: int) -> None:
+        for victim in victims:
+            amounts = dict(victim.shape.pairs)
+            lack = self._nodes.get(victim.node) if victim.node is not None else None
+            if lack is not None:
+                for t in lack:
+                    lack[t] += sign * amounts.get(t, 0)
+            lineage = victim.queue.lineage()
+            for i, (t, scope) in enumerate(zip(self._types, self._scopes, strict=True)):
+                if t in amounts and (scope is None or scope in lineage):
+                    self._base[i] += sign * amounts[t]
+
+
+def _join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
+    """Returns *victims* one by one, but the members of a gang that leaves as a whole as one."""
+    chosen = set(victims)
+    parts: list[tuple[Allocation, ...]] = []
+    done: set[Allocation] = set()
+    for victim in victims:
+        if victim in done:
+            continue
+        gang: tuple[Allocation, ...] = (victim,)
+        if is_bound(victim):
+            running = members_of(victim.application)
+            if chosen.issuperset(running):
+                gang = tuple(running)
+        done.update(gang)
+        parts.append(gang)
+    return parts
+
+
+def _drop_victims(place: PreemptionPlan, spare: set[Allocation]) -> PreemptionPlan:
+    kept = [(v, a) for v, a in zip(place.victims, place.adjusted, strict=True) if v not in spare]
+    return replace(place, victims=tuple(v for v, _ in kept), adjusted=tuple(a for _, a in kept))
+
+
+def _stand_for_all(members: Sequence[Allocation]) -> Allocation:
+    """Returns an ask of the size of all *members* and the priority of the least important, which is on no books."""
+    first = members[0]
+    total: dict[int, int] = {}
+    for ask in members:
+        for t, amount in ask.shape.pairs:
+            total[t] = total.get(t, 0) + amount
+    pairs: Pairs = tuple(sorted(total.items()))
+    spec = first.spec._replace(priority=min(ask.priority for ask in members), topology=None)
+    return Allocation(spec, first.application, Shape(NOTHING, pairs), first.created_ns, first.arrival)
+
+
+def _with_priority(ask: Allocation, priority: int) -> Allocation:
+    spec = ask.spec._replace(priority=priority)
+    return Allocation(spec, ask.application, ask.shape, ask.created_ns, ask.arrival)
+
+
+def _hardest_first(ask: Allocation) -> tuple[Pairs, tuple[int, int, int]]:
+    """Returns the sort key of the order in which members get places: equal ones one after the other, large ones
+    first."""
+    return tuple((t, -amount) for t, amount in ask.shape.pairs), ask.order

@@ -1,0 +1,446 @@
+"""Preemption for a gang as a unit: when it may try, what becomes of the answer, and how its places are kept whole.
+
+A gang that found no open room for all its members searches one plan (:mod:`.unit_search`). Nobody is asked to leave
+before there is a place for every member, the shim has let all of them pass, the laws (:mod:`.unit_laws`) and the
+governor agree. From then on room is held for all members. One that loses its place is given another one, or all of them
+give theirs back. Rules: preemption.md B.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from kornel.core.domain.gangs import HARD
+from kornel.core.domain.readable_amounts import format_count, format_quantities
+from kornel.core.domain.reasons import Outcome, Unschedulable
+from kornel.core.domain.topology import Wish
+from kornel.core.model.allocations import NO_VICTIMS, Allocation
+from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import UNIT_KEY, GangUnit
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.partition.asks import moves, questions, reservations
+from kornel.core.partition.books import ledger
+from kornel.core.partition.gangs.gang_record import GangHold
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import failing
+from kornel.core.partition.waiting.gathering import forms_unit
+from kornel.core.partition.waiting.rooms import UNSERVED, look_again
+from kornel.core.preemption import eviction, pacing
+from kornel.core.preemption.attempts import RETRY_NS, set_due
+from kornel.core.preemption.governor import governing
+from kornel.core.preemption.guarantee import cycle_limit, drive, unit_laws
+from kornel.core.preemption.guarantee.planner import KIND
+from kornel.core.preemption.guarantee.prospects import Unprepared
+from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
+from kornel.core.preemption.guarantee.unit_search import Refused, Tools, UnitSearch
+from kornel.core.preemption.pace import Taken
+from kornel.core.preemption.plan import Refusal, UnitPlan
+
+MOST_RESTARTS: Final = 4
+"""The number of times that a search begins anew because something changed; after that it goes on with what it has."""
+
+
+class UnitAttempt:
+    """An attempt of one gang as far as it has come, from slice to slice."""
+
+    __slots__ = ("dialogue", "restarts", "search")
+
+    def __init__(self, dialogue: UnitDialogue) -> None:
+        self.search: UnitSearch | None = None
+        self.restarts = 0
+        self.dialogue: Final = dialogue
+
+
+def serve_unit(
+    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
+) -> tuple[int, bool]:
+    """Has the gang of *unit*, whose *members* find no open room for all of them, try to preempt if that is due.
+
+    Returns what that cost in decisions, and whether the unit may stay where it is: it preempted, or goes on trying.
+    """
+    if not unit.due:
+        return 0, False
+    first = members[0]
+    if not (state.guarantee_preemption and why.preemption_may_help):
+        if why.reason is Unschedulable.USER_QUOTA and why.account is not None:
+            drive.cannot_help(state, first, why.account, now_ns)
+        return 0, False
+    if state.enforcement.busy:
+        unit.no_attempt_is_due()
+        state.enforcement.deferred[first] = None
+        return 0, False
+    attempt = state.guarantee.unit_attempts.get(unit.application)
+    if attempt is not None and attempt.dialogue.waits:
+        unit.no_attempt_is_due()
+        return 0, False
+    if attempt is None:
+        if not _may_begin(state, unit, members, now_ns):
+            return 0, False
+        attempt = state.guarantee.unit_attempts[unit.application] = UnitAttempt(UnitDialogue(state, unit.application))
+        state.guarantee.attempts_left[first.queue] = (
+            state.guarantee.attempts_left.get(first.queue, drive.ATTEMPTS_PER_LEAF) - 1
+        )
+    found = _advance_search(state, attempt, members, now_ns, mends=False)
+    if found is None:
+        if attempt.dialogue.waits:
+            unit.no_attempt_is_due()
+            return drive.ATTEMPT_COST, False
+        return drive.ATTEMPT_COST, True
+    del state.guarantee.unit_attempts[unit.application]
+    unit.no_attempt_is_due()
+    if isinstance(found, UnitPlan):
+        unit.refusal = None
+        apply_plan(state, found, now_ns)
+        # A result ends the pass, so the next one starts with a full budget (B.1).
+        state.guarantee.attempts_left.pop(first.queue, None)
+        return drive.ATTEMPT_COST, True
+    _tell_refusal(state, unit, members, found, now_ns)
+    if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
+        for ask in _one_of_each_size(members):
+            state.guarantee.refusals.note_refusal(ask, found, state.changes, now_ns)
+    else:
+        set_due(state, first, max(now_ns + RETRY_NS, found.retry_ns or 0))
+    return drive.ATTEMPT_COST, False
+
+
+def _may_begin(state: PartitionState, unit: GangUnit, members: Sequence[Allocation], now_ns: int) -> bool:
+    """Tells whether an attempt of *unit* may begin now; otherwise notes why not and when it may."""
+    first = members[0]
+    refused = _check_preconditions(state, members, now_ns)
+    if refused is not None:
+        unit.no_attempt_is_due()
+        _tell_refusal(state, unit, members, Refusal(refused), now_ns)
+        if refused is Outcome.TOO_YOUNG:
+            set_due(state, first, max(ask.created_ns for ask in members) + first.queue.properties.preemption_delay_ns)
+        elif refused is Outcome.ATTEMPTS_EXHAUSTED:
+            set_due(state, first, state.guarantee.pass_began_ns + drive.PASS_NS)
+        return False
+    if any(ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED for ask in members):
+        # Victims are not looked for domain by domain, and a gang that needs one must not be torn apart.
+        unit.no_attempt_is_due()
+        detail = "its members need one domain, and victims make room on nodes wherever they are"
+        _tell_refusal(state, unit, members, Refusal(Outcome.GANG_INCOMPLETE, detail), now_ns)
+        return False
+    if state.callbacks.full:
+        unit.no_attempt_is_due()
+        set_due(state, first, now_ns + drive.PASS_NS)
+        return False
+    known = state.guarantee.refusals.known_answer(first, state.changes)
+    if known is not None:
+        unit.no_attempt_is_due()
+        _tell_refusal(state, unit, members, known, now_ns)
+        return False
+    held = cycle_limit.hold_back(state, first, now_ns)
+    if held is not None:
+        unit.no_attempt_is_due()
+        unit.refusal = held
+        pacing.note_held_back(state, KIND, first, held, now_ns)
+        set_due(state, first, held.retry_ns if held.retry_ns is not None else now_ns + RETRY_NS)
+        return False
+    return True
+
+
+def _check_preconditions(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> Outcome | None:
+    """Returns the first of B.1's preconditions that fails for some of *members*."""
+    leaf = members[0].queue
+    if state.guarantee.attempts_left.get(leaf, drive.ATTEMPTS_PER_LEAF) <= 0:
+        return Outcome.ATTEMPTS_EXHAUSTED
+    if not all(ask.spec.allow_preempt_other for ask in members):
+        return Outcome.ASK_MAY_NOT_PREEMPT
+    if any(ask.spec.required_node for ask in members):
+        return Outcome.REQUIRED_NODE
+    if now_ns < max(ask.created_ns for ask in members) + leaf.properties.preemption_delay_ns:
+        return Outcome.TOO_YOUNG
+    return None
+
+
+def _advance_search(
+    state: PartitionState, attempt: UnitAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
+) -> UnitPlan | Refusal | None:
+    """Takes one step of *attempt*. Returns a plan that may be carried out now, or why there is none; ``None``: there is
+    more to do, or the shim is being asked."""
+    search, refused = attempt.search, _refused_nodes(members, attempt.dialogue)
+    if search is None or not search.is_about(members, refused):
+        search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
+    elif search.version != state.changes and attempt.restarts < MOST_RESTARTS:
+        attempt.restarts += 1
+        search = attempt.search = UnitSearch(members, state.changes, mends=mends, refused=refused)
+    tools = Tools(state.node_order, state.victim_index, state.guarantee.prospects)
+    try:
+        found = search.take_step(state, tools, now_ns)
+    except Unprepared:
+        return None
+    state.preemption_attempts += 1
+    if not isinstance(found, UnitPlan):
+        return found
+    attempt.search = None
+    if search.version != state.changes and unit_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
+        # It was right for what was there when the search began: that is no bug, and it begins again.
+        attempt.restarts += 1
+        return None
+    asked = attempt.dialogue.ask_about(found, now_ns)
+    if asked is not None:
+        return asked if isinstance(asked, Refusal) else None
+    return _approve_plan(state, found, now_ns)
+
+
+def _approve_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> UnitPlan | Refusal:
+    """Returns *plan*, if the laws and the governor let it be carried out now."""
+    if any(victim.released or victim.preempted for victim in plan.victims):
+        return Refusal(Outcome.VICTIM_RELEASED)
+    broken = eviction.judge_plan(state, unit_laws.check(state, plan))
+    if broken is not None:
+        return broken
+    most = state.preemption.governor.bound_of(KIND).ask * len(plan.places)
+    if most and len(plan.victims) > most:
+        detail = f"{format_count(len(plan.victims), 'victim')}, {most} may go for {len(plan.places)} asks"
+        state.governor.denied += 1
+        if state.recording:
+            state.events.preemption_bounded(plan.places[0].ask, detail)
+        return Refusal(Outcome.VICTIM_LIMIT, detail)
+    if plan.victims:
+        denied = governing.deny_victims(state, plan.victims, plan.application.queue.path, now_ns)
+        if denied is not None:
+            return Refusal(denied.outcome, denied.detail, retry_ns=denied.retry_ns)
+    if governing.is_shadowed(state, KIND):
+        for place in plan.places:
+            if place.victims:
+                eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.SHADOW, plan=place)
+        return Refusal(Outcome.SHADOW)
+    return plan
+
+
+def apply_plan(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
+    """Has the victims of *plan* leave, and holds a place for every member, in one decision (B.7)."""
+    application, number = plan.application, len(plan.places)
+    relied_on = [a for place in plan.places for a in place.node.allocations.values() if a.preempted]
+    if plan.victims:
+        governing.charge_victims(state, plan.victims, application.queue.path, now_ns)
+    for place in plan.places:
+        ask = place.ask
+        if place.victims:
+            message = f"preempted for ask {ask.spec.key}, one of a gang, of application {application.application_id}"
+            eviction.evict_victims(state, place.victims, ask, message)
+            ask.victims = {**ask.victims, **{victim.key: victim for victim in place.victims}}
+            if state.recording:
+                state.events.preempted_for_ask(place.victims, ask)
+    hold = state.gangs.holds.get(application)
+    if hold is None:
+        hold = state.gangs.holds[application] = GangHold(KIND, now_ns)
+        state.preemptions += 1
+    else:
+        hold.mended += 1
+    for place in plan.places:
+        ledger.book_claim(state, place.ask)
+        place.ask.outcome = Outcome.TRIGGERED
+        failing.note_preemption(place.ask, Outcome.TRIGGERED, now_ns)
+        hold.members[place.ask] = None
+    for place in plan.places:
+        reservations.reserve_node(state, place.ask, place.node, now_ns)
+        if place.victims or not plan.victims:
+            detail = f"{format_count(number, 'member')} of a gang {'get other places' if plan.mends else 'get places'}"
+            eviction.record_decision(state, KIND, place.ask, now_ns, Outcome.TRIGGERED, detail, place)
+    state.gangs.broken.pop(application, None)
+    hold.relied_on.update(dict.fromkeys(relied_on))
+    hold.wait_from_ns = now_ns
+    if plan.victims:
+        hold.evicted += len(plan.victims)
+        for victim in plan.victims:
+            for t, amount in victim.shape.pairs:
+                hold.freed[t] = hold.freed.get(t, 0) + amount
+        served: dict[int, int] = {}
+        for place in plan.places:
+            for t, amount in place.ask.shape.pairs:
+                served[t] = served.get(t, 0) + amount
+        taken = Taken(now_ns, tuple(sorted(served.items())), len(plan.victims))
+        pacing.current_window(state, KIND, now_ns).add(taken)
+        _watch_victims(state, plan, now_ns)
+    if not plan.mends:
+        _watch_hold(state, application, hold, now_ns)
+
+
+def _watch_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
+    """Look after a while whether the victims of *plan* have left (K14): who waits for one that has not loses its
+    place."""
+    state.run_at(now_ns + state.preemption.victim_timeout_ns, partial(_look_at_victims, state, plan))
+
+
+def _look_at_victims(state: PartitionState, plan: UnitPlan, now_ns: int) -> None:
+    for place in plan.places:
+        stuck = tuple(victim for victim in place.victims if victim.preempted and victim not in state.stuck)
+        if stuck:
+            waits = place.ask.triggered and any(victim.key in place.ask.victims for victim in stuck)
+            eviction.give_up_victims(state, replace(place, victims=stuck, adjusted=()), now_ns, waits=waits)
+
+
+def _watch_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
+    """Look now and then whether the gang of *application* still waits although nobody leaves any more (K3)."""
+    state.run_at(now_ns + RETRY_NS, partial(_look_at_hold, state, application, hold))
+
+
+def _look_at_hold(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> None:
+    if state.gangs.holds.get(application) is not hold:
+        return
+    if hold.victims_left() or any(victim.preempted and victim not in state.stuck for victim in hold.relied_on):
+        hold.wait_from_ns = now_ns
+    elif application not in state.gangs.vetting and now_ns - hold.wait_from_ns >= RETRY_NS:
+        call_off(state, application, "its victims have left, and it found no room", now_ns)
+        return
+    _watch_hold(state, application, hold, now_ns)
+
+
+def any_broken(state: PartitionState) -> bool:
+    """Tells whether some gang has lost a place and nothing was done about it yet."""
+    return bool(state.gangs.broken)
+
+
+def mend_broken(state: PartitionState, now_ns: int, budget: int) -> None:
+    """Gives members that lost their places other ones, or calls off the plans of their gangs, for about *budget*
+    decisions."""
+    left = budget
+    while state.gangs.broken and left > 0:
+        _mend_hold(state, next(iter(state.gangs.broken)), now_ns)
+        left -= drive.ATTEMPT_COST
+
+
+def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> None:
+    hold = state.gangs.holds.get(application)
+    if hold is None:
+        del state.gangs.broken[application]
+        return
+    if application in state.gangs.vetting:
+        # Whoever lost a place need not be asked about, and the others are held by their reservations.
+        questions.call_off_vetting(state, application)
+    for ask in [ask for ask in hold.members if state.requests.get(ask.key) is not ask or not ask.pending]:
+        del hold.members[ask]
+    why = _why_not_whole(state, application)
+    lost = None if why else _find_lost(application, hold)
+    if lost is None:
+        call_off(state, application, why or "it has too few members", now_ns)
+        return
+    if not lost:
+        del state.gangs.broken[application]
+        for ask in hold.members:
+            if ask.reservation is not None:
+                look_again(state, ask.reservation)
+        return
+    attempt = state.guarantee.unit_attempts.get(application)
+    if attempt is None:
+        attempt = state.guarantee.unit_attempts[application] = UnitAttempt(UnitDialogue(state, application))
+    found = _advance_search(state, attempt, lost, now_ns, mends=True)
+    if found is None:
+        if attempt.dialogue.waits:
+            del state.gangs.broken[application]
+        return
+    del state.guarantee.unit_attempts[application]
+    if isinstance(found, UnitPlan):
+        apply_plan(state, found, now_ns)
+    else:
+        keys = ", ".join(ask.spec.key for ask in lost[:3])
+        call_off(state, application, f"no other place for {keys}: {found.outcome} {found.detail}".rstrip(), now_ns)
+
+
+def _why_not_whole(state: PartitionState, application: Application) -> str:
+    """Returns why the gang of *application* may not be placed as a whole any more; empty: it may."""
+    if application.state in UNSERVED:
+        return f"the application is {application.state}"
+    if not state.guarantee_preemption:
+        return cycle_limit.why_off(state)
+    if not forms_unit(state, application):
+        return "its members are placed one by one now"
+    announced = application.spec.placeholder_ask
+    total: dict[str, int] = {}
+    for ask in application.asks.values():
+        if ask.spec.placeholder:
+            for name, amount in ask.shape.resources.items():
+                total[name] = total.get(name, 0) + amount
+    missing = {name: most for name, most in (announced or {}).items() if total.get(name, 0) < most}
+    return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
+
+
+def _find_lost(application: Application, hold: GangHold) -> list[Allocation] | None:
+    """Returns the members for which places have to be found; others of the gang stand in for those that are gone.
+
+    ``None``: there are too few.
+    """
+    hard = application.spec.gang_style == HARD
+    lost = [ask for ask in hold.members if ask.reservation is None]
+    unit = application.groups.get(UNIT_KEY)
+    others = [] if unit is None else [ask for ask in unit.asks() if ask not in hold.members]
+    for name, group in application.task_groups.items():
+        there = [ask for ask in hold.members if ask.spec.task_group == name]
+        short = group.minimum(hard=hard) - len(there)
+        stand_in = [ask for ask in others if ask.spec.task_group == name][: max(0, short)]
+        if len(stand_in) < short:
+            return None
+        lost += stand_in
+    return lost
+
+
+def call_off(state: PartitionState, application: Application, why: str, now_ns: int) -> None:
+    """Gives all places of the gang of *application* back, in one decision. Nobody else has to leave."""
+    hold = state.gangs.holds.pop(application)
+    state.gangs.broken.pop(application, None)
+    state.guarantee.unit_attempts.pop(application, None)
+    if application in state.gangs.vetting:
+        questions.call_off_vetting(state, application)
+    members = [ask for ask in hold.members if state.requests.get(ask.key) is ask and ask.pending]
+    for ask in members:
+        moves.end_claim(state, ask)
+        for victim in ask.victims.values():
+            victim.preemptor = None
+        ask.victims = NO_VICTIMS
+        ask.outcome = Outcome.UNIT_CALLED_OFF
+        failing.note_preemption(ask, Outcome.UNIT_CALLED_OFF, now_ns)
+    for ask in members:
+        if ask.reservation is not None:
+            reservations.end_reservation(state, ask.reservation, requeue=True)
+    if not members:
+        return
+    cost = f"{format_count(hold.evicted, 'victim was', 'victims were')} asked to leave"
+    if hold.evicted:
+        names = state.types.names
+        cost += f", with {format_quantities({names[t]: amount for t, amount in sorted(hold.freed.items())})}"
+    refusal = Refusal(Outcome.UNIT_CALLED_OFF, f"{why}; {cost}")
+    eviction.record_decision(state, KIND, members[0], now_ns, refusal.outcome, refusal.detail)
+    unit = application.groups.get(UNIT_KEY)
+    if isinstance(unit, GangUnit):
+        unit.refusal = refusal
+        unit.no_attempt_is_due()
+    set_due(state, members[0], now_ns + RETRY_NS)
+
+
+def forget_attempts(state: PartitionState) -> None:
+    """Drop what attempts of gangs have come to that wait no more: they were placed, or are gone."""
+    attempts = state.guarantee.unit_attempts
+    for application in [a for a in attempts if UNIT_KEY not in a.groups and a not in state.gangs.holds]:
+        del attempts[application]
+
+
+def _refused_nodes(members: Sequence[Allocation], dialogue: UnitDialogue) -> Refused:
+    """Returns, by member, the nodes on which the shim will not have it, or whose victims it has waited for in vain."""
+    found: dict[Allocation, frozenset[str]] = {}
+    for ask in members:
+        nodes = frozenset({*(ask.refused or ()), *ask.stuck.values(), *dialogue.refused_for(ask)})
+        if nodes:
+            found[ask] = nodes
+    return found
+
+
+def _one_of_each_size(members: Sequence[Allocation]) -> list[Allocation]:
+    return list({ask.shape: ask for ask in reversed(members)}.values())
+
+
+def _tell_refusal(
+    state: PartitionState, unit: GangUnit, members: Sequence[Allocation], refusal: Refusal, now_ns: int
+) -> None:
+    """Say that nobody goes for the gang of *unit*, if that is news."""
+    first, unit.refusal = members[0], refusal
+    if first.outcome is not refusal.outcome:
+        eviction.record_decision(state, KIND, first, now_ns, refusal.outcome, refusal.detail)
+    for ask in members:
+        failing.note_preemption(ask, refusal.outcome, now_ns)
+        ask.outcome = refusal.outcome

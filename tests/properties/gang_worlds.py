@@ -1,0 +1,318 @@
+"""Small random clusters in which one gang asks for room that others hold, and how the engine settles each."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from kornel.core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    NodeAction,
+    NodeSpec,
+    RegisterManager,
+    ReleaseSpec,
+    TerminationType,
+    UpdateAllocations,
+    UpdateApplications,
+    UpdateNodes,
+)
+from kornel.core.domain.effects import (
+    Allocated,
+    AllocationRejected,
+    ApplicationRejected,
+    Effect,
+    NodeRejected,
+    Released,
+)
+from kornel.core.domain.resources import Resources
+from kornel.core.partition.engine import Engine
+from tests.oracles.rules import gang_units
+from tests.oracles.rules.gang_units import RunningGang, Unit
+from tests.oracles.rules.world import Amounts, Books, Node, Queue, Task, World
+from tests.properties.rules_worlds import START_S, configuration
+
+PARTITION: Final = "[rm]default"
+SECOND: Final = 10**9
+SECONDS: Final = (*[1] * 6, 4, 16, 16)
+"""How long the engine is left alone, step by step, until it has decided what it will ever decide."""
+TREES: Final = (
+    ("root", "root.g", "root.v", "root.w"),
+    ("root", "root.p", "root.p.g", "root.p.v", "root.w"),
+    ("root", "root.p", "root.p.g", "root.q", "root.q.v", "root.q.w"),
+)
+
+
+@dataclass(frozen=True)
+class GangWorld:
+    """A cluster at rest, and a gang that asks."""
+
+    queues: tuple[Queue, ...]
+    nodes: tuple[Node, ...]
+    running: tuple[tuple[Task, str], ...]
+    gangs: tuple[RunningGang, ...]
+    unit: Unit
+
+    def books(self) -> Books:
+        """Returns the books before anything is decided."""
+        return Books(
+            {queue.path: queue for queue in self.queues},
+            {node.name: node for node in self.nodes},
+            running={task.key: (task, node) for task, node in self.running},
+        )
+
+
+def random_gang_world(seed: int) -> GangWorld:
+    """Returns a cluster of up to four nodes and twelve tasks, mostly full, and a gang that is mostly owed its room."""
+    rng = random.Random(seed)
+    types = ("vcore", "memory")[: rng.choice([1, 1, 2])]
+    nodes = tuple(
+        Node(f"n{at + 1}", {t: rng.randint(2, 7) for t in types}, drained=rng.random() < 0.05)
+        for at in range(rng.randint(2, 4))
+    )
+    paths = rng.choice(TREES)
+    asking = next(path for path in paths if path.endswith(".g"))
+    running, gangs = _random_load(rng, types, nodes, [path for path in paths if path[-1] in "vw"], asking)
+    members = _random_members(rng, types, asking)
+    unit = Unit("gang", asking, members)
+    wanted = gang_units.amounts_of(members)
+    queues = []
+    for path in paths:
+        guaranteed: Amounts = {}
+        if path == asking or (path == "root.p" and rng.random() < 0.4):
+            own = {t: max(1, amount + rng.choice([-1, 0, 1, 3, 6, 9])) for t, amount in wanted.items()}
+            guaranteed = {t: amount + (3 if path == "root.p" else 0) for t, amount in own.items()}
+        elif path[-1] in "vw" and rng.random() < 0.4:
+            guaranteed = {t: rng.randint(1, 5) for t in types if rng.random() < 0.7}
+        if path == asking and "root.p" in paths and rng.random() < 0.3:
+            guaranteed = {}
+        queues.append(
+            Queue(
+                path,
+                guaranteed,
+                preemption=rng.choices(["", "fence", "disabled"], [20, 1, 1])[0] if path != "root" else "",
+                offset=rng.choice([0, 0, 0, 0, 1]) if path != "root" else 0,
+            )
+        )
+    return GangWorld(tuple(_fitted(queues)), nodes, running, gangs, unit)
+
+
+def _fitted(queues: list[Queue]) -> list[Queue]:
+    """Returns *queues* with guarantees of parents raised to those of their children."""
+    fitted: dict[str, Queue] = {}
+    for queue in reversed(queues):
+        children = [other for other in fitted.values() if other.path.rpartition(".")[0] == queue.path]
+        guaranteed = {
+            t: max(amount, sum(child.guaranteed.get(t, 0) for child in children))
+            for t, amount in queue.guaranteed.items()
+        }
+        fitted[queue.path] = Queue(
+            queue.path, guaranteed if queue.path != "root" else {}, preemption=queue.preemption, offset=queue.offset
+        )
+    return [fitted[queue.path] for queue in queues]
+
+
+def _random_load(
+    rng: random.Random, types: tuple[str, ...], nodes: tuple[Node, ...], leaves: list[str], asking: str
+) -> tuple[tuple[tuple[Task, str], ...], tuple[RunningGang, ...]]:
+    """Returns tasks on the nodes, and those of them that run as gangs."""
+    free = {node.name: dict(node.capacity) for node in nodes}
+    load: list[tuple[Task, str]] = []
+    groups: dict[str, list[str]] = {}
+    teams = [f"team{number}" for number in range(rng.choice([0, 0, 1, 2]))]
+    homes = {team: rng.choice(leaves) for team in teams}
+    for node in nodes:
+        misses = 0
+        while misses < 2 and len(load) < 12:
+            amounts = {t: rng.randint(1, 3) for t in types if t == "vcore" or rng.random() < 0.7}
+            if any(free[node.name].get(t, 0) < amount for t, amount in amounts.items()):
+                misses += 1
+                continue
+            for t, amount in amounts.items():
+                free[node.name][t] -= amount
+            team = rng.choice(teams) if teams and rng.random() < 0.5 else ""
+            leaf = homes[team] if team else rng.choice([*leaves, *leaves, *leaves, *leaves, asking])
+            key = f"r{len(load) + 1:02}"
+            task = Task(
+                key,
+                team or f"{leaf}-app",
+                leaf,
+                amounts,
+                priority=rng.choice([0, 0, 0, 0, 0, 0, 1, -1]),
+                opted_out=rng.random() < 0.12,
+                originator=not team and rng.random() < 0.08,
+                created=rng.randint(0, 500),
+            )
+            if team:
+                groups.setdefault(team, []).append(key)
+            load.append((task, node.name))
+    gangs = tuple(
+        RunningGang(team, frozenset(keys), len(keys) if rng.random() < 0.6 else rng.randint(1, len(keys)))
+        for team, keys in groups.items()
+    )
+    return tuple(load), gangs
+
+
+def _random_members(rng: random.Random, types: tuple[str, ...], queue: str) -> tuple[Task, ...]:
+    """Returns the members of the gang that asks: one task group, or two of different sizes."""
+    members: list[Task] = []
+    for _ in range(rng.choice([1, 1, 1, 2])):
+        amounts = {t: rng.randint(1, 3) for t in types if t == "vcore" or rng.random() < 0.8}
+        for _ in range(rng.randint(1, 3)):
+            key = f"m{len(members) + 1}"
+            members.append(Task(key, "gang", queue, amounts, priority=rng.choice([0, 0, 0, 1]), created=600))
+    return tuple(members)
+
+
+@dataclass
+class Settled:
+    """What came of a world. ``victims`` empty: nobody was told to leave. ``spread``: of members that run."""
+
+    victims: list[str] = field(default_factory=list)
+    spread: dict[str, str] = field(default_factory=dict)
+    placed_at_once: bool = True
+    preempted_again: bool = False
+    refused: bool = False
+    """The engine did not take the gang in at all."""
+
+
+class Play:
+    """Plays a world against an engine. Victims leave as soon as they are told."""
+
+    def __init__(self, world: GangWorld) -> None:
+        self.world = world
+        self.engine = Engine()
+        self.now_s = START_S
+        self.settled = Settled()
+        self._told: list[str] = []
+
+    def settle(self) -> Settled:
+        """Plays until nothing more is to be expected, and returns what came of it."""
+        self._set_up()
+        if not self.settled.refused:
+            for pause in SECONDS:
+                self._run_slices()
+                self.now_s += pause
+        return self.settled
+
+    def _set_up(self) -> None:
+        world = self.world
+        self.engine.apply(
+            RegisterManager("rm", configuration(World(world.queues, world.nodes, world.running, ()))), self._now_ns
+        )
+        self._apply_nodes(NodeAction.CREATE, world.nodes)
+        applications = {task.application: task.queue for task, _ in world.running}
+        for application, queue in applications.items():
+            self._add_application(application, queue, [t for t, _ in world.running if t.application == application])
+        for task, node in world.running:
+            self._send(task, node)
+        self._apply_nodes(NodeAction.DRAIN_NODE, [node for node in world.nodes if node.drained])
+        unit = world.unit
+        self._add_application(unit.application, unit.queue, unit.members)
+        for member in unit.members:
+            self._send(member)
+
+    @property
+    def _now_ns(self) -> int:
+        return self.now_s * SECOND
+
+    def _apply_nodes(self, action: NodeAction, nodes: list[Node] | tuple[Node, ...]) -> None:
+        specs = tuple(
+            NodeSpec(
+                node.name,
+                action,
+                PARTITION,
+                capacity=_resources(node.capacity) if action is NodeAction.CREATE else None,
+            )
+            for node in nodes
+        )
+        if specs:
+            self._hear(self.engine.apply(UpdateNodes("rm", specs), self._now_ns))
+
+    def _is_gang(self, application: str) -> bool:
+        return application == self.world.unit.application or any(
+            gang.application == application for gang in self.world.gangs
+        )
+
+    def _add_application(self, application: str, queue: str, tasks: list[Task] | tuple[Task, ...]) -> None:
+        asked = _resources(gang_units.amounts_of(tasks)) if self._is_gang(application) else None
+        spec = ApplicationSpec(
+            application,
+            queue,
+            PARTITION,
+            user="user",
+            placeholder_ask=asked,
+            gang_style="Hard" if asked is not None else "",
+        )
+        self._hear(self.engine.apply(UpdateApplications("rm", (spec,)), self._now_ns))
+
+    def _send(self, task: Task, node: str = "") -> None:
+        gang = gang_units.gang_of(self.world.gangs, task)
+        group = ""
+        if gang is not None:
+            group = "team"
+        elif task in self.world.unit.members:
+            group = f"of {sorted(task.amounts.items())} {task.priority}"
+        spec = AllocationSpec(
+            task.key,
+            task.application,
+            PARTITION,
+            _resources(task.amounts),
+            priority=task.priority,
+            node_id=node,
+            task_group=group,
+            placeholder=bool(group),
+            originator=task.originator,
+            allow_preempt_self=not task.opted_out,
+            allow_preempt_other=task.may_preempt,
+            created_s=task.created,
+            tags=(("kornel.gangMinimum", str(gang.minimum)),) if gang is not None else (),
+        )
+        self._hear(self.engine.apply(UpdateAllocations("rm", (spec,)), self._now_ns))
+
+    def _run_slices(self) -> None:
+        more = True
+        while more:
+            result = self.engine.cycle(self._now_ns, 1)
+            self._hear(result.effects)
+            more = self._let_leave() or result.more
+        self._hear(self.engine.preempt(self._now_ns))
+        if self._let_leave():
+            self._run_slices()
+
+    def _hear(self, effects: list[Effect]) -> None:
+        placed: dict[str, str] = {}
+        members = {member.key for member in self.world.unit.members}
+        for effect in effects:
+            match effect:
+                case Allocated(spec, node, _) if spec.key in members:
+                    placed[spec.key] = node
+                case Released(_, _, key, TerminationType.PREEMPTED_BY_SCHEDULER, _):
+                    self._told.append(key)
+                case ApplicationRejected():
+                    self.settled.refused = True
+                case AllocationRejected() | NodeRejected():
+                    raise AssertionError(f"unexpected: {effect}")
+        if placed:
+            self.settled.placed_at_once = placed.keys() == members
+            self.settled.spread |= placed
+
+    def _let_leave(self) -> bool:
+        """Confirms that all who were told have left. Returns whether there were any."""
+        if not self._told:
+            return False
+        self.settled.preempted_again |= bool(self.settled.victims)
+        self.settled.victims += self._told
+        tasks = {task.key: task for task, _ in self.world.running}
+        gone = tuple(
+            ReleaseSpec(PARTITION, tasks[key].application, key, TerminationType.PREEMPTED_BY_SCHEDULER)
+            for key in self._told
+        )
+        self._told = []
+        self._hear(self.engine.apply(UpdateAllocations("rm", releases=gone), self._now_ns))
+        return True
+
+
+def _resources(amounts: Amounts) -> Resources:
+    return Resources(dict(amounts))

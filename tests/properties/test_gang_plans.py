@@ -1,0 +1,45 @@
+"""The plan of a gang that preempts, held against a search of all plans there are.
+
+The exact solver was written from the words of the rules (preemption.md B.10, B.11), by somebody who had not read the
+planner. Where it finds a lawful plan the engine finds one too, with no more victims; where it finds none nobody leaves.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import scale_examples
+from tests.oracles.rules import gang_units
+from tests.properties.gang_worlds import GangWorld, Play, random_gang_world
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=scale_examples(1_000), deadline=None)
+def test_a_gang_preempts_by_the_cheapest_lawful_plan_or_not_at_all(seed: int) -> None:
+    judge(random_gang_world(seed))
+
+
+def judge(world: GangWorld) -> None:
+    """Fails where the engine settles *world* otherwise than the rules say."""
+    settled = Play(world).settle()
+    if settled.refused:
+        return
+    books, unit, gangs = world.books(), world.unit, world.gangs
+    if gang_units.fits_idle(books, unit):
+        assert not settled.victims, f"{settled.victims} had to leave though all members fit: {world}"
+        assert settled.spread, f"all members fit, and none was placed: {world}"
+        return
+    best = gang_units.best_plan(books, unit, gangs)
+    if not settled.victims:
+        assert best is None, f"missed {best}: {world}"
+        assert not settled.spread, f"placed without room: {world}"
+        return
+    victims = [books.running[key] for key in settled.victims]
+    assert settled.placed_at_once, f"members were placed in parts: {settled} in {world}"
+    assert settled.spread, f"{settled.victims} left for nothing: {world}"
+    assert not settled.preempted_again, f"more had to leave than the first plan said: {settled} in {world}"
+    said = gang_units.complaints(books, unit, gangs, settled.spread, victims)
+    assert said == [], f"{said}: {settled} in {world}"
+    assert best is not None
+    assert gang_units.price_of(victims) <= best[0], f"{gang_units.price_of(victims)}, not {best}: {settled} in {world}"

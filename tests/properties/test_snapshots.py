@@ -1,0 +1,156 @@
+"""An engine that is made of a snapshot goes on as the one that it was taken of: the same effects for the same calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import pytest
+
+from kornel.core.domain.commands import Command
+from kornel.core.domain.effects import Effect
+from kornel.core.domain.event_records import unpack_effects
+from kornel.core.journal.effect_sums import write_effects
+from kornel.core.partition.engine import CycleResult, Engine
+from kornel.core.snapshot.engines import ENGINE, has_work_under_way, restore_engine, write_engine
+from kornel.core.snapshot.schema import SCHEMA
+from kornel.core.snapshot.writing import FoundObjects, WorkUnderWay, check_fields
+from kornel.v1 import snapshot_pb2 as pb
+from tests.examples import scale_examples
+from tests.properties.machine import driver
+from tests.properties.machine.world import World
+from tests.properties.test_determinism import EPISODES
+from tests.unit.partition.graph import digest, find_difference
+
+DERIVED: Final = frozenset(
+    {"_hash", "_sign", "_listed", "_written", "_named", "counted_rooms", "victim_index", "placement_rules"}
+)
+"""Fields that a restored engine works out when it needs them, or has worked out in its own process."""
+
+
+def restore(engine: Engine) -> Engine:
+    """Returns an engine made of a snapshot of *engine*, by way of its bytes."""
+    twin = Engine()
+    state = pb.SnapshotState.FromString(write_engine(engine).SerializeToString())
+    assert restore_engine(twin, state) == []
+    return twin
+
+
+def fields_of(engine: Engine) -> dict[str, object]:
+    """Returns what a snapshot of *engine* is made of."""
+    return {name: getattr(engine, name) for name in ENGINE.fields}
+
+
+def trace(engine: Engine) -> str:
+    """Returns all that *engine* holds, in its order and with who refers to whom, as one text."""
+    return digest(fields_of(engine), DERIVED)
+
+
+def check_state(engine: Engine) -> None:
+    """Fails if an object of the state has a field that its row in the tables does not name."""
+    found = FoundObjects(SCHEMA)
+    found.collect(fields_of(engine).values())
+    for parts in (
+        *found.records.values(),
+        *(parts for (_, cls, _), parts in found.values.items() if cls in SCHEMA.rows),
+    ):
+        for part in parts:
+            check_fields(SCHEMA, part)
+
+
+class FollowedEngine(Engine):
+    """An engine with a twin that was made of a snapshot of it, or of its twin before: both get every call."""
+
+    def __init__(self, dice: Random, often: float) -> None:
+        super().__init__()
+        self._dice = dice
+        self._often = often
+        self._twin: Engine | None = None
+        self.restored = 0
+        self.compared = 0
+
+    def apply(self, command: Command, now_ns: int) -> list[Effect]:
+        twin = self._twin
+        effects = self._both(
+            lambda: super(FollowedEngine, self).apply(command, now_ns),
+            lambda: twin.apply(command, now_ns) if twin else [],
+        )
+        assert effects is not None
+        return effects
+
+    def preempt(self, now_ns: int) -> list[Effect]:
+        twin = self._twin
+        return self._both(
+            lambda: super(FollowedEngine, self).preempt(now_ns), lambda: twin.preempt(now_ns) if twin else []
+        )
+
+    def cycle(self, now_ns: int, budget: int) -> CycleResult:
+        twin, more = self._twin, False
+
+        def mine() -> list[Effect]:
+            nonlocal more
+            result = super(FollowedEngine, self).cycle(now_ns, budget)
+            more = result.more
+            return result.effects
+
+        effects = self._both(mine, lambda: twin.cycle(now_ns, budget).effects if twin else [])
+        return CycleResult(effects, more)
+
+    def _both(self, mine: Callable[[], list[Effect]], theirs: Callable[[], list[Effect]]) -> list[Effect]:
+        try:
+            effects = mine()
+        except Exception as error:
+            if self._twin is not None:
+                with pytest.raises(type(error), match=re.escape(str(error))):
+                    theirs()
+            self._take_snapshot()
+            raise
+        if self._twin is not None:
+            again = theirs()
+            assert write_effects(again) == write_effects(effects)
+            assert list(map(repr, again)) == list(map(repr, effects))
+            assert self._twin.next_wakeup_ns() == self.next_wakeup_ns()
+            assert self._twin.preemption_interval_ns == self.preemption_interval_ns
+            self.compared += len(effects)
+        self._take_snapshot()
+        return unpack_effects(effects)
+
+    def _take_snapshot(self) -> None:
+        if self._dice.random() >= self._often:
+            return
+        if has_work_under_way(self):
+            with pytest.raises(WorkUnderWay):
+                restore(self)
+            return
+        source = self if self._twin is None or self._dice.random() < 0.5 else self._twin
+        check_state(source)
+        twin = restore(source)
+        # Compared with its source: what two commands share is one object of an engine that had both from the shim.
+        assert trace(twin) == trace(source), find_difference(fields_of(source), fields_of(twin), DERIVED)
+        self._twin = twin
+        self.restored += 1
+
+
+def _check_run(seed: str, steps: int, often: float = 0.05) -> FollowedEngine:
+    world = World()
+    engine = world.engine = FollowedEngine(Random(f"snapshots/{seed}"), often)
+    engine.record_events()
+    driver.episode(seed, steps, world)
+    return engine
+
+
+@pytest.mark.parametrize("seed", range(scale_examples(8)))
+def test_restored_engines_go_on_alike(seed: int) -> None:
+    """Whatever the machine's rules do, a restored engine decides the same from any moment on."""
+    engine = _check_run(f"snapshot/{seed}", 250)
+    assert engine.restored
+    assert engine.compared
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [*EPISODES, *range(100, 140)])
+def test_long_runs_of_restored_engines_go_on_alike(seed: int) -> None:
+    """The same for long, with runs that together show everything that the engine can say."""
+    assert _check_run(f"determinism/{seed}", 600).compared
