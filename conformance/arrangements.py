@@ -40,7 +40,7 @@ async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
     await bench.expect(app_accepted("app"))
     await bench.send(make_placeholder("p1", size, node="n1" if style == "Hard" else ""), make_placeholder("p2", size))
     await bench.expect(updated("app", "Accepted"), new("p1", "n1"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 async def gang_timeout(bench: Bench, *, style: str = "Soft") -> None:
@@ -67,8 +67,8 @@ async def add_replacing_ask(bench: Bench, *, vcore: int = 1000, real_vcore: int 
     """Adds real ask r to a :func:`whole_gang`, and returns the key of the placeholder that the core gives up for it."""
     await whole_gang(bench, vcore=vcore, timeout_ms=timeout_ms)
     await bench.send(messages.allocation("r", real_vcore, group=GROUP))
-    chosen = await bench.one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
-    await bench.silence()
+    chosen = await bench.expect_one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
+    await bench.expect_silence()
     return chosen.key
 
 

@@ -1,4 +1,4 @@
-"""A connection to the core under test with what an RM does, for cases to use.
+"""A connection to the core under test with the actions of an RM, for cases to use.
 
 How answers are compared is in :mod:`kornel.conformance.connection`, how a core is inspected in
 :mod:`kornel.conformance.looking`.
@@ -29,7 +29,8 @@ PARTITION: Final = f"[{RM}]default"
 
 
 class Bench(Looking):
-    """One connection of a case, which begins with :meth:`reg`, or :meth:`start_fresh` if nobody may be registered."""
+    """One connection of a case, which begins with :meth:`reg`, or with :meth:`start_fresh` if no RM may be
+    registered."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Bench(Looking):
         await self.open_streams()
 
     async def start_fresh(self) -> None:
-        """Bring the core into the state where nobody is registered: a failed registration removes the old one."""
+        """Bring the core into the state in which no RM is registered: a failed registration removes the old one."""
         await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
     async def update_configuration(
@@ -84,7 +85,7 @@ class Bench(Looking):
         return peer
 
     async def close(self) -> None:
-        """End all streams, those of callbacks too."""
+        """End all streams, including that of callbacks."""
         for peer in self._peers:
             await peer.close()
         self._peers.clear()
@@ -92,7 +93,7 @@ class Bench(Looking):
 
     @asynccontextmanager
     async def another_program(self, rm: str | None = None) -> AsyncIterator[Bench]:
-        """Yields a second program with a connection of its own, by default one that speaks for the same RM."""
+        """Yields a second program with its own connection, by default for the same RM."""
         async with connect(
             self._address,
             self.clock,
@@ -109,16 +110,16 @@ class Bench(Looking):
         await self.send(releases=[messages.release(key, termination, app=app)])
 
     async def node(self, node: str, vcore: int = messages.NODE_VCORE) -> None:
-        """Create a node and have it accepted."""
+        """Create a node, and expect it to be accepted."""
         await self.send_nodes(messages.full_node(node, vcore))
         await self.expect(entries.node_accepted(node))
 
     async def node_action(self, node: str, action: int) -> None:
-        """Send an entry with nothing but *action*, which may be a number that the proto does not know."""
+        """Send an entry with only *action*, which may be a number that the proto does not define."""
         await self.send_nodes(messages.node_info(node, si.NodeInfo.ActionFromRM.ValueType(action)))
 
     async def app(self, app: str = "app", queue: str = "root.a") -> None:
-        """Add an application and have it accepted."""
+        """Add an application, and expect it to be accepted."""
         await self.send_applications(messages.application(app, queue))
         await self.expect(entries.app_accepted(app))
 
@@ -130,13 +131,14 @@ class Bench(Looking):
         node: str | None = None,
         policy: tuple[bool, bool] | None = None,
     ) -> list[Entry]:
-        """Have the first asks of *app* placed: it is Running afterwards. Returns their ``new`` entries."""
+        """Send the first asks of *app*, and expect them to be placed and *app* to be Running. Returns their ``new``
+        entries."""
         await self.send(*(messages.allocation(key, vcore, app=app, policy=policy) for key in keys))
         await self.expect(entries.updated(app, "Accepted"), entries.updated(app, "Running"))
         return await self.expect_set(*(entries.new(key, node, app) for key in keys))
 
     async def ask_and_place(self, key: str, vcore: int = messages.ASK_VCORE, *, app: str = "app") -> Entry:
-        """Have another ask of *app*, which runs already, placed."""
+        """Send another ask of *app*, which runs already, and expect it to be placed."""
         await self.send(messages.allocation(key, vcore, app=app))
         return (await self.expect(entries.new(key, app=app)))[0]
 
@@ -160,13 +162,13 @@ async def connect(
     """Yields a bench at the core at *address*.
 
     deadline_s  how long an expected entry may take
-    settle_s    how long :meth:`Bench.silence` waits for an entry that should not come
-    credentials what the core is shown
+    settle_s    how long :meth:`Bench.expect_silence` waits for an entry that should not come
+    credentials the credentials for the core
     """
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        # Cases must not share a connection: closing one would be closing both.
+        # Cases must not share a connection, because closing one would close both.
         ("grpc.use_local_subchannel_pool", 1),
     ]
     async with credentials.channel(address, options) as channel:

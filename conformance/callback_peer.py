@@ -32,6 +32,7 @@ class Answers:
     """The subscriptions of the shim. ``None`` or false: none of that kind. *state_dump*: its text about itself.
 
     depends     every answer to predicates says that it depends on other placements
+    awaits      the shim itself waits for the placement that a question names
     timeout_ms  how long the core waits; 0: as it likes
     """
 
@@ -41,6 +42,7 @@ class Answers:
     events: bool = False
     state_dump: str | None = None
     depends: bool = False
+    awaits: bool = False
     timeout_ms: int = 0
 
     def to_subscription(self, rm: str) -> callback_pb2.Subscription:
@@ -53,6 +55,7 @@ class Answers:
             events=self.events,
             state_dump=self.state_dump is not None,
             timeout_ms=self.timeout_ms,
+            awaits_placements=self.awaits,
         )
 
 
@@ -72,6 +75,8 @@ class CallbackPeer:
         self._deadline_s = deadline_s
         self._news = asyncio.Event()
         self._attached = False
+        self.names_placements = False
+        """The core has said that it names the placement that a question comes after."""
         self._reader = asyncio.create_task(self._read(), name="callback reader")
 
     async def subscribe_rm(self, rm: str) -> None:
@@ -131,6 +136,7 @@ class CallbackPeer:
                 if not self._attached:
                     check(response.HasField("attached"), "the first response confirms the subscription")
                     self._attached = True
+                    self.names_placements = response.attached.awaits_placements
                 await self._take_response(response)
         except (grpc.RpcError, asyncio.CancelledError, asyncio.InvalidStateError):
             # The call is over.

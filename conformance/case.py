@@ -1,7 +1,8 @@
 """Cases of the contract, and the list of all of them.
 
-A case is a coroutine function that takes a :class:`~kornel.conformance.bench.Bench`, named after what it shows and
-numbered as in the contract. It passes by returning, and fails by raising :class:`~kornel.conformance.outcome.Mismatch`.
+A case is a coroutine function with a :class:`~kornel.conformance.bench.Bench` as argument. It is named after what it
+shows and numbered as in the contract. It passes by returning, and fails by raising
+:class:`~kornel.conformance.outcome.Mismatch`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ Script: TypeAlias = Callable[[Bench], Awaitable[None]]
 class Case:
     """A numbered rule of the contract and the script that tries it.
 
-    rule     where it is written
-    group    module of :mod:`kornel.conformance.cases` it is in
-    waits_s  time that must pass for the core; without a test clock, a case that needs too long is a gap
+    rule     the reference of the rule
+    group    the module of :mod:`kornel.conformance.cases` that has the case
+    waits_s  the time that must pass for the core; without a test clock, a case that needs too much is a gap
     """
 
     number: int
@@ -42,7 +43,7 @@ _CASES: dict[int, Case] = {}
 
 
 def case(number: int, title: str, *, rule: str, waits_s: float = 0.0) -> Callable[[Script], Script]:
-    """Enters the decorated script as case *number*. Raises ValueError when that number is taken."""
+    """Registers the decorated script as case *number*. Raises ValueError if that number is taken."""
 
     def enter_case(script: Script) -> Script:
         if number in _CASES:

@@ -40,8 +40,8 @@ CONNECT_TIMEOUT_S: Final = 10.0
 app = typer.Typer(
     cls=VisibleCommands,
     name="kornel-conformance",
-    help="The contract of si.v1 as runnable cases: judges a core by its address, or a shim by its command."
-    "\n\nExit status: 0 conforms, 1 does not, 2 wrong usage, 3 the core cannot be reached or the shim not be started.",
+    help="The contract of si.v1 as runnable cases: tests a core at an address, or a shim by its command."
+    "\n\nExit status: 0 conforms, 1 does not, 2 wrong usage, 3 no core is reached or the shim does not start.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,7 +50,7 @@ app = typer.Typer(
 Gaps = Annotated[
     str | None,
     typer.Option(
-        help=f"File (.toml, .yaml or lines of text) of what may fail: number, reason. {OWN!r}: those of Kornel's core.",
+        help=f"File (.toml, .yaml or lines of text) of what may fail, with reasons. {OWN!r}: Kornel's own list.",
         metavar="FILE",
     ),
 ]
@@ -60,7 +60,7 @@ Listing = Annotated[bool, typer.Option("--list", help="List what is checked and 
 
 
 class Unreachable(Exception):
-    """No core that cases can be run against answers at the address."""
+    """No core answers at the address that cases can be run against."""
 
 
 @app.callback()
@@ -72,7 +72,7 @@ def connect(
     token_file: TokenFile = None,
     server_name: ServerName = "",
 ) -> None:
-    """Take the credentials that ``core`` shows the core, and that ``shim`` hands to the shim."""
+    """Read the credentials, which ``core`` shows the core and ``shim`` gives to the shim."""
     context.obj = credentials_of(ca, cert, key, token_file, server_name)
 
 
@@ -90,10 +90,10 @@ def core(
         float, typer.Option(help="Seconds that an expected answer may take.", min=0.1)
     ] = DEFAULT_DEADLINE_S,
     settle: Annotated[
-        float, typer.Option(help="Seconds without an answer that count as none; more is surer.", min=0.0)
+        float, typer.Option(help="Seconds of silence that count as no answer; more is safer.", min=0.0)
     ] = DEFAULT_SETTLE_S,
     patience: Annotated[
-        float, typer.Option(help="Longest real waiting per case, in seconds, for a core without test clock.", min=0.0)
+        float, typer.Option(help="Longest real wait per case, in seconds, for a core without a test clock.", min=0.0)
     ] = DEFAULT_PATIENCE_S,
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Really wait for everything, even for three days.")
@@ -136,7 +136,7 @@ def shim(
         float, typer.Option(help="Seconds that an expected reaction may take.", min=0.1)
     ] = SHIM_PATIENCE.deadline_s,
     settle: Annotated[
-        float, typer.Option(help="Seconds without reaction that count as none.", min=0.0)
+        float, typer.Option(help="Seconds of silence that count as no reaction.", min=0.0)
     ] = SHIM_PATIENCE.settle_s,
     start: Annotated[
         float, typer.Option(help="Seconds that the shim may take from its start to its registration.", min=0.1)
@@ -155,13 +155,13 @@ def shim(
     tls_client_ca: Annotated[
         Path | None,
         typer.Option(
-            "--tls-client-ca", metavar="FILE", help="Demand a certificate of the shim that these PEM CAs signed."
+            "--tls-client-ca", metavar="FILE", help="Require a shim's certificate signed by one of these PEM CAs."
         ),
     ] = None,
     as_json: AsJson = False,
     listing: Listing = False,
 ) -> None:
-    """Start a shim against a scripted core, once per session, and judge what it does: shim -- COMMAND..."""
+    """Start a shim against a scripted core, once per session, and test what it does: shim -- COMMAND..."""
     try:
         chosen = select_checks(check or ())
         excused = load_gaps(gaps) if gaps is not None else {}
@@ -244,7 +244,7 @@ async def _run_cases(
 
 
 async def _check_registration(address: str, credentials: Credentials) -> None:
-    """Raises Unreachable unless a core at *address* lets the kit register."""
+    """Raises Unreachable unless the kit can register with a core at *address*."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
     async with credentials.channel(address, ()) as channel:
         try:

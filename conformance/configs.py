@@ -1,7 +1,7 @@
 """Queue configurations of the cases.
 
-Every one has a leaf ``root.probe`` without limits, in which :meth:`kornel.conformance.bench.Bench.expect_free`
-measures what nodes have free.
+Every configuration has a leaf ``root.probe`` without limits, in which
+:meth:`kornel.conformance.bench.Bench.expect_free` measures what nodes have free.
 """
 
 from __future__ import annotations

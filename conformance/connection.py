@@ -1,9 +1,9 @@
 """The wire to a core: streams, requests, and expectations of what comes back.
 
-Two ideas carry it. *Entries, not messages*: :meth:`Connection.expect` compares the next entries of each stream with the
-wanted ones, in order within a stream, since nothing is promised across streams. *Fences*: "no answer" is shown by
-sending requests that must be refused without any effect, and seeing nothing before the refusals
-(:meth:`Connection.silence`).
+It rests on two ideas. *Entries, not messages*: :meth:`Connection.expect` compares the next entries of each stream with
+the wanted ones, in order within a stream, because the contract promises no order across streams. *Fences*: to show that
+there is no answer, the kit sends requests that must be refused without any effect, and expects nothing before their
+refusals (:meth:`Connection.expect_silence`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
 RM: Final = "conformance-1"
-"""The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and takes no harm."""
+"""The contract's rm-1. No real RM has this name, so a core that serves one refuses the kit and is not disturbed."""
 
 PROBE_APP: Final = "conformance-probe"
 _FENCE: Final = "conformance-fence"
@@ -38,7 +38,7 @@ AllocationStream = Stream[si.AllocationRequest, si.AllocationResponse]
 
 
 class Connection:
-    """One program's connection, which speaks for *rm*."""
+    """The connection of one program that speaks for *rm*."""
 
     def __init__(
         self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
@@ -46,7 +46,7 @@ class Connection:
         self.clock: Final = clock
         self.rm: Final = rm
         self.notes: Final[list[str]] = []
-        """Remarks for the report about what could not be inspected."""
+        """Remarks for the report about what could not be checked."""
         self._deadline_s = deadline_s
         self._settle_s = settle_s
         self._scheduler = si_pb2_grpc.SchedulerStub(channel)
@@ -75,13 +75,13 @@ class Connection:
         return self._allocations
 
     def open_nodes(self) -> NodeStream:
-        """Returns another node stream, not bound to anybody yet."""
+        """Returns another node stream, which is not bound yet."""
         self._nodes = Stream("node", self._scheduler.UpdateNode(), entries.node_entries, _of_no_probe)
         self._opened.append(self._nodes)
         return self._nodes
 
     def open_applications(self) -> ApplicationStream:
-        """Returns another application stream, not bound to anybody yet."""
+        """Returns another application stream, which is not bound yet."""
         self._applications = Stream(
             "application", self._scheduler.UpdateApplication(), entries.application_entries, _of_probe_app
         )
@@ -89,7 +89,7 @@ class Connection:
         return self._applications
 
     def open_allocations(self) -> AllocationStream:
-        """Returns another allocation stream, not bound to anybody yet."""
+        """Returns another allocation stream, which is not bound yet."""
         self._allocations = Stream(
             "allocation", self._scheduler.UpdateAllocation(), entries.allocation_entries, _of_probe_allocation
         )
@@ -123,7 +123,7 @@ class Connection:
         extra: Mapping[str, str] | None = None,
         metadata: Sequence[tuple[str, str]] = (),
     ) -> si.RegisterResourceManagerResponse:
-        """Register, and open no stream."""
+        """Register without opening a stream."""
         request = si.RegisterResourceManagerRequest(
             rmID=self.rm if rm is None else rm,
             version="conformance",
@@ -163,8 +163,8 @@ class Connection:
         await self.allocations.send(si.AllocationRequest(rmID=self.rm, asks=asks))
 
     async def expect(self, *wants: Want) -> list[Entry]:
-        """Expect the next entries of each stream to be the ones wanted there, in this order, and return them as
-        wanted."""
+        """Expect the next entries of each stream to match those of *wants* for that stream, in order, and return them
+        in the order of *wants*."""
         found: list[Entry] = []
         for want in wants:
             got = await self._stream_of(want).inbox.take_entry(self._deadline_s, str(want))
@@ -187,46 +187,46 @@ class Connection:
             found.append((match, got))
         return [next(got for match, got in found if match is want) for want in wants]
 
-    async def one_of(self, *wants: Want) -> Entry:
-        """Expect the next entry to be one of these, all of one stream, and return it."""
+    async def expect_one_of(self, *wants: Want) -> Entry:
+        """Expect the next entry to match one of *wants*, all of one stream, and return it."""
         hope = " or ".join(str(want) for want in wants)
         got = await self._stream_of(wants[0]).inbox.take_entry(self._deadline_s, hope)
         if not any(want.matches_entry(got) for want in wants):
             raise Mismatch(f"expected {hope}, got {got}{reason_of(got)}")
         return got
 
-    async def silence(self) -> None:
-        """Expect nothing unread on any stream, and nothing to come.
+    async def expect_silence(self) -> None:
+        """Expect that nothing is unread on any stream and that nothing more arrives.
 
-        A request that must be refused is sent on each of the three streams. What was sent on a stream before has been
-        handled when its refusal is here, so an answer to it would have been seen. It does not show that a scheduling
-        cycle has run since, nor what other streams have handled: for those the kit waits a moment and asks once more.
+        The kit sends a request that must be refused on each of the three streams. When the refusal arrives, the core
+        has handled everything sent on that stream before, and would have answered it. The refusal does not show that a
+        scheduling cycle has run since, nor what other streams have handled; so the kit waits a moment and sends another
+        one.
         """
         strays = await self._pass_fence()
         await asyncio.sleep(self._settle_s)
         strays += await self._pass_fence()
         expect_nothing(strays)
 
-    async def silence_after(self, seconds: float) -> None:
-        """Let time pass and expect silence; with a clock that has no such patience the case gets a note instead.
+    async def expect_silence_after(self, seconds: float) -> None:
+        """Let time pass and expect silence; if the clock cannot wait that long, the case gets a note instead.
 
-        For rules that only touch on time; a case that is about it has ``waits_s``.
+        This is for rules in which time is a side issue; a case about time declares ``waits_s``.
         """
         if self.clock.patience_s < seconds:
-            self.notes.append(f"not looked at: what comes within {seconds:g} s")
+            self.notes.append(f"not checked: what arrives within {seconds:g} s")
             return
         await self.clock.advance_time(seconds)
-        await self.silence()
+        await self.expect_silence()
 
-    async def hears_nothing(self) -> None:
-        """Expect nothing unread on any stream, without asking for anything: for a program that was replaced."""
+    async def expect_nothing_unread(self) -> None:
+        """Expect nothing unread on any stream, without sending anything: for a program that was replaced."""
         await asyncio.sleep(self._settle_s)
         for stream in (self.nodes, self.applications, self.allocations):
             check(not len(stream.inbox), f"expected nothing more on the {stream.name} stream of the first program")
 
     async def read_until_quiet(self) -> list[Entry]:
-        """Returns the entries that arrived before a fence, on whichever stream: for rules that leave more than one
-        possibility."""
+        """Returns the entries that arrived before a fence on any stream: for rules that allow several outcomes."""
         strays = await self._pass_fence()
         await asyncio.sleep(self._settle_s)
         return strays + await self._pass_fence()

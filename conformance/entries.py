@@ -32,9 +32,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing a core said.
+    """One entry of a core's response.
 
-    key          node, application or allocation it is about
+    key          the node, application or allocation that the entry is about
     detail       refusal: its reason token; update: the state; new: the node; release: the termination type
     application  of an allocation; empty for everything else
     batch        running number of the response message on its stream
@@ -119,7 +119,7 @@ def rejected_ask(key: str, token: str | None = None) -> Want:
 
 
 def termination_name(termination: int) -> str:
-    """Returns the name of a termination type; for a number without one the number."""
+    """Returns the name of a termination type, or its number if it has no name."""
     known: dict[int, str] = {number: name for name, number in si.TerminationType.items()}
     return known.get(termination, str(termination))
 

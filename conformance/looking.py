@@ -1,6 +1,6 @@
-"""Inspection of a core: free amounts of nodes are measured with asks, the rest is read from ``kornel.v1``.
+"""Inspects a core: measures the free amounts of nodes with asks, and reads the rest from ``kornel.v1``.
 
-Where the core does not serve the call, the case goes on and carries a note.
+If the core does not serve a call, the case goes on and gets a note.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Looking(Connection):
         self._probes = 0
 
     async def expect_free(self, free: Mapping[str, int]) -> None:
-        """Expect each node to have exactly this much vcore free, by filling it up, and no node any more than that.
+        """Expect the nodes to have exactly these amounts of vcore free, by filling them up.
 
-        A value of 0 or less: nothing fits. Gives everything back. Needs nodes of unlimited other types, nobody waiting
-        for room, and a configuration with :data:`kornel.conformance.configs.PROBE_QUEUE`.
+        On a node with 0 or less, nothing fits. Gives everything back afterwards. Needs nodes with enough of all other
+        types, no ask that waits for room, and a configuration with :data:`kornel.conformance.configs.PROBE_QUEUE`.
         """
         self._probes += 1
         app = f"{PROBE_APP}-{self._probes}"
@@ -57,12 +57,12 @@ class Looking(Connection):
         check(not len(side), f"expected no more than {dict(free)} to be free, but one more vcore fits")
         await self.send_applications(remove=[app])
         for _ in filled:
-            await side.take_entry(self._deadline_s, "what was measured with to be given back")
+            await side.take_entry(self._deadline_s, "the allocations of the measurement to be released")
         expect_nothing(await self._pass_fence())
         self.applications.side.clear()
 
     async def expect_total(self, total: Mapping[str, int]) -> None:
-        """Expect the partition's capacity to be *total*, types of amount 0 left out."""
+        """Expect the partition's capacity to be *total*, without types of amount 0."""
         await self._expect_status(lambda core: dict(core.partitions[0].total), dict(total), "total")
 
     async def expect_counts(self, *, nodes: int, asks: int, allocations: int) -> None:
@@ -101,7 +101,7 @@ class Looking(Connection):
         )
 
     async def expect_failure(self, key: str, text: str) -> None:
-        """Expect *text* to be among the reasons why ask *key* waits. Raises Skipped on a core that does not explain."""
+        """Expect *text* to be among the reasons why ask *key* waits. Raises Skipped if the core cannot explain asks."""
         request = status_pb2.ExplainAskRequest(partition=f"[{self.rm}]default", allocation_key=key)
         with skip_where_unserved("ExplainAsk of kornel.v1.StatusService"):
             answer = await self._status.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
@@ -109,7 +109,7 @@ class Looking(Connection):
         check(counts.get(text, 0) > 0, f"expected {key} to wait because of {text!r}, got {counts}")
 
     async def state_dump(self) -> Mapping[str, object]:
-        """Returns the core's description of itself. Raises Skipped on a core that has none."""
+        """Returns the core's state dump. Raises Skipped if the core has none."""
         with skip_where_unserved("GetStateDump of kornel.v1.StatusService"):
             answer = await self._status.GetStateDump(
                 status_pb2.GetStateDumpRequest(rm_id=self.rm), timeout=CALL_TIMEOUT_S
@@ -119,13 +119,13 @@ class Looking(Connection):
         except json.JSONDecodeError as error:
             raise Mismatch(f"the state dump is not JSON: {error}") from None
         if not isinstance(dump, dict):
-            raise Mismatch("the state dump is no JSON object")
+            raise Mismatch("the state dump is not a JSON object")
         return dump
 
     async def _expect_status(
         self, look: Callable[[status_pb2.GetStatusResponse], object], wanted: object, what: str
     ) -> None:
-        """Expect *look* to find *wanted* soon. A core without the call gets a note instead."""
+        """Expect *look* to find *wanted* soon. If the core does not serve the call, the case gets a note instead."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._deadline_s
         while True:
@@ -134,7 +134,7 @@ class Looking(Connection):
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                     raise
-                self.notes.append(f"not looked at, for want of kornel.v1.StatusService: {what}")
+                self.notes.append(f"not checked, because the core does not serve kornel.v1.StatusService: {what}")
                 return
             got = look(core)
             if got == wanted:
@@ -151,7 +151,7 @@ def _find_queue(core: status_pb2.GetStatusResponse, path: str) -> status_pb2.Que
 
 @contextmanager
 def skip_where_unserved(service: str) -> Iterator[None]:
-    """Raises Skipped where the core answers a call in the block that it has none of the kind."""
+    """Raises Skipped if the core answers a call in the block that it does not serve it."""
     try:
         yield
     except grpc.aio.AioRpcError as error:

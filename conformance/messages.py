@@ -1,4 +1,4 @@
-"""Request messages in the words of the contract: a node of 10 vcore, an ask of 1000, a release."""
+"""Request messages with the contract's values: a node of 10 vcore, an ask of 1000, a release."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def release(
     app: str = "app",
     partition: str = "",
 ) -> si.AllocationRelease:
-    """Returns a release. *key* empty: everything of *app*. *termination* may be a number that no release of the proto
-    knows."""
+    """Returns a release. *key* empty: everything of *app*. *termination* may be a number that no version of the proto
+    defines."""
     return si.AllocationRelease(
         partitionName=partition,
         applicationID=app,

@@ -1,4 +1,4 @@
-"""Outcomes of a case or a check, and what a report says of them."""
+"""The outcomes of cases and checks, as reports show them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def check(condition: object, message: str) -> None:
 
 
 class Checked(Protocol):
-    """The interface of what is checked: a case against a core, or a check of a shim."""
+    """The interface of a case against a core, or of a check of a shim."""
 
     @property
     def id(self) -> str:
-        """ID, short and unique within a kind: "73", "S7"."""
+        """The ID, which is short and unique within a kind: "73", "S7"."""
 
     @property
     def group(self) -> str: ...
@@ -37,13 +37,13 @@ class Checked(Protocol):
 
     @property
     def rule(self) -> str:
-        """Place of the rule, such as "protocol.md 10.2"."""
+        """The reference of the rule, such as "protocol.md 10.2"."""
 
 
 class Verdict(StrEnum):
     """The ways in which a case can end.
 
-    GAP     excused: listed as a known gap, or not to be tried on this core; the reason says which
+    GAP     excused: listed as a known gap, or cannot be tried on this core; the reason says which
     UNSEEN  the peer never did what the rule is about
     """
 
@@ -57,9 +57,9 @@ class Verdict(StrEnum):
 class Result:
     """The outcome of one case.
 
-    reason  what was expected and what came, why it is a gap, what could not be inspected, what a pass rests on; empty
-            for a plain pass
-    tried   whether the peer was put to the test at all
+    reason  what was expected and what came, why it is a gap, what could not be checked, or why it is a pass; empty for
+    a plain pass
+    tried   whether the case was run at all
     """
 
     case: Checked

@@ -26,7 +26,7 @@ _STYLES: Final = {
 
 
 def nothing_failed(results: Iterable[Result]) -> bool:
-    """Tells whether nothing failed."""
+    """Tells whether no result is a failure."""
     return not any(result.verdict is Verdict.FAIL for result in results)
 
 
@@ -67,7 +67,7 @@ def print_list(console: Console, cases: Sequence[Checked]) -> None:
 
 
 def print_rule(console: Console, text: str) -> None:
-    """Prints a rule: laid out for the width of a terminal, else as it is written."""
+    """Prints a rule: laid out for the width of a terminal, otherwise as it is written."""
     if console.is_terminal:
         console.print(Markdown(text))
     else:
@@ -80,7 +80,7 @@ def as_json(results: Iterable[Result]) -> str:
 
 
 def write_junit(path: Path, results: Sequence[Result], suite: str) -> None:
-    """Writes JUnit XML, in which a case that is excused or was not seen is a skipped test."""
+    """Writes JUnit XML. A case that is excused or was not seen is a skipped test there."""
     counts = Counter(result.verdict for result in results)
     root = ET.Element(
         "testsuite",

@@ -19,13 +19,13 @@ from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 DEFAULT_DEADLINE_S: Final = 5.0
 DEFAULT_SETTLE_S: Final = 0.1
 CASE_LIMIT_S: Final = 60.0
-"""The longest that a case may take beyond its own waiting, so that a core that stops reading is found out."""
+"""The longest that a case may take beyond its own waiting, so that a core that stops reading is detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The seconds an expected entry may take, those that silence has to last, and the credentials that the core is
-    shown."""
+    """The seconds that an expected entry may take, the seconds that silence has to last, and the credentials for the
+    core."""
 
     deadline_s: float = DEFAULT_DEADLINE_S
     settle_s: float = DEFAULT_SETTLE_S
@@ -33,7 +33,7 @@ class Settings:
 
 
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
-    """Run one case on a connection of its own. Failures of any kind end up in the result."""
+    """Run one case on a connection of its own. The result tells of failures of any kind."""
     if each.waits_s > clock.patience_s:
         return Result(each, Verdict.GAP, f"needs a test clock, or {each.waits_s:g} s of waiting", tried=False)
     begin = time.monotonic()

@@ -1,5 +1,4 @@
-"""Client library for authors of shims: everything that is the same for every resource manager on the
-``si.v1`` wire.
+"""A client library for authors of shims: everything that all resource managers need to speak ``si.v1``.
 
 A shim owns nodes, applications and containers, reports them, and carries out what the core decides. This
 package holds the connection: registration, the three streams with batching, back-pressure and reconnection,

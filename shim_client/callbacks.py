@@ -30,6 +30,8 @@ NOTICES_WAITING: Final = 100
 """The most messages with notices that wait for the handler; beyond that the newest are dropped."""
 
 ANSWERS_PER_REQUEST: Final = 2_000
+PLACEMENTS_REMEMBERED: Final = 10_000
+"""Placements known to be in place; the question that waits for one comes with it, or soon after."""
 CLOSE_GRACE_S: Final = 5.0
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -49,7 +51,8 @@ class PredicatesQuestion(NamedTuple):
     them.
 
     *allocate* false: a node is to be reserved for it, or it is to take the place of a placeholder there. *dependent*:
-    other placements decide; those made so far were acknowledged, and a yes is for the first node that is not refused.
+    other placements decide; the handler has acknowledged those made so far, or was given time to do so, and a yes is
+    for the first node that is not refused.
     """
 
     partition: str
@@ -193,10 +196,11 @@ class CallbackAttachment:
         timeout_s: float | None,
         start: Attach,
         connected: Callable[[], Awaitable[None]],
+        ended: Callable[[Any], object] = lambda metadata: None,
     ) -> None:
         """Prepares an attachment; *start* opens the RPC, *connected* waits for a connection.
 
-        *timeout_s* absent: the core's default.
+        *timeout_s* absent: the core's default. *ended* gets the trailing metadata of each RPC.
         """
         self.timeout_s: float = 0.0
         """The seconds that the core waits for an answer; 0 until attached."""
@@ -205,7 +209,11 @@ class CallbackAttachment:
         self._wanted_timeout_s = timeout_s
         self._start = start
         self._connected = connected
+        self._ended = ended
         self._answers = _Answers()
+        self._placements = _PlacementsInPlace()
+        self._core_names_placements = False
+        """The core says with a question which placement to await, and needs to hear of none."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._notices: asyncio.Queue[pb.AttachResponse] = asyncio.Queue(NOTICES_WAITING)
@@ -236,9 +244,13 @@ class CallbackAttachment:
 
         Only those of asks that depend on placements are of interest; others do no harm. *node_id*: where they are; with
         it, one that comes late does not count for where the ask runs by then.
+
+        A core of today has sent that question already, which waits here; only an older core hears of it.
         """
         for key in keys:
-            self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key, node_id=node_id))
+            self._placements.note(key)
+            if not self._core_names_placements:
+                self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key, node_id=node_id))
 
     def note_registered(self) -> None:
         """Note that the RM has registered, so that a stream that was given up can be opened again."""
@@ -294,6 +306,7 @@ class CallbackAttachment:
             deliver=self._receive_response,
             reopened=self._drop_questions,
             connected=self._connected,
+            ended=self._ended,
         )
 
     def _make_subscription(self) -> pb.Subscription:
@@ -305,6 +318,7 @@ class CallbackAttachment:
             events=self._is_overridden("events"),
             state_dump=self._is_overridden("state_dump"),
             preemption_notices=self._is_overridden("preemption_notice"),
+            awaits_placements=self._is_overridden("predicates"),
             timeout_ms=0 if self._wanted_timeout_s is None else max(1, round(self._wanted_timeout_s * 1000)),
         )
 
@@ -323,9 +337,13 @@ class CallbackAttachment:
     async def _receive_response(self, response: pb.AttachResponse) -> None:
         if response.HasField("attached"):
             self.timeout_s = response.attached.timeout_ms / 1000
+            self._core_names_placements = response.attached.awaits_placements
             self._settled.set()
         for void in response.not_placed:
+            self._placements.note(void.allocation_key)
             self._handler.not_placed(void.partition, void.allocation_key)
+        for question in response.predicates:
+            self._placements.forget(question.allocation_key)
         questions: list[Coroutine[Any, Any, None]] = [
             self._answer_predicates(
                 question.question_id,
@@ -337,6 +355,7 @@ class CallbackAttachment:
                     question.allocate,
                     question.dependent,
                 ),
+                question.after.allocation_key,
             )
             for question in response.predicates
         ]
@@ -389,9 +408,12 @@ class CallbackAttachment:
         for task in late:
             task.cancel()
 
-    async def _answer_predicates(self, number: int, question: PredicatesQuestion) -> None:
+    async def _answer_predicates(self, number: int, question: PredicatesQuestion, after: str) -> None:
+        """Answers a question, once the placement *after*, if any, is in place or has had half the time to be."""
         depends = in_place = False
         try:
+            if after:
+                await self._placements.wait_for(after, self.timeout_s / 2)
             judged = await self._handler.predicates(question)
             refused, depends, in_place = judged if isinstance(judged, Judgement) else Judgement(judged)
             refusals = [pb.NodeRefusal(node_id=node_id, reason=reason) for node_id, reason in refused.items()]
@@ -403,7 +425,9 @@ class CallbackAttachment:
         if in_place:
             refused_ids = {refusal.node_id for refusal in refusals}
             first = next((node_id for node_id in question.node_ids if node_id not in refused_ids), "")
-            self.acknowledge([question.key], partition=question.partition, node_id=first)
+            self._placements.note(question.key)
+            # Told in any case: the core answers it if it does not act upon the yes.
+            self._answers.put(pb.PlacementKey(partition=question.partition, allocation_key=question.key, node_id=first))
 
     async def _answer_preemption(self, number: int, question: PreemptionQuestion) -> None:
         try:
@@ -479,6 +503,37 @@ class CallbackAttachment:
         else:
             if reply is not None:
                 self.answer_notice(notice.notice_id, reply)
+
+
+class _PlacementsInPlace:
+    """The placements that the shim has in place, as far as questions may have to wait for them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, None] = {}
+        self._awaited: dict[str, asyncio.Event] = {}
+
+    def note(self, key: str) -> None:
+        """Note that *key* is in place, or never will be."""
+        self._known.pop(key, None)
+        self._known[key] = None
+        if len(self._known) > PLACEMENTS_REMEMBERED:
+            del self._known[next(iter(self._known))]
+        if key in self._awaited:
+            self._awaited.pop(key).set()
+
+    def forget(self, key: str) -> None:
+        """Note that *key* is not in place, since the core asks where it may run."""
+        self._known.pop(key, None)
+
+    async def wait_for(self, key: str, longest_s: float) -> None:
+        """Return once *key* is in place, after *longest_s* in any case."""
+        if key in self._known:
+            return
+        event = self._awaited.setdefault(key, asyncio.Event())
+        try:
+            await asyncio.wait_for(event.wait(), longest_s)
+        except TimeoutError:
+            self._awaited.pop(key, None)
 
 
 class _Answers:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import math
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from kornel.shim_client.asks import Ask, Generation
 from kornel.shim_client.callbacks import CallbackAttachment, CallbackHandler
-from kornel.shim_client.credentials import Credentials
+from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 from kornel.shim_client.errors import (
     CallFailed,
     ConnectionLost,
@@ -33,8 +33,10 @@ from kornel.shim_client.errors import (
     ShimClientError,
     Superseded,
 )
+from kornel.shim_client.leader import LeaderChannel, split_addresses
 from kornel.shim_client.outbox import Outbox, OutboxClosed
-from kornel.shim_client.stream import DuplexStream, wait_until_ready
+from kornel.shim_client.retry_info import read_retry_delay
+from kornel.shim_client.stream import DuplexStream
 from kornel.shim_client.updates import (
     ApplicationAccepted,
     ApplicationRejected,
@@ -68,6 +70,7 @@ CLOSE_GRACE_S: Final = 5.0
 
 SESSION_KEY: Final = "kornel-session"
 LEASE_KEY: Final = "kornel-lease"
+
 RETRY_KEY: Final = "kornel-retry-after-ms"
 
 AllocationEntry: TypeAlias = si.Allocation | si.AllocationAsk | si.AllocationAskRelease | si.AllocationRelease
@@ -87,7 +90,7 @@ _RANKS: Final[Mapping[type, int]] = {
 
 
 class ShimClient:
-    """A connection to one core on behalf of one RM cluster.
+    """A connection to one core, or to the one of several that leads, on behalf of one RM cluster.
 
     Use it as an async context manager, or call :meth:`close`. After a break it connects again by itself for
     *reconnect_s*; the shim hears :class:`StreamReopened` for each stream that came back. Errors beyond repair
@@ -108,9 +111,11 @@ class ShimClient:
         outbox: int = 20_000,
         inbox: int = 1000,
     ) -> None:
-        """Prepares a client without connecting. *credentials* absent: :meth:`Credentials.from_environment`.
+        """Prepares a client without connecting. *address*: of the core, or of several that share a journal, with commas
+        between them: the client talks to the one that leads.
 
-        *batch*: most entries per request; *outbox*: entries that may wait per stream; *inbox*: messages unread.
+        *credentials* absent: :meth:`Credentials.from_environment`. *batch*: most entries per request; *outbox*: entries
+        that may wait per stream; *inbox*: messages unread.
         """
         self.address = address
         self.rm_id = rm_id
@@ -124,7 +129,7 @@ class ShimClient:
         self._batch = batch
         self._outbox_capacity = outbox
         self._inbox_capacity = inbox
-        self._channel: grpc.aio.Channel | None = None
+        self._channel: LeaderChannel | None = None
         self._streams: asyncio.Task[None] | None = None
         self._attachments: list[CallbackAttachment] = []
         self._reset_queues()
@@ -163,12 +168,22 @@ class ShimClient:
             # minutes.
             ("grpc.max_reconnect_backoff_ms", 2000),
         ]
-        if isinstance(self._credentials, grpc.ChannelCredentials):
-            self._channel = grpc.aio.secure_channel(self.address, self._credentials, options=options)
-        else:
-            self._channel = (self._credentials or Credentials.from_environment()).channel(self.address, options)
+        given = self._credentials or Credentials.from_environment()
+        addresses = split_addresses(self.address) or (self.address,)
+        if len(addresses) > 1:
+            options[-1] = ("grpc.max_reconnect_backoff_ms", 200)  # Another core takes over within seconds.
+
+        def make_channel(address: str) -> grpc.aio.Channel:
+            if isinstance(given, grpc.ChannelCredentials):
+                return grpc.aio.secure_channel(address, given, options=options)
+            return given.channel(address, options)
+
+        self._channel = LeaderChannel(addresses, make_channel)
         try:
-            await wait_until_ready(self._channel, self._connect_s)
+            await self._channel.find_leader(self._connect_s)
+        except CredentialsUnusable:
+            self._channel = None
+            raise
         except ConnectionLost:
             await self._channel.close()
             self._channel = None
@@ -198,10 +213,9 @@ class ShimClient:
             buildInfo=build_info or {},
             extraConfig=extra_config or {},
         )
-        scheduler = si_pb2_grpc.SchedulerStub(self._open_channel())
+        lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s)}"),)
         try:
-            lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s)}"),)
-            await scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=(*self._metadata, *lease))
+            await self._call_registration(request, (*self._metadata, *lease))
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 raise CoreUnreachable(self.address, self._connect_s) from error
@@ -217,6 +231,23 @@ class ShimClient:
         for attachment in self._attachments:
             attachment.note_registered()
 
+    async def _call_registration(
+        self, request: si.RegisterResourceManagerRequest, metadata: tuple[tuple[str, str], ...]
+    ) -> None:
+        """Registers at the core that leads; where another one has taken over meanwhile, there."""
+        channel = self._open_channel()
+        register = partial(si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager, request, metadata=metadata)
+        try:
+            await _call_patiently(register)
+        except grpc.aio.AioRpcError as error:
+            if not channel.note_leader(error.trailing_metadata()):
+                raise
+            try:
+                await channel.find_leader(self._connect_s)
+            except ConnectionLost:
+                raise error from None
+            await _call_patiently(register)
+
     async def attach_callbacks(self, handler: CallbackHandler, *, timeout_s: float | None = None) -> CallbackAttachment:
         """Subscribe *handler* to what it overrides, until the client or the attachment is closed.
 
@@ -227,7 +258,7 @@ class ShimClient:
         stub = callback_pb2_grpc.CallbackServiceStub(channel)
 
         async def connected() -> None:
-            await wait_until_ready(channel, self._reconnect_s)
+            await channel.find_leader(self._reconnect_s)
 
         attachment = CallbackAttachment(
             handler,
@@ -235,6 +266,7 @@ class ShimClient:
             timeout_s=timeout_s,
             start=partial(stub.Attach, metadata=self._metadata),
             connected=connected,
+            ended=channel.note_leader,
         )
         try:
             await attachment.wait_until_attached()
@@ -254,7 +286,7 @@ class ShimClient:
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
         request = manager_pb2.UnregisterResourceManagerRequest(rm_id=self.rm_id)
         try:
-            await stub.UnregisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+            await _call_patiently(partial(stub.UnregisterResourceManager, request, metadata=self._metadata))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("UnregisterResourceManager", error) from error
 
@@ -408,7 +440,7 @@ class ShimClient:
             rm_id=self.rm_id, policy_group=policy_group, config=config, extra_config=extra_config or {}
         )
         try:
-            return await stub.UpdateConfiguration(request, timeout=CALL_TIMEOUT_S, metadata=self._metadata)
+            return await _call_patiently(partial(stub.UpdateConfiguration, request, metadata=self._metadata))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("UpdateConfiguration", error) from error
 
@@ -417,7 +449,7 @@ class ShimClient:
         stub = configuration_pb2_grpc.ConfigurationServiceStub(self._open_channel())
         request = configuration_pb2.ValidateConfigurationRequest(config=config)
         try:
-            return await stub.ValidateConfiguration(request, timeout=CALL_TIMEOUT_S)
+            return await _call_patiently(partial(stub.ValidateConfiguration, request))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("ValidateConfiguration", error) from error
 
@@ -435,15 +467,16 @@ class ShimClient:
         ours = self.rm_id if self._streams is not None else ""
         request = status_pb2.GetStatusRequest(partition=named, omit_queues=omit_queues, audit=audit, rm_id=ours)
         try:
-            return await stub.GetStatus(request, timeout=CALL_TIMEOUT_S)
+            return await _call_patiently(partial(stub.GetStatus, request))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("GetStatus", error) from error
 
     async def state_dump(self) -> dict[str, Any]:
         """Returns everything that helps to understand the core, this shim's own state included (``kornel.v1``)."""
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
+        request = status_pb2.GetStateDumpRequest(rm_id=self.rm_id)
         try:
-            answer = await stub.GetStateDump(status_pb2.GetStateDumpRequest(rm_id=self.rm_id), timeout=CALL_TIMEOUT_S)
+            answer = await _call_patiently(partial(stub.GetStateDump, request))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("GetStateDump", error) from error
         dump: dict[str, Any] = json.loads(answer.json)
@@ -457,7 +490,7 @@ class ShimClient:
         stub = status_pb2_grpc.StatusServiceStub(self._open_channel())
         request = status_pb2.ExplainAskRequest(partition=self._full_partition(partition), allocation_key=key)
         try:
-            return await stub.ExplainAsk(request, timeout=CALL_TIMEOUT_S)
+            return await _call_patiently(partial(stub.ExplainAsk, request))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("ExplainAsk", error) from error
 
@@ -467,10 +500,9 @@ class ShimClient:
         Raises CallFailed for a name that the core does not know.
         """
         stub = explain_pb2_grpc.ExplainServiceStub(self._open_channel())
+        request = explain_pb2.ExplainRequest(partition=self._full_partition(partition), name=name)
         try:
-            return await stub.Explain(
-                explain_pb2.ExplainRequest(partition=self._full_partition(partition), name=name), timeout=CALL_TIMEOUT_S
-            )
+            return await _call_patiently(partial(stub.Explain, request))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("Explain", error) from error
 
@@ -484,7 +516,7 @@ class ShimClient:
         asked.CopyFrom(request)
         asked.partition = self._full_partition(request.partition)
         try:
-            return await stub.WhatIf(asked, timeout=CALL_TIMEOUT_S)
+            return await _call_patiently(partial(stub.WhatIf, asked))
         except grpc.aio.AioRpcError as error:
             raise _call_failed("WhatIf", error) from error
 
@@ -492,7 +524,7 @@ class ShimClient:
         """Returns the name that no other RM of the core has a partition of."""
         return name if name.startswith("[") else f"[{self.rm_id}]{name or 'default'}"
 
-    def _open_channel(self) -> grpc.aio.Channel:
+    def _open_channel(self) -> LeaderChannel:
         if self._channel is None:
             raise RuntimeError("the client is not connected")
         return self._channel
@@ -529,7 +561,7 @@ class ShimClient:
         scheduler = si_pb2_grpc.SchedulerStub(channel)
 
         async def connected() -> None:
-            await wait_until_ready(channel, self._reconnect_s)
+            await channel.find_leader(self._reconnect_s)
 
         return (
             DuplexStream(
@@ -541,6 +573,7 @@ class ShimClient:
                 deliver=self._receive_nodes,
                 reopened=lambda: self._inbox.put((StreamReopened(StreamKind.NODE),)),
                 connected=connected,
+                ended=channel.note_leader,
             ).run(),
             DuplexStream(
                 StreamKind.APPLICATION,
@@ -551,6 +584,7 @@ class ShimClient:
                 deliver=self._receive_applications,
                 reopened=lambda: self._inbox.put((StreamReopened(StreamKind.APPLICATION),)),
                 connected=connected,
+                ended=channel.note_leader,
             ).run(),
             DuplexStream(
                 StreamKind.ALLOCATION,
@@ -561,6 +595,7 @@ class ShimClient:
                 deliver=self._receive_allocations,
                 reopened=lambda: self._inbox.put((StreamReopened(StreamKind.ALLOCATION),)),
                 connected=connected,
+                ended=channel.note_leader,
             ).run(),
         )
 
@@ -621,6 +656,23 @@ def _give_up(answers: dict[str, asyncio.Future[Answer]], failure: ShimClientErro
     for waiting in answers.values():
         if not waiting.done():
             waiting.set_exception(failure)
+
+
+async def _call_patiently(call: Callable[..., Awaitable[Answer]]) -> Answer:
+    """Returns the answer to *call*, which is tried again while the core is too busy for it and says how long to wait.
+
+    Raises what the last try raised if there is no time for another one.
+    """
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + CALL_TIMEOUT_S
+    while True:
+        try:
+            return await call(timeout=ends - loop.time())
+        except grpc.aio.AioRpcError as error:
+            delay_s = read_retry_delay(error.code(), error.trailing_metadata())
+            if delay_s is None or loop.time() + delay_s >= ends:
+                raise
+        await asyncio.sleep(delay_s)
 
 
 def _call_failed(call: str, error: grpc.aio.AioRpcError) -> CallFailed:

@@ -1,6 +1,6 @@
-"""Options by which a program built on the client states its credentials: those of ``kornel``, with the same variables.
+"""Command-line options for a client's credentials: the same as those of ``kornel``, with the same variables.
 
-A program takes them on its root command and makes credentials of them::
+A program declares them on its root command and makes credentials of their values::
 
     @app.callback()
     def connect(context: typer.Context, ca: Ca = None, cert: Cert = None, key: Key = None,

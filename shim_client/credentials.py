@@ -1,7 +1,7 @@
-"""Credentials of a shim, and its check of the core: TLS, a client certificate, a bearer token.
+"""Credentials of a shim: TLS with a check of the core's certificate, a client certificate, a bearer token.
 
-Certificates are read when a channel is made, the token at every call, so that one which is replaced in its file is used
-from the next call on.
+Certificates are read when a channel is made. The token is read at every call, so that a token replaced in its file is
+used from the next call on.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class CredentialsUnusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The files and names by which a shim is known. All empty: plain text, and no identity.
+    """The files and names that identify a shim and its core. All empty: plain text, and no identity.
 
-    ca           PEM file of the CA that signed the core's certificate; with it, or a certificate, TLS is spoken
+    ca           PEM file of the CA that signed the core's certificate; with it, or with a certificate, TLS is used
     certificate  PEM file, with ``key``: shown to the core
     token_file   bearer token; never sent in plain text to another machine
     server_name  the name in the core's certificate, if not the host of the address
@@ -63,11 +63,12 @@ class Credentials:
 
     @property
     def tls(self) -> bool:
-        """Tells whether TLS is spoken."""
+        """Tells whether TLS is used."""
         return self.ca is not None or self.certificate is not None
 
     def channel(self, address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-        """Returns a channel to *address*. Raises CredentialsUnusable: a file cannot be read, or a token is at risk."""
+        """Returns a channel to *address*. Raises CredentialsUnusable if a file cannot be read or a token would be sent
+        in plain text."""
         if not self.tls:
             if self.token_file is not None and not _stays_here(address):
                 raise CredentialsUnusable(
@@ -80,7 +81,7 @@ class Credentials:
             channel = grpc.aio.secure_channel(address, self._make_tls_credentials(), options=options)
         if self.token_file is None:
             return channel
-        self.bearer()  # A file that is missing is to be told now, not at the first call.
+        self.bearer()  # So that a missing file is reported now and not at the first call.
         return _TokenChannel(channel, self.bearer)
 
     def _make_tls_credentials(self) -> grpc.ChannelCredentials:
@@ -91,17 +92,18 @@ class Credentials:
         )
 
     def bearer(self) -> str:
-        """Returns the value of ``authorization``; only where there is a token. Raises CredentialsUnusable."""
+        """Returns the value of ``authorization``; there has to be a token. Raises CredentialsUnusable."""
         assert self.token_file is not None
         return f"Bearer {read_credential_file(self.token_file).decode('ascii', 'replace').strip()}"
 
 
 NO_CREDENTIALS: Final = Credentials()
-"""Plain text without an identity, whatever the environment says."""
+"""Credentials for plain text without an identity, whatever the environment says."""
 
 
 class _TokenChannel(grpc.aio.Channel):
-    """A channel whose calls carry a token. Interceptors would do, but change how streams are written."""
+    """A channel whose calls carry a token. It does without interceptors, because they change how streams are
+    written."""
 
     def __init__(self, channel: grpc.aio.Channel, bearer: Callable[[], str]) -> None:
         self._channel = channel

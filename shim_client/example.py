@@ -20,7 +20,7 @@ APP = si.AddApplicationRequest(applicationID="app-1", queueName="root.example", 
 
 
 async def run(core: str, rm_id: str, tasks: int, seconds: float) -> None:
-    """Ask for *tasks* of one core each, run what is placed for *seconds*, stop what has to go."""
+    """Ask for *tasks* tasks of one core each, run what is placed for *seconds*, and stop what the core releases."""
     waiting = {f"task-{n}": Ask(f"task-{n}", "app-1", {"vcore": 1000}) for n in range(tasks)}
     running: dict[str, si.Allocation] = {}
 
@@ -31,9 +31,9 @@ async def run(core: str, rm_id: str, tasks: int, seconds: float) -> None:
 
     async with ShimClient(core, rm_id) as client, asyncio.TaskGroup() as containers:
         while True:
-            with suppress(ResyncRequired):  # a core that has forgotten us is told everything again
+            with suppress(ResyncRequired):  # a core that lost the registration is told everything again
                 await client.register(config=QUEUES)
-                await client.create_nodes([NODE])  # waits for the answer, as does the next one
+                await client.create_nodes([NODE])  # waits for the answer, as does the next call
                 [answer] = await client.add_applications([APP])
                 if isinstance(answer, ApplicationAccepted):
                     await client.report_allocations(running.values())  # before anything takes their room

@@ -1,7 +1,7 @@
 """A queue of entries to be written to one stream: bounded, in order, taken in batches.
 
-The message, not the entry, is the unit of cost on the wire, so whatever has gathered while the last message was being
-written goes out as one. Nothing waits for a batch to fill.
+Cost on the wire is paid per message and not per entry, so everything that was queued while the last message was being
+written is sent as one. Nothing waits for a batch to fill.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 Entry = TypeVar("Entry", bound=Message)
 
-# A quarter of the 64 MiB that both ends accept: room for field headers and for a core that accepts less.
+# A quarter of the 64 MiB that both ends accept, which leaves room for field headers and for a core that accepts less.
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 
 
@@ -26,8 +26,8 @@ class OutboxClosed(Exception):
 class Outbox(Generic[Entry]):
     """The entries of one stream until they are written.
 
-    *rank* tells in which order the core handles the lists of one request: a batch ends where the rank would go down, so
-    packing entries into requests never changes what happens first.
+    *rank* gives the order in which the core handles the lists of one request. A batch ends where the rank would
+    decrease, so packing entries into requests never changes their order.
     """
 
     def __init__(self, *, capacity: int, batch: int, rank: Callable[[Entry], int]) -> None:
@@ -44,7 +44,7 @@ class Outbox(Generic[Entry]):
         return self._closed
 
     async def put(self, entries: Iterable[Entry]) -> None:
-        """Queue *entries* in order, waiting while the outbox is full. Raises OutboxClosed once closed."""
+        """Queue *entries* in order, and wait while the outbox is full. Raises OutboxClosed if it is closed."""
         async with self._changed:
             for entry in entries:
                 while len(self._entries) >= self._capacity and not self._closed:
@@ -58,7 +58,7 @@ class Outbox(Generic[Entry]):
     async def next_batch(self) -> list[Entry]:
         """Returns the entries for the next request, still queued: :meth:`mark_written` removes them.
 
-        Empty: closed and drained.
+        The result is empty if the outbox is closed and drained.
         """
         async with self._changed:
             await self._changed.wait_for(lambda: bool(self._entries) or self._closed)
@@ -74,19 +74,19 @@ class Outbox(Generic[Entry]):
             return taken
 
     async def mark_written(self, count: int) -> None:
-        """Remove the first *count* entries: gRPC has taken them."""
+        """Remove the first *count* entries, which gRPC has taken."""
         async with self._changed:
             for _ in range(count):
                 self._entries.popleft()
             self._changed.notify_all()
 
     async def wait_until_drained(self) -> None:
-        """Wait until everything queued so far and meanwhile has been written, or the outbox is closed."""
+        """Wait until everything that is queued, or will be meanwhile, has been written, or the outbox is closed."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._entries or self._closed)
 
     async def close(self) -> None:
-        """Accept nothing more; what is queued can still be taken."""
+        """Accept no more entries; those that are queued can still be taken."""
         async with self._changed:
             self._closed = True
             self._changed.notify_all()

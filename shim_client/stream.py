@@ -1,28 +1,29 @@
-"""One bidirectional stream, kept open: bind, write batches, read responses, reopen when it breaks.
+"""Keeps one bidirectional stream open: binds it, writes batches, reads responses, and opens it again when it breaks.
 
-The core keeps an RM's state while no stream is open and queues what it has to say, so a break costs nothing
-but time: the new stream is bound by a first message that carries only the RM's ID, and both directions go on.
+While no stream is open, the core keeps the RM's state and queues its messages, so a break costs nothing but time: a
+first message with only the RM's ID binds the new stream, and both directions go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
 from kornel.shim_client.errors import ConnectionLost, ResyncRequired, StreamRefused, Superseded
+from kornel.shim_client.retry_info import read_retry_delay
 
 Entry = TypeVar("Entry", bound=Message)
 Written_co = TypeVar("Written_co", bound=Message, covariant=True)
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
-# Statuses after which the same stream, opened again, can be expected to work. OK is one of them: it
-# ends a stream whose other side was closed.
+# Statuses after which the same stream, opened again, can be expected to work. OK is among them: it ends a stream whose
+# other side was closed.
 TRANSIENT: Final = frozenset(
     {
         grpc.StatusCode.OK,
@@ -35,28 +36,28 @@ TRANSIENT: Final = frozenset(
     }
 )
 SUPERSEDED: Final = "superseded"
-"""The details of ABORTED begin with it when another program has registered the same RM."""
+"""The beginning of the details of ABORTED if another program has registered the same RM."""
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 5.0
 
 
 class Source(Protocol[Written_co]):
-    """The interface of what a stream writes from, such as :class:`kornel.shim_client.outbox.Outbox`."""
+    """The interface of a stream's source of entries, such as :class:`kornel.shim_client.outbox.Outbox`."""
 
     @property
     def closed(self) -> bool:
         """Tells whether nothing more will be added."""
 
     async def next_batch(self) -> Sequence[Written_co]:
-        """Returns the entries of the next request. Empty: closed and drained."""
+        """Returns the entries of the next request; empty if the source is closed and drained."""
 
     async def mark_written(self, count: int) -> None:
-        """Remove the first *count* entries of the batch: they have been sent."""
+        """Remove the first *count* entries of the batch, which have been sent."""
 
 
 class DuplexStream(Generic[Entry, Request, Response]):
-    """One stream of the service, run until it is closed or beyond repair."""
+    """One stream of the service, which runs until it is closed or cannot be opened again."""
 
     def __init__(
         self,
@@ -69,11 +70,13 @@ class DuplexStream(Generic[Entry, Request, Response]):
         deliver: Callable[[Response], Awaitable[None]],
         reopened: Callable[[], Awaitable[None]],
         connected: Callable[[], Awaitable[None]],
+        ended: Callable[[Any], object] = lambda metadata: None,
     ) -> None:
         """Prepares the stream called *kind*; *start* opens the RPC, *bind* is its first message.
 
-        *connected* waits for a connection.
+        *connected* waits for a connection. *ended* gets the trailing metadata of each RPC.
         """
+        self._ended = ended
         self._kind = kind
         self._start = start
         self._bind = bind
@@ -92,7 +95,7 @@ class DuplexStream(Generic[Entry, Request, Response]):
         opened_before = False
         while True:
             await self._connected()
-            heard, code, reason = await self._run_rpc(announce=opened_before)
+            heard, code, reason, delay_s = await self._run_rpc(announce=opened_before)
             opened_before = True
             if self._outbox.closed:
                 return
@@ -100,14 +103,17 @@ class DuplexStream(Generic[Entry, Request, Response]):
                 raise Superseded(self._kind, code, reason)
             if code is grpc.StatusCode.FAILED_PRECONDITION:
                 raise ResyncRequired(self._kind, code, reason)
-            if code not in TRANSIENT:
+            if code not in TRANSIENT and delay_s is None:
                 raise StreamRefused(self._kind, code, reason)
-            # A stream that worked starts the pauses anew; one that breaks at once must not be hammered.
+            # A stream that worked resets the pause; after one that broke at once, the pause grows.
             pause = FIRST_PAUSE_S if heard else min(2 * pause, LONGEST_PAUSE_S)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(max(pause, delay_s or 0.0))
 
-    async def _run_rpc(self, *, announce: bool) -> tuple[bool, grpc.StatusCode, str]:
-        """Runs one RPC to its end. Returns whether anything was received, and how it ended."""
+    async def _run_rpc(self, *, announce: bool) -> tuple[bool, grpc.StatusCode, str, float | None]:
+        """Runs one RPC to its end.
+
+        Returns whether anything was received, how it ended, and how long the core asks to wait before the next one.
+        """
         call = self._start()
         heard = False
         writer = asyncio.create_task(self._write_batches(call), name=f"{self._kind} writer")
@@ -118,26 +124,33 @@ class DuplexStream(Generic[Entry, Request, Response]):
                 heard = True
                 await self._deliver(response)
         except grpc.aio.AioRpcError:
-            # Its status is the call's, and that is read below for every kind of ending.
+            # The error has the status of the call, which is read below for every kind of ending.
             pass
+        except asyncio.CancelledError:
+            # So ends a call whose channel is closed because another core leads; this stream goes on there.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
         finally:
             writer.cancel()
             call.cancel()
             await asyncio.wait([writer])
         if not writer.cancelled() and (bug := writer.exception()) is not None:
             raise bug
-        return heard, await call.code(), await call.details() or ""
+        code, trailing = await call.code(), await call.trailing_metadata()
+        self._ended(trailing)
+        return heard, code, await call.details() or "", read_retry_delay(code, trailing)
 
     async def _write_batches(self, call: grpc.aio.StreamStreamCall[Request, Response]) -> None:
         try:
             await call.write(self._bind)
             while batch := await self._outbox.next_batch():
                 await call.write(self._encode(batch))
-                # Only now: a batch that was being written when the stream broke is written again.
+                # This is done only now, so that a batch that was being written when the stream broke is written again.
                 await self._outbox.mark_written(len(batch))
             await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError):
-            # The call is over; the reading side learns why.
+            # The call is over, and the reading side reports why.
             return
 
 

@@ -1,6 +1,6 @@
-"""A group of commands that shows wrong arguments safely: they may have come from a name that somebody else chose.
+"""A group of commands that shows wrong arguments safely, because they may be names that somebody else chose.
 
-What typer says of an argument it cannot use holds that argument as it is, escape sequences included.
+An error of typer contains the wrong argument as it is, including escape sequences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kornel.shim_client.visible import write_visibly
 
 
 class VisibleCommands(TyperGroup):
-    """A group of commands that writes arguments visibly where it complains about them."""
+    """A group of commands whose error messages write arguments visibly."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parses the arguments of the group itself."""
@@ -31,7 +31,7 @@ class VisibleCommands(TyperGroup):
 
 @contextmanager
 def _visible_complaints() -> Iterator[None]:
-    """Makes an error of the parser visible to whoever prints it. The list of commands is ours, and has lines."""
+    """Writes the message of a parser's error visibly. The list of commands is ours, and keeps its lines."""
     try:
         yield
     except typer.TyperException as error:

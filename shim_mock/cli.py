@@ -22,8 +22,10 @@ from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile
 from kornel.shim_client.credentials import NO_CREDENTIALS
 from kornel.shim_client.visible import write_visibly
 from kornel.shim_client.visible_commands import VisibleCommands
+from kornel.shim_mock.database import DatabaseFailed, find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.documents import InputError
+from kornel.shim_mock.failover import FailoverFailed, demonstrate_failover
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.picture import draw_run
 from kornel.shim_mock.report import LiveLine, print_report
@@ -55,8 +57,11 @@ class DemoKind(StrEnum):
     TOPOLOGY = "topology"
     """No kind of preemption: gangs that want their members in one rack, or apart."""
 
+    FAILOVER = "failover"
+    """A core that is killed in the middle of a preemption, and another one that takes over."""
 
-STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY})
+
+STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.FAILOVER})
 """Kinds that say themselves what happens, step by step, and have no scenario."""
 
 
@@ -70,7 +75,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Core = Annotated[str, typer.Option("--core", metavar="ADDR", help="Where the core listens: host:port or unix:path.")]
+Core = Annotated[
+    str,
+    typer.Option(
+        "--core",
+        metavar="ADDR",
+        help="Where the core listens: host:port or unix:path; of several that share a journal, all, with commas.",
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder for the picture of the run.")]
 Reconnect = Annotated[
     bool,
@@ -159,7 +171,9 @@ def demo(
     kind: Annotated[
         DemoKind | None,
         typer.Option(
-            "--kind", help="Show one kind of preemption on a few nodes, shims that take over, or gangs in racks."
+            "--kind",
+            help="Show one kind of preemption on a few nodes, shims that take over, gangs in racks, or a core that is"
+            " killed.",
         ),
     ] = None,
     trace_folder: Annotated[
@@ -215,9 +229,11 @@ async def _tell_story(console: Console, kind: DemoKind, log: Path, *, keep: bool
     try:
         if kind is DemoKind.SWAP:
             await demonstrate_swap(say, log)
+        elif kind is DemoKind.FAILOVER:
+            await demonstrate_failover(say, log, programs=find_programs())
         else:
             await demonstrate_topology(say, log, keep=keep)
-    except (SwapFailed, TopologyFailed) as error:
+    except (SwapFailed, TopologyFailed, FailoverFailed, DatabaseFailed) as error:
         console.print(f"failed: {escape(write_visibly(str(error)))}", soft_wrap=True, highlight=False)
         return False
     return True

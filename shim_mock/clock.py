@@ -17,16 +17,16 @@ class SimulatedClock:
 
     @property
     def real_s(self) -> float:
-        """Real seconds since the start."""
+        """The real seconds since the start."""
         return self._loop.time() - self._started
 
     @property
     def now_s(self) -> float:
-        """Simulated seconds since the start."""
+        """The simulated seconds since the start."""
         return self.real_s * self._speed
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Run *callback* in *delay_s* simulated seconds. *timers* counts those still to come."""
+        """Run *callback* in *delay_s* simulated seconds. ``timers`` counts the pending calls."""
         self.timers += 1
 
         def run() -> None:

@@ -14,7 +14,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -60,6 +60,7 @@ class Task:
     termination: si.TerminationType.ValueType = si.UNKNOWN_TERMINATION_TYPE
     attempts: int = 0
     lives: int = 0
+    heard: set[TaskEvent] = field(default_factory=set)
 
     def ask(self, *, again: bool = False) -> Ask:
         """Returns the request for the task. *again*: to a core that has forgotten how old it is."""
@@ -117,6 +118,7 @@ class SimulatedCluster:
         self._accepted_nodes: dict[str, si.NodeInfo] = {}
         self._drained_nodes: set[str] = set()
         self._accepted_applications: dict[str, Application] = {}
+        self._reopened = False
         self._arrivals: Counter[str] = Counter()
         self._unconfirmed: set[str] = set()
         self._confirmed = asyncio.Event()
@@ -271,6 +273,7 @@ class SimulatedCluster:
                 self._note_anomaly(f"task {key} was refused: {reason}")
                 self._drop_ask(key, TaskEvent.REFUSED)
             case StreamReopened():
+                self._reopened = True
                 self._send_again()
             case _:
                 return
@@ -278,6 +281,9 @@ class SimulatedCluster:
 
     def _start_task(self, update: Allocated) -> None:
         if (task := self._move_task(update.key, TaskEvent.PLACED)) is None:
+            placed = self.tasks.get(update.key)
+            if placed is not None and placed.node and placed.node != update.node_id:
+                self._note_anomaly(f"task {update.key} was placed on {placed.node}, and again on {update.node_id}")
             return
         now_s = self._clock.real_s
         queue, amounts = task.application.queue, task.group.resources
@@ -344,8 +350,11 @@ class SimulatedCluster:
         try:
             task.state = next_state(task.state, event)
         except IllegalTransition as error:
-            self._note_anomaly(f"task {key}: {error}")
+            # A core that goes on where another one ended says again what may not have arrived.
+            if not (self._reopened and event in task.heard):
+                self._note_anomaly(f"task {key}: {error}")
             return None
+        task.heard.add(event)
         return task
 
     # What containers do.

@@ -40,10 +40,10 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
             sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
         )
         try:
-            yield await _wait_for_address(process, ready, log)
+            yield await wait_for_address(process, ready, log)
             if wait_for_interrupt:
                 await _wait_for_interrupt(process)
-            await _stop_core(process, log)
+            await stop_core(process, log)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -78,7 +78,8 @@ async def _wait_for_interrupt(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait(waits)
 
 
-async def _wait_for_address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:
+async def wait_for_address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:
+    """Returns the address that the core *process* writes into *ready* once it serves. Raises :class:`CoreFailed`."""
     try:
         async with asyncio.timeout(READY_S):
             while (address := _read_address(ready)) is None:
@@ -98,7 +99,8 @@ def _read_address(ready: Path) -> str | None:
         return None
 
 
-async def _stop_core(process: asyncio.subprocess.Process, log: Path) -> None:
+async def stop_core(process: asyncio.subprocess.Process, log: Path) -> None:
+    """Ask the core *process* to stop, and wait for it. Raises :class:`CoreFailed` if it does not, or badly."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
     try:

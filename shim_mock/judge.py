@@ -11,9 +11,9 @@ from kornel.shim_mock.lifecycle import TaskState
 from kornel.shim_mock.quantities import describe_amounts, describe_share
 from kornel.v1 import status_pb2
 
-_UNTOLD: Final = "the core does not tell: it has no StatusService, or this shim no permission to read and to audit"
+_UNTOLD: Final = "the core does not tell: it has no StatusService, or this shim has no permission to read and to audit"
 
-# More would bury the first one.
+# More differences would hide the first one.
 SHOWN = 3
 
 
@@ -30,14 +30,14 @@ class Judge:
 
     @property
     def undecided(self) -> list[Expectation]:
-        """The expectations with a time that neither came true nor ran out."""
+        """The expectations with a deadline that are still open."""
         return [e for e in self._expectations if e.within_s is not None and e not in self._verdicts]
 
     def look(self, now_s: float, *, quiet: bool = False) -> None:
         """Decide what can be decided at *now_s* (real seconds since the start).
 
-        *quiet*: the core has had nothing to say for a while. Then a queue may also have its guarantee in the sense
-        that no preemption could give it more.
+        *quiet*: the core has sent nothing for a while. Then a queue also counts as having its guarantee if no
+        preemption could give it more.
         """
         for expectation in self.undecided:
             assert expectation.within_s is not None
@@ -61,7 +61,7 @@ class Judge:
 
     def close(self, status: status_pb2.GetStatusResponse | None) -> list[Verdict]:
         """Returns the verdicts on all expectations, in the scenario's order. *status* None: the core does not report
-        any."""
+        one."""
         for expectation in self._expectations:
             if expectation not in self._verdicts:
                 self._judge_at_end(expectation, status)
@@ -80,7 +80,7 @@ class Judge:
         match expectation.kind:
             case Kind.REACHES_GUARANTEED:
                 account = accounts[expectation.queue]
-                # The second look is worth its cost only while nothing else happens.
+                # The second check is worth its cost only while nothing else happens.
                 return account.is_served or (
                     quiet and not account.unsubmitted and self._cluster.is_stranded(expectation.queue)
                 )
@@ -168,7 +168,7 @@ class Judge:
         violations = sum(partition.law_violations for partition in status.partitions)
         broken = sum(partition.invariant_violations for partition in status.partitions)
         detail = f"plans checked: {checks}, that broke a law: {violations}; accounting checks failed: {broken}"
-        # Preemption without a single check would mean that nobody looked.
+        # Preemption without a single check would mean that nothing was checked.
         looked = checks > 0 or not self._cluster.accounts.preemptions
         return looked and not violations and not broken, detail
 
@@ -177,8 +177,8 @@ class Judge:
         return ", ".join(f"{count[state]} {state}" for state in TaskState if count[state])
 
     def _find_differences(self, status: status_pb2.GetStatusResponse | None) -> Iterator[str]:
-        """Yields the differences between the core's books and the cluster's: each ask is placed, pending or ended, in
-        both."""
+        """Yields the differences between the core's books and the cluster's; every ask has to be placed, pending or
+        ended in both."""
         cluster = self._cluster
         yield from (f"anomaly: {anomaly}" for anomaly in cluster.anomalies)
         if status is None:
@@ -205,7 +205,7 @@ class Judge:
                 told, mine = _drop_zeros(core_amounts), _drop_zeros(own_amounts)
                 if told != mine:
                     yield f"{queue.path} {what}: core {describe_amounts(told)}, cluster {describe_amounts(mine)}"
-            # A core that was started again has begun to count again.
+            # A core that was restarted has begun to count again.
             if queue.leaf and not cluster.registration.count and queue.preempted_allocations != account.preempted:
                 yield f"{queue.path} preempted: core {queue.preempted_allocations}, cluster {account.preempted}"
 

@@ -5,7 +5,7 @@
        │                   └──STOP_ASKED──▶ TERMINATING ──CONFIRMED──▶ EVICTED
        └──REFUSED──▶ REFUSED
 
-A pair that is not in the table is something the contract does not allow the core to say.
+A pair that is not in the table is a message that the contract does not allow.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class TaskState(StrEnum):
 
     WAITING = "waiting"  # asked for, not placed
     RUNNING = "running"
-    STOPPING = "stopping"  # ended by itself, the core has not confirmed that yet
-    TERMINATING = "terminating"  # the core wants it gone, and has not been told that it is
+    STOPPING = "stopping"  # ended by itself, not confirmed by the core yet
+    TERMINATING = "terminating"  # the core asked for its release, which was not confirmed to it yet
     ENDED = "ended"
-    EVICTED = "evicted"  # gone because the core or the loss of its node wanted it so
+    EVICTED = "evicted"  # gone because of the core or the loss of its node
     REFUSED = "refused"
 
 
@@ -37,7 +37,7 @@ class TaskEvent(StrEnum):
     FINISHED = "finished"
     STOP_ASKED = "stop asked"
     CONFIRMED = "confirmed"
-    RELEASED = "released"  # the core says that it is over
+    RELEASED = "released"  # the core confirms its end
 
 
 TRANSITIONS: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = MappingProxyType(
@@ -49,9 +49,9 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = MappingPro
         (TaskState.RUNNING, TaskEvent.STOP_ASKED): TaskState.TERMINATING,
         (TaskState.RUNNING, TaskEvent.RELEASED): TaskState.EVICTED,
         (TaskState.STOPPING, TaskEvent.RELEASED): TaskState.ENDED,
-        # The core chose it before it heard that it had ended: what was sent already confirms that it is gone.
+        # The core chose the task before it knew of the end, which the message that was sent already confirms.
         (TaskState.STOPPING, TaskEvent.STOP_ASKED): TaskState.STOPPING,
-        # The core may repeat what was not confirmed in its time.
+        # The core may repeat a request that was not confirmed in time.
         (TaskState.TERMINATING, TaskEvent.STOP_ASKED): TaskState.TERMINATING,
         (TaskState.EVICTED, TaskEvent.STOP_ASKED): TaskState.EVICTED,
         (TaskState.TERMINATING, TaskEvent.CONFIRMED): TaskState.EVICTED,
@@ -64,7 +64,7 @@ HOLDING: Final = frozenset({TaskState.RUNNING, TaskState.STOPPING, TaskState.TER
 
 
 class IllegalTransition(Exception):
-    """The core's message about a task is one that the contract does not allow in the task's state."""
+    """The core sent a message about a task that the contract does not allow in the task's state."""
 
 
 def next_state(state: TaskState, event: TaskEvent) -> TaskState:

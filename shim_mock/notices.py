@@ -1,4 +1,4 @@
-"""Answers of the simulated cluster's applications to notices that the core will take tasks from them."""
+"""Answers notices of preemption for the applications of the simulated cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from kornel.shim_mock.lifecycle import TaskState
 from kornel.shim_mock.scenario import OnNotice
 
 TOO_LATE_S: Final = 1.0
-"""The real seconds from the deadline to the answer of an application that answers too late."""
+"""The seconds of real time from the deadline to the answer of an application that answers too late."""
 
 
 class NoticeHandler(CallbackHandler):
-    """A handler that counts notices, and answers for applications that do: they end other tasks, or report checkpoints.
+    """A handler that counts notices, and answers for applications that react: they end other tasks, or report
+    checkpoints.
 
-    It overrides nothing else, so nothing else is subscribed to.
+    It overrides no other callback, so the shim subscribes to no other.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -45,7 +46,7 @@ class NoticeHandler(CallbackHandler):
         return None
 
     def _end_tasks(self, own: list[Task], notice: PreemptionNotice) -> None:
-        """End as much as the core wants back, beginning with those that it listed last."""
+        """End as much as the core wants back, beginning with the tasks that it listed last."""
         listed = {*notice.strict, *notice.at_risk}
         missing = dict(notice.need)
         running = [task for task in own if task.state is TaskState.RUNNING]

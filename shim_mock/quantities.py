@@ -1,6 +1,6 @@
 """Amounts and durations as text: the grammar of queues.yaml, so that one file reads like the other.
 
-Every function takes the raw text and raises ValueError with what is wrong and what would be right.
+Every function takes the raw text and raises ValueError with what is wrong and what is expected.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def parse_quantity(text: str, resource_type: str) -> int:
         raise ValueError(f"{text!r} is negative")
     match = _QUANTITY.fullmatch(stripped)
     if match is None:
-        raise ValueError(f"{text!r} is no quantity: digits and a suffix such as Ki, Mi, Gi or G")
+        raise ValueError(f"{text!r} is not a quantity: write digits and a suffix such as Ki, Mi, Gi or G")
     digits, suffix = match.groups()
     if resource_type == "vcore":
         factor = 1 if suffix == "m" else 1000 * _factor_of(text, suffix)
@@ -89,7 +89,7 @@ def parse_duration(text: str) -> float:
         parts.append(part)
         end = part.end()
     if not parts or end != len(text):
-        raise ValueError(f"{text!r} is no duration: numbers with units, such as 250ms, 5s or 1h30m")
+        raise ValueError(f"{text!r} is not a duration: write numbers with units, such as 250ms, 5s or 1h30m")
     seconds = sum((Decimal(part[1]) * _UNIT_S[part[2]] for part in parts), Decimal(0))
     if seconds > LONGEST_S:
         raise ValueError(f"{text!r} is too long: at most {LONGEST_S // 3600} hours")
@@ -97,9 +97,9 @@ def parse_duration(text: str) -> float:
 
 
 def parse_integer(text: str, least: int, most: int) -> int:
-    """Returns *text* as whole number between *least* and *most*."""
+    """Returns *text* as a whole number between *least* and *most*."""
     if _INTEGER.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     # Longer than any bound in use, and Python refuses to convert thousands of digits.
     value = int(text) if len(text) <= 40 else (least - 1 if text.startswith("-") else most + 1)
     if not least <= value <= most:
@@ -108,19 +108,19 @@ def parse_integer(text: str, least: int, most: int) -> int:
 
 
 def parse_decimal(text: str, least: float, most: float) -> float:
-    """Returns *text* as plain decimal between *least* and *most*."""
+    """Returns *text* as a plain decimal between *least* and *most*."""
     if _DECIMAL.fullmatch(text) is None or len(text) > 40:
-        raise ValueError(f"{text!r} is no plain decimal number")
+        raise ValueError(f"{text!r} is not a plain decimal number")
     if not least <= (value := float(text)) <= most:
         raise ValueError(f"{text} is outside {least:g}..{most:g}")
     return value
 
 
 def parse_rate(text: str) -> float:
-    """Returns *text*, such as ``10/s`` or ``90/m``, as number per second."""
+    """Returns *text*, such as ``10/s`` or ``90/m``, as a number per second."""
     match = _RATE.fullmatch(text)
     if match is None or len(text) > 40:
-        raise ValueError(f"{text!r} is no rate: a number per unit, such as 10/s or 90/m")
+        raise ValueError(f"{text!r} is not a rate: write a number per unit, such as 10/s or 90/m")
     per_second = float(Decimal(match[1]) / _UNIT_S[match[2]])
     if not 0 < per_second <= 1e6:
         raise ValueError(f"{text!r} is not above 0/s and at most 1000000/s")

@@ -1,7 +1,7 @@
-"""The registration of the simulated cluster with a core, which it makes again when the core has forgotten it.
+"""The registration of the simulated cluster with a core, repeated when the core has lost it.
 
-A core keeps its state in memory, so one that was started again knows nothing of the cluster. The streams then end with
-ResyncRequired; the shim registers again, and the cluster reports all that it has.
+A core keeps its state in memory, so after a restart it does not know the cluster. The streams then end with
+ResyncRequired; the shim registers again, and the cluster reports everything that it has.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ RETRY_S: Final = 0.2
 class Registration:
     """The registration of one run. *config*: the queue configuration that the next registration sends.
 
-    *reconnect_s* 0: a core that has forgotten the cluster ends the run; otherwise the seconds in which a core has to
-    answer again.
+    *reconnect_s* 0: the run ends when the core has lost the registration; otherwise the seconds within which a core has
+    to answer again.
     """
 
     def __init__(self, client: ShimClient, config: str, *, reconnect_s: float = 0.0) -> None:
@@ -36,7 +36,7 @@ class Registration:
 
     @property
     def renews(self) -> bool:
-        """Tells whether the cluster registers again with a core that has forgotten it."""
+        """Tells whether the cluster registers again with a core that has lost its registration."""
         return self._reconnect_s > 0
 
     @property
@@ -49,11 +49,11 @@ class Registration:
         await self._in_sync.wait()
 
     def mark_in_sync(self) -> None:
-        """Note that everything the core must know has been sent after the last registration."""
+        """Note that everything the core must know has been sent since the last registration."""
         self._in_sync.set()
 
     async def register_again(self) -> None:
-        """Register again. Raises CoreUnreachable when the core goes away again and stays away, RegistrationRefused."""
+        """Register again. Raises RegistrationRefused, or CoreUnreachable if the core does not come back."""
         self._in_sync.clear()
         self.count += 1
         loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class Registration:
             await asyncio.sleep(RETRY_S)
 
     async def ask_until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Returns the answer of *ask*, which is asked again after each registration that came between."""
+        """Returns the answer of *ask*, which is called again after each new registration in between."""
         while True:
             await self._in_sync.wait()
             try:
@@ -80,7 +80,7 @@ class Registration:
 
 
 def _is_broken_connection(error: ShimClientError) -> bool:
-    """Tells whether *error* is none of what was asked, but of the connection or the registration."""
+    """Tells whether *error* is due to the connection or the registration, and not to the request."""
     if isinstance(error, RegistrationRefused):
         return False
     if isinstance(error, CallFailed):

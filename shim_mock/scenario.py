@@ -1,6 +1,6 @@
 """Scenarios: the nodes of the simulated cluster, what is submitted to it when, and what is expected of the core.
 
-Read strictly: an unknown field, a negative amount or a name that leads nowhere refuses the file, with line and field.
+Scenarios are read strictly: an unknown field, a negative amount or an undefined name is an error, with line and field.
 ``docs/shim-mock.md`` describes every field. Times are simulated seconds (they pass *speed* times as fast as real ones),
 except in expectations, ``settle`` and ``timeout``: those measure the core, which lives in real time.
 """
@@ -103,9 +103,9 @@ class TaskGroup:
 class Application:
     """The tasks that one user submits to one queue.
 
-    *after_quiet*: not at a time, but once the core has placed what it can. *on_notice* None: nobody listens. *retries*:
-    failures of tasks after which it gives up; None: never. Preemption is no failure. *fail_s*: when one of its tasks
-    fails; None: never.
+    *after_quiet*: submitted not at a time, but once the core has placed what it can. *on_notice* None: notices are not
+    read. *retries*: failures of tasks after which the application gives up; None: never. Preemption is not a failure.
+    *fail_s*: when one of its tasks fails; None: never.
     """
 
     id: str
@@ -122,7 +122,7 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Another queue configuration, put into force at a time or after quiet. *queues*: its limits by path."""
+    """Another queue configuration, put into force at a time or once the core is quiet. *queues*: its limits by path."""
 
     config: str
     queues: Mapping[str, QueueLimits]
@@ -192,7 +192,7 @@ def parse_scenario(text: str, *, file: str = "scenario.yaml", folder: Path = Pat
 
 
 class _Reader:
-    """A reader of one scenario. What is missing or wrong is reported and replaced, so that reading can go on."""
+    """A reader of one scenario. Missing or wrong values are reported and replaced, so that reading can go on."""
 
     def __init__(self, findings: Findings, folder: Path) -> None:
         self._findings = findings

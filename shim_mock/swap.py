@@ -1,8 +1,8 @@
-"""Shims that take over from each other while one core goes on: ``kornel-shim-mock demo --kind swap``.
+"""Shims that replace each other while one core goes on: ``kornel-shim-mock demo --kind swap``.
 
-Three shims have the core one after the other. A simulated cluster, ``site``, runs made-up containers. `kornel-local`
-takes its place under the same name and runs a real process. Then a shim of another name, ``annex``, registers beside
-it, and has that process from there on. Neither the core nor the process is started again.
+Three shims use the core one after the other. A simulated cluster, ``site``, runs simulated containers. `kornel-local`
+takes its place under the same name and runs a real process. Then a shim with another name, ``annex``, registers as well
+and takes over that process. Neither the core nor the process is started again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ partitions:
 
 
 class SwapFailed(Exception):
-    """A step of the demonstration did not come to what it shows."""
+    """A step of the demonstration did not have the expected result."""
 
 
 class Machine:
-    """This machine under `kornel-local`, whose jobs and files are in *folder*. Each command is a program of its own."""
+    """This machine under `kornel-local`, with its jobs and files in *folder*. Each command runs as a separate
+    program."""
 
     def __init__(self, folder: Path, core: str) -> None:
         self._folder = folder
@@ -59,11 +60,11 @@ class Machine:
         return (await self._run("submit", "--", *command)).split()[0]
 
     async def stop_server(self, *options: str) -> None:
-        """Stop the shim, and leave the core and what runs as they are."""
+        """Stop the shim without touching the core or what runs."""
         await self._run("down", "--keep-core", *options)
 
     async def find_process(self, job: str) -> int:
-        """Returns the process that a running job wrote into its log; 0: it does not run."""
+        """Returns the process ID that a running job wrote into its log; 0: it does not run."""
         task = json.loads(await self._run("show", job))["tasks"][0]
         return int(await self._run("logs", job) or 0) if task["state"] == "running" else 0
 
@@ -80,7 +81,7 @@ class Machine:
 
 
 async def demonstrate_swap(say: Callable[[str], None], log: Path) -> None:
-    """Have three shims take over from each other, and *say* what happens. Raises :class:`SwapFailed`."""
+    """Make three shims replace each other, and *say* what happens. Raises :class:`SwapFailed`."""
     with tempfile.TemporaryDirectory(prefix="kornel-swap-") as scratch:
         async with running_core(log) as address:
             say(f"A core serves at {address}. Shims come and go from here on; it is not started again.")
@@ -94,7 +95,7 @@ async def demonstrate_swap(say: Callable[[str], None], log: Path) -> None:
 
 
 async def _run_simulated(client: ShimClient, say: Callable[[str], None]) -> None:
-    say(f"\n1. A simulated cluster registers as {SITE!r}, with a node and {CONTAINERS} made-up containers on it.")
+    say(f"\n1. A simulated cluster registers as {SITE!r}, with a node and {CONTAINERS} simulated containers on it.")
     await client.register(config=CONFIG)
     capacity = si.Resource(resources={"vcore": si.Quantity(value=8_000), "memory": si.Quantity(value=8 << 30)})
     node = si.NodeInfo(nodeID="simulated-node", action=si.NodeInfo.CREATE, schedulableResource=capacity)
@@ -113,8 +114,8 @@ async def _run_simulated(client: ShimClient, say: Callable[[str], None]) -> None
 
 async def _show_swaps(simulated: ShimClient, machine: Machine, address: str, say: Callable[[str], None]) -> None:
     say(
-        f"\n2. kornel-local registers under the same name, {SITE!r}. It is the one that the core listens to now: the"
-        "\n   simulated cluster hears 'superseded' and ends, and what it had reported goes with it."
+        f"\n2. kornel-local registers under the same name, {SITE!r}. The core accepts only this one from now on: the"
+        "\n   simulated cluster is told 'superseded' and ends, and what it had reported is removed."
     )
     await machine.start_server(SITE)
     said = await _hear_the_end(simulated)
@@ -127,13 +128,13 @@ async def _show_swaps(simulated: ShimClient, machine: Machine, address: str, say
 
     say(
         f"\n3. That shim ends; the process goes on. A shim of another name, {ANNEX!r}, registers beside {SITE!r}, finds"
-        "\n   the process and reports it to the core as running. Then the manager that nobody speaks for is removed."
+        "\n   the process and reports it to the core as running. Then the manager without a shim is removed."
     )
     await machine.stop_server()
     await machine.start_server(ANNEX)
     found = await _until(lambda: machine.find_process(job), "the job to be taken over")
     async with ShimClient(address, ANNEX) as looking:
-        await _until(lambda: _count_allocations(looking), "the core to hear of the job")
+        await _until(lambda: _count_allocations(looking), "the core to learn of the job")
         await _unregister(address)
         _say_status(await looking.status(), say)
     if found != process or not _is_alive(process):
@@ -148,7 +149,7 @@ async def _hear_the_end(client: ShimClient) -> str:
                 pass
     except Superseded as error:
         return str(error)
-    raise SwapFailed("the simulated cluster was not told that another shim has its place")
+    raise SwapFailed("the simulated cluster was not told that another shim has taken its place")
 
 
 async def _count_allocations(client: ShimClient) -> int:
@@ -156,7 +157,7 @@ async def _count_allocations(client: ShimClient) -> int:
 
 
 async def _unregister(address: str) -> None:
-    """Remove the manager that nobody speaks for, as an operator would."""
+    """Remove the manager that has no shim any more, as an operator would."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "kornel", "unregister", SITE, "--yes", "--grpc", address,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
@@ -166,7 +167,7 @@ async def _unregister(address: str) -> None:
 
 
 async def _until(look: Callable[[], Any], what: str) -> int:
-    """Returns what *look* returns once that is more than 0."""
+    """Returns the first result of *look* that is more than 0."""
     try:
         async with asyncio.timeout(STEP_S):
             while not (found := await look()):  # noqa: ASYNC110 - another program's state

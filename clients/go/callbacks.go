@@ -77,6 +77,7 @@ func (c *Callbacks) subscription(rmID string) *kornelv1.Subscription {
 		Events:               c.Events != nil,
 		StateDump:            c.StateDump != nil,
 		PreemptionNotices:    c.PreemptionNotice != nil,
+		AwaitsPlacements:     c.Predicates != nil,
 		TimeoutMs:            c.Timeout.Milliseconds(),
 	}
 }
@@ -89,10 +90,13 @@ type attachment struct {
 	room      chan struct{}
 	notices   chan *kornelv1.AttachResponse
 	attached  chan struct{}
+	inPlace   *placements
 
 	mu      sync.Mutex
 	settled bool
-	timeout time.Duration
+	// namesPlacements says that the core names with a question which placement to await, and needs to hear of none.
+	namesPlacements bool
+	timeout         time.Duration
 	// questions is the context of those of the open call: the core counts them as not asked when it breaks.
 	questions context.Context
 	drop      context.CancelFunc
@@ -109,6 +113,7 @@ func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) erro
 		room:      make(chan struct{}, openQuestions),
 		notices:   make(chan *kornelv1.AttachResponse, noticesWaiting),
 		attached:  make(chan struct{}),
+		inPlace:   newPlacements(),
 	}
 	a.renewQuestions()
 	stub := kornelv1.NewCallbackServiceClient(s.client.connection)
@@ -169,14 +174,27 @@ func (s *Session) AttachCallbacks(ctx context.Context, callbacks Callbacks) erro
 	}
 }
 
-// Acknowledge tells the core that the shim has placements in place. It counts for asks that depend on other placements: the
-// core asks about the next of them once the last one is in place. Acknowledging any other placement does nothing.
+// Acknowledge says that the shim has placements in place. It counts for asks that depend on other placements: the next of
+// them is judged once the last one is in place. A core of today has sent that question already, which waits here; others
+// are told. Acknowledging any other placement does nothing.
 func (s *Session) Acknowledge(placements ...*kornelv1.PlacementKey) {
 	s.mu.Lock()
 	attachment := s.attachment
 	s.mu.Unlock()
 	if attachment != nil {
-		_ = attachment.answers.put(s.ctx, messages(placements)...)
+		attachment.acknowledge(placements)
+	}
+}
+
+func (a *attachment) acknowledge(placements []*kornelv1.PlacementKey) {
+	for _, placed := range placements {
+		a.inPlace.note(placed.GetAllocationKey())
+	}
+	a.mu.Lock()
+	named := a.namesPlacements
+	a.mu.Unlock()
+	if !named {
+		_ = a.answers.put(a.session.ctx, messages(placements)...)
 	}
 }
 
@@ -230,6 +248,7 @@ func (a *attachment) receive(ctx context.Context, response *kornelv1.AttachRespo
 	a.mu.Lock()
 	if attached := response.GetAttached(); attached != nil {
 		a.timeout = time.Duration(attached.GetTimeoutMs()) * time.Millisecond
+		a.namesPlacements = attached.GetAwaitsPlacements()
 		if !a.settled {
 			a.settled = true
 			close(a.attached)
@@ -238,12 +257,19 @@ func (a *attachment) receive(ctx context.Context, response *kornelv1.AttachRespo
 	questions, timeout := a.questions, a.timeout
 	a.mu.Unlock()
 	for _, undone := range response.GetNotPlaced() {
+		a.inPlace.note(undone.GetAllocationKey())
 		if a.callbacks.NotPlaced != nil {
 			a.guard("NotPlaced", func() { a.callbacks.NotPlaced(undone.GetPartition(), undone.GetAllocationKey()) })
 		}
 	}
 	for _, question := range response.GetPredicates() {
-		a.answer(questions, timeout, func(ctx context.Context) []proto.Message { return a.answerPredicates(ctx, question) })
+		a.inPlace.forget(question.GetAllocationKey())
+		a.answer(questions, timeout, func(ctx context.Context) []proto.Message {
+			if after := question.GetAfter(); after != nil {
+				a.inPlace.wait(ctx, after.GetAllocationKey(), timeout/2)
+			}
+			return a.answerPredicates(ctx, question)
+		})
 	}
 	for _, question := range response.GetPreemptionPredicates() {
 		a.answer(questions, timeout, func(ctx context.Context) []proto.Message { return []proto.Message{a.answerPreemption(ctx, question)} })
@@ -299,10 +325,24 @@ func (a *attachment) answerPredicates(ctx context.Context, question *kornelv1.Pr
 		return []proto.Message{answer}
 	}
 	if judged.InPlace {
-		placed := &kornelv1.PlacementKey{Partition: question.GetPartition(), AllocationKey: question.GetAllocationKey()}
+		a.inPlace.note(question.GetAllocationKey())
+		// Told in any case: the core answers it if it does not act upon the yes.
+		placed := &kornelv1.PlacementKey{
+			Partition: question.GetPartition(), AllocationKey: question.GetAllocationKey(), NodeId: firstAllowed(question, judged),
+		}
 		return []proto.Message{answer, placed}
 	}
 	return []proto.Message{answer}
+}
+
+// firstAllowed returns the node that a yes is for where the question is dependent; empty if all are refused.
+func firstAllowed(question *kornelv1.PredicatesQuestion, judged Judgement) string {
+	for _, node := range question.GetNodeIds() {
+		if _, refused := judged.Refusals[node]; !refused {
+			return node
+		}
+	}
+	return ""
 }
 
 func (a *attachment) answerPreemption(ctx context.Context, question *kornelv1.PreemptionPredicatesQuestion) proto.Message {

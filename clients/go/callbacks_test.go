@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,12 @@ import (
 
 func attach(t *testing.T, callbacks Callbacks) (*fakecore.Core, *Session) {
 	t.Helper()
-	core := serveCore(t, fakecore.New())
+	return attachTo(t, fakecore.New(), callbacks)
+}
+
+func attachTo(t *testing.T, fake *fakecore.Core, callbacks Callbacks) (*fakecore.Core, *Session) {
+	t.Helper()
+	core := serveCore(t, fake)
 	session := register(t, connect(t, core, Options{}))
 	if err := session.AttachCallbacks(withDeadline(t), callbacks); err != nil {
 		t.Fatal(err)
@@ -195,14 +201,46 @@ func TestPlacementsAreAcknowledged(t *testing.T) {
 			t.Fatalf("not said to depend: %v", found)
 		}
 	}
-	if !core.WaitFor("acknowledged sure") {
+	if !core.WaitFor("acknowledged sure on n1") {
 		t.Fatalf("not acknowledged with the answer: %v", core.Log())
 	}
-	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "waits"})
-	if !core.WaitFor("acknowledged waits") {
+	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "waits", NodeId: "n2"})
+	if !core.WaitFor("acknowledged waits on n2") {
 		t.Fatalf("not acknowledged: %v", core.Log())
 	}
-	expectOrder(t, core.Log(), "acknowledged sure", "acknowledged waits")
+	expectOrder(t, core.Log(), "acknowledged sure on n1", "acknowledged waits on n2")
+}
+
+func TestQuestionIsJudgedOnceThePlacementBeforeItIsInPlace(t *testing.T) {
+	fake := fakecore.New()
+	fake.NamesPlacements = true
+	judged := make(chan string, 2)
+	core, session := attachTo(t, fake, Callbacks{
+		Timeout: deadline,
+		Predicates: func(_ context.Context, question *kornelv1.PredicatesQuestion) Judgement {
+			judged <- question.GetAllocationKey()
+			return Judgement{}
+		},
+	})
+	next := predicates("second")
+	next.GetPredicates()[0].After = &kornelv1.PlacementKey{AllocationKey: "first", NodeId: "n1"}
+	waiting := core.Ask(next)[0]
+	receiveAnswer(t, core.Ask(predicates("other"))[0])
+	if key := <-judged; key != "other" {
+		t.Fatalf("judged %s before the placement that it waits for", key)
+	}
+	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "first", NodeId: "n1"})
+	receiveAnswer(t, waiting)
+	// What is in place already when the question comes is not waited for, and no core is told that asked for none of it.
+	session.Acknowledge(&kornelv1.PlacementKey{AllocationKey: "second", NodeId: "n1"})
+	next = predicates("third")
+	next.GetPredicates()[0].After = &kornelv1.PlacementKey{AllocationKey: "second", NodeId: "n1"}
+	receiveAnswer(t, core.Ask(next)[0])
+	for _, line := range core.Log() {
+		if strings.HasPrefix(line, "acknowledged") {
+			t.Fatalf("told in vain: %v", core.Log())
+		}
+	}
 }
 
 func TestWhatWasNotPlacedIsToldBeforeTheNextQuestion(t *testing.T) {

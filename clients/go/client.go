@@ -261,7 +261,7 @@ func (c *Client) call(ctx context.Context, name string, do func(context.Context)
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
 		err := do(limited)
 		cancel()
-		if found := status.Convert(err); found.Code() == codes.ResourceExhausted {
+		if found := status.Convert(err); found.Code() == codes.ResourceExhausted || found.Code() == codes.Unavailable {
 			if delay, ok := retryDelay(found); ok && sleep(ctx, delay) == nil {
 				continue
 			}

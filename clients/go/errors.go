@@ -61,8 +61,11 @@ func judgeStreamEnd(call string, err error) (time.Duration, error) {
 			return 0, fmt.Errorf("%s: %w: %s", call, ErrSuperseded, found.Message())
 		}
 		return 0, nil
-	case codes.OK, codes.Canceled, codes.Unknown, codes.DeadlineExceeded, codes.Internal, codes.Unavailable:
+	case codes.OK, codes.Canceled, codes.Unknown, codes.DeadlineExceeded, codes.Internal:
 		return 0, nil
+	case codes.Unavailable:
+		delay, _ := retryDelay(found)
+		return delay, nil
 	case codes.ResourceExhausted:
 		// Without a delay it is a message that is too large, or a limit that the same stream would meet again.
 		if delay, ok := retryDelay(found); ok {

@@ -22,7 +22,7 @@ RECOVERY_QUEUE = "root.@recovery@"
 async def add(bench: Bench) -> None:
     await bench.reg()
     await bench.app()
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(49, "a second application of the same ID is refused, the first one untouched", rule="protocol.md 6.1")
@@ -38,7 +38,7 @@ async def missing_queue(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", "root.missing"))
     await bench.expect(app_rejected("app", "no-queue"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(51, "a forced application that no rule places goes to the recovery queue", rule="protocol.md 6.4")
@@ -140,7 +140,7 @@ async def quota_of_dynamic_queue(bench: Bench) -> None:
     await bench.expect(app_accepted("app"))
     await bench.start("k1", vcore=10_000)
     await bench.send(messages.allocation("k2", 1))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(63, "the quota tag does not touch a managed queue", rule="protocol.md 4.3")
@@ -159,7 +159,7 @@ async def one_response(bench: Bench) -> None:
     await bench.send_applications(application("app1"), application("app2", "root.missing"), application("app3"))
     answers = await bench.expect_set(app_accepted("app1"), app_accepted("app3"), app_rejected("app2", "no-queue"))
     check(len({answer.batch for answer in answers}) == 1, "the three answers are in one message")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(65, "a rejected application may try again", rule="protocol.md 6.2")
@@ -175,7 +175,7 @@ async def remove_unknown(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(remove=["app"])
     await bench.send_applications(remove=["app"], partition="gpu")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(
@@ -185,16 +185,16 @@ async def remove_running(bench: Bench) -> None:
     await bench.world()
     await bench.start("a", "b")
     await bench.send(messages.allocation("c", NODE_VCORE))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.send_applications(remove=["app"])
     await bench.expect(updated("app", "Completing"))
     gone = await bench.expect_set(released("a"), released("b"))
     check(gone[0].batch == gone[1].batch, "both are in one message")
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
     await bench.expect_free({"n1": NODE_VCORE})
     # A removal leaves no timers behind: nothing may come of the 30 s that it would otherwise be Completing.
-    await bench.silence_after(31)
+    await bench.expect_silence_after(31)
     await bench.app()
 
 
@@ -205,14 +205,14 @@ async def remove_asking(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"))
     await bench.send_applications(remove=["app"])
     await bench.expect(updated("app", "Completing"), updated("app", "Completed"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(69, "a removed New application is gone without a word", rule="protocol.md 6.5")
 async def remove_new(bench: Bench) -> None:
     await bench.world()
     await bench.send_applications(remove=["app"])
-    await bench.silence()
+    await bench.expect_silence()
     await bench.send(messages.allocation("k"))
     await bench.expect(rejected("k", "application-not-found"))
 
@@ -222,7 +222,7 @@ async def add_and_remove(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app"), remove=["app"])
     await bench.expect(app_accepted("app"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.send(messages.allocation("k"))
     await bench.expect(rejected("k", "application-not-found"))
 

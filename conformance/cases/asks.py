@@ -15,7 +15,7 @@ from kornel.conformance.outcome import check
 from kornel.si.v1 import si_pb2 as si
 
 BIG = NODE_VCORE + 1
-"""An ask for which no n1 has room."""
+"""The vcores of an ask for which n1 is too small."""
 
 ONE_VCORE_MAX = queues(leaf_text("a", maximum="{vcore: 1}"))
 
@@ -26,7 +26,7 @@ def placed_allocation(entry: Entry) -> si.Allocation:
 
 
 async def one_pending(bench: Bench, key: str = "k", vcore: int = ASK_VCORE, priority: int = 0) -> None:
-    """Registers with a core without nodes, adds app, and one ask of it that waits."""
+    """Registers without nodes, and adds app with one ask, which waits."""
     await bench.reg()
     await bench.app()
     await bench.send(allocation(key, vcore, priority=priority))
@@ -44,13 +44,13 @@ async def place(bench: Bench) -> None:
     check(got.partitionName == "", "new carries no partition")
     check(got.HasField("preemptionPolicy"), "new carries the preemption policy")
     check(messages.read_amounts(got.resourcePerAlloc) == {"vcore": ASK_VCORE}, "new carries what was asked for")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(74, "an ask without nodes waits, and the first node gets it", rule="protocol.md 8.3")
 async def wait_for_node(bench: Bench) -> None:
     await one_pending(bench)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n1")
     await bench.expect(updated("app", "Running"), new("k", "n1"))
 
@@ -60,7 +60,7 @@ async def too_large(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", BIG))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n2", BIG)
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
@@ -70,7 +70,7 @@ async def unknown_application(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", app="nobody"))
     await bench.expect(rejected("k", "application-not-found", app="nobody"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(77, "an ask for nothing is refused", rule="protocol.md 8.1")
@@ -80,7 +80,7 @@ async def nothing_asked(bench: Bench) -> None:
         allocation("k1", None), allocation("k2", resources={}), allocation("k3", resources={"vcore": 0, "memory": 0})
     )
     await bench.expect(*(rejected(key, "no-resources") for key in ("k1", "k2", "k3")))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(78, "an ask for a negative amount is refused", rule="protocol.md 8.1")
@@ -88,7 +88,7 @@ async def negative_ask(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", resources={"vcore": 1, "memory": -1}))
     await bench.expect(rejected("k", "negative-resources"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(79, "a placeholder without task group is refused", rule="protocol.md 8.1")
@@ -96,7 +96,7 @@ async def placeholder_without_group(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", placeholder=True))
     await bench.expect(rejected("k", "placeholder-without-group"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(80, "an ask without key is refused", rule="protocol.md 8.1")
@@ -104,28 +104,28 @@ async def no_key(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation(""))
     await bench.expect(rejected("", "invalid-key"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(81, "a waiting ask sent again counts once", rule="protocol.md 8.1")
 async def ask_twice(bench: Bench) -> None:
     await one_pending(bench)
     await bench.send(allocation("k"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_pending("root.a", ASK_VCORE)
     await bench.node("n1")
     await bench.expect(updated("app", "Running"), new("k", "n1"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(82, "a waiting ask may change its size", rule="protocol.md 8.2")
 async def resize_ask(bench: Bench) -> None:
     await one_pending(bench)
     await bench.send(allocation("k", 3000))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_pending("root.a", 3000)
     await bench.node("n1", 2999)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n2", 3000)
     entry = (await bench.expect(new("k", "n2"), updated("app", "Running")))[0]
     check(
@@ -138,10 +138,10 @@ async def change_priority(bench: Bench) -> None:
     await one_pending(bench, priority=5)
     await bench.send(allocation("later", priority=1))
     await bench.send(allocation("later", priority=9))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n1", ASK_VCORE)
     await bench.expect(updated("app", "Running"), new("later", "n1"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(84, "an allocation that shrinks gives room back on node and queue", rule="protocol.md 8.2")
@@ -149,10 +149,10 @@ async def resize_allocation(bench: Bench) -> None:
     await bench.world(ONE_VCORE_MAX)
     await bench.start("k")
     await bench.send(allocation("half", 500))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.send(allocation("k", 500, node="n1"))
     await bench.expect(new("half", "n1"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_used("root.a", 1000)
     await bench.expect_user(1000)
     await bench.expect_free({"n1": NODE_VCORE - 1000})
@@ -163,10 +163,10 @@ async def grow_above_max(bench: Bench) -> None:
     await bench.world(ONE_VCORE_MAX)
     await bench.start("k")
     await bench.send(allocation("k", 2000, node="n1"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_used("root.a", 2000)
     await bench.send(allocation("more", 1))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.release("k")
     await bench.expect(released("k"), new("more", "n1"))
 
@@ -177,7 +177,7 @@ async def move(bench: Bench) -> None:
     await bench.start("k")
     await bench.node("n2")
     await bench.send(allocation("k", node="n2"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE, "n2": NODE_VCORE})
 
 
@@ -186,7 +186,7 @@ async def unplace(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
     await bench.send(allocation("k"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
     await bench.expect_counts(nodes=1, asks=0, allocations=1)
 
@@ -196,7 +196,7 @@ async def recover(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", node="n1"))
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1", "app"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
@@ -204,7 +204,7 @@ async def recover(bench: Bench) -> None:
 async def recover_twice(bench: Bench) -> None:
     await recover(bench)
     await bench.send(allocation("k", node="n1"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(90, "an allocation on an unknown node is refused", rule="protocol.md 8.1")
@@ -212,7 +212,7 @@ async def recover_on_unknown_node(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", node="n9"))
     await bench.expect(rejected("k", "node-not-found"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(91, "a recovered allocation is taken on a full node", rule="protocol.md 8.1")
@@ -249,23 +249,23 @@ async def place_from_outside(bench: Bench) -> None:
 async def recover_on_draining_node(bench: Bench) -> None:
     await bench.world()
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.send(allocation("k", node="n1"))
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))
 
 
-@case(95, "one bad entry spoils nothing, and refusals come last", rule="protocol.md 8")
+@case(95, "a bad entry does not affect others, and refusals come last", rule="protocol.md 8")
 async def mixed_request(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k2", node="n9"), allocation("k1", node="n1"), allocation("k3", BIG))
     await bench.expect(new("k1", "n1"), rejected("k2", "node-not-found"))
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n2", BIG)
     await bench.expect(new("k3", "n2"))
 
 
-@case(96, "a failing application may not ask", rule="protocol.md 16 DB-6", waits_s=2)
+@case(96, "a failing application may not send asks", rule="protocol.md 16 DB-6", waits_s=2)
 async def ask_while_failing(bench: Bench) -> None:
     await gang_timeout(bench, style="Hard")
     await bench.expect(updated("app", "Failing"), released("p1", si.TIMEOUT), released("p2", si.TIMEOUT))
@@ -278,7 +278,7 @@ async def required_node(bench: Bench) -> None:
     await bench.world()
     await bench.send(allocation("k", tags={messages.REQUIRED_NODE_TAG: "n9"}))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n9")
     await bench.expect(updated("app", "Running"), new("k", "n9"))
 
@@ -301,7 +301,7 @@ async def key_in_use(bench: Bench) -> None:
     await bench.app("app2")
     await bench.send(allocation("k", app="app2"))
     await bench.expect(rejected("k", "key-in-use", app="app2"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 

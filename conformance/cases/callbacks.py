@@ -45,11 +45,11 @@ async def refused_node(bench: Bench) -> None:
     question = peer.questions[0]
     asked = (question.application_id, question.allocation_key, list(question.node_ids), question.allocate)
     check(asked == ("app", "k", ["n1"], True), f"expected to be asked whether app may place k on n1, got {asked}")
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_failure("k", NO_IMAGE)
     await bench.node("n2")
     await bench.expect(updated("app", "Running"), new("k", "n2"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(142, "an ask that predicates keep off every node waits, with an event every 15 s at most",
@@ -60,10 +60,10 @@ async def refused_everywhere(bench: Bench) -> None:
     await bench.send(allocation("k"))
     await bench.expect(updated("app", "Accepted"))
     for number in range(2, 14):
-        # A new node makes the core try again, however it waits for refused asks.
+        # A new node makes the core try again, in whatever way it keeps refused asks.
         await bench.node(f"n{number}")
         await bench.clock.advance_time(EVENT_PUSH_S)
-        await bench.silence()
+        await bench.expect_silence()
     events = [e for e in peer.events if e.type == si.EventRecord.REQUEST and e.objectID == "k"]
     check(events, "expected an event that tells of the refusals")
     check(all(e.referenceID == "app" and e.message for e in events), "the events name the application and the reason")
@@ -73,7 +73,7 @@ async def refused_everywhere(bench: Bench) -> None:
     await bench.expect_counts(nodes=13, asks=1, allocations=0)
 
 
-@case(143, "without a shim that listens everything is allowed", rule="protocol.md 13")
+@case(143, "without a callback stream of the shim everything is allowed", rule="protocol.md 13")
 async def nobody_listens(bench: Bench) -> None:
     await bench.world()
     await bench.start("k", node="n1")
@@ -90,7 +90,7 @@ async def expect_failures(peer: CallbackPeer, *keys: str) -> None:
 
 @case(
     144,
-    "an ask that quotas allow and no node has room for is reported once",
+    "an ask that quotas allow, but for which no node has room, is reported once",
     rule="protocol.md 13",
     waits_s=4 * STATE_S,
 )
@@ -99,13 +99,13 @@ async def outstanding(bench: Bench) -> None:
     peer = await bench.attach_peer(Answers(scheduling_states=True))
     await bench.send(allocation("k", BIG))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.clock.advance_time(STATE_S)
     await expect_failures(peer, "k")
     await bench.node("n2")
     for _ in range(3):
         await bench.clock.advance_time(STATE_S)
-        await bench.silence()
+        await bench.expect_silence()
     await expect_failures(peer, "k")
 
 
@@ -118,11 +118,11 @@ async def above_max(bench: Bench) -> None:
     peer = await bench.attach_peer(Answers(scheduling_states=True))
     await bench.send(allocation("k", ASK_VCORE + 1, app="limited"), allocation("control", BIG))
     await bench.expect(updated("limited", "Accepted"), updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     for _ in range(2):
         await bench.clock.advance_time(STATE_S)
-        await bench.silence()
-    # The one that only lacks room shows that reports do come.
+        await bench.expect_silence()
+    # The ask that lacks only room shows that reports do come.
     await expect_failures(peer, "control")
 
 
@@ -133,20 +133,20 @@ async def one_node_only(bench: Bench) -> None:
     required = {messages.REQUIRED_NODE_TAG: "n1"}
     await bench.send(allocation("k", BIG, tags=required), allocation("control", BIG))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     for _ in range(2):
         await bench.clock.advance_time(STATE_S)
-        await bench.silence()
+        await bench.expect_silence()
     await expect_failures(peer, "control")
 
 
-@case(147, "of more events than fit into an interval the rest is lost", rule="protocol.md 13", waits_s=3 * EVENT_PUSH_S)
+@case(147, "events beyond the capacity of an interval are lost", rule="protocol.md 13", waits_s=3 * EVENT_PUSH_S)
 async def event_capacity(bench: Bench) -> None:
     await bench.close()
     await bench.register(extra={"event.requestCapacity": str(CAPACITY), "event.trackingEnabled": "true"})
     await bench.open_streams()
     peer = await bench.attach_peer(Answers(events=True))
-    # A first lot shows where an interval begins, so that what follows falls into one.
+    # The first events show where an interval begins, so that the others fall into one.
     await bench.send_applications(messages.application("app"))
     await bench.expect(app_accepted("app"))
     await bench.clock.advance_time(EVENT_PUSH_S)
@@ -155,22 +155,22 @@ async def event_capacity(bench: Bench) -> None:
     asks = [allocation(f"k{number}", BIG) for number in range(5 * CAPACITY)]
     await bench.send(*asks)
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     for _ in range(2):
         await bench.clock.advance_time(EVENT_PUSH_S)
-        await bench.silence()
+        await bench.expect_silence()
     got = len(peer.events) - before
     check(got == CAPACITY, f"expected {CAPACITY} events of at least {len(asks)}, got {got}")
 
 
 def needs_two(question: callback_pb2.PreemptionPredicatesQuestion) -> int:
-    """Answers that of three victims the first two have to go, and that nothing else helps."""
+    """Answers that the first two of three victims have to go, and that nothing else helps."""
     arguments = question.arguments
     helps = len(arguments.preemptAllocationKeys) == 3 and arguments.startIndex in (0, 1)
     return 1 if helps else -1
 
 
-@case(148, "as many victims go as preemption predicates say, and no more", rule="protocol.md 13", waits_s=1)
+@case(148, "as many victims are released as preemption predicates say, and no more", rule="protocol.md 13", waits_s=1)
 async def preemption_predicates(bench: Bench) -> None:
     await bench.reg(configs.PREEMPTION)
     peer = await bench.attach_peer(Answers(predicates=lambda _: {}, preemption_predicates=needs_two))
@@ -185,12 +185,12 @@ async def preemption_predicates(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"))
     await bench.clock.advance_time(1)
     await bench.expect_set(*(released(key, si.PREEMPTED_BY_SCHEDULER, app="b1") for key in ("a", "b")))
-    await bench.silence()
+    await bench.expect_silence()
     listed = list(peer.preemption_questions[0].arguments.preemptAllocationKeys)
     check(listed == list(victims), f"expected to be asked about {victims} in the order of eviction, got {listed}")
 
 
-@case(149, "a shim's state that is no JSON shows as an error in the dump", rule="rest.md 8")
+@case(149, "a shim's state that is not JSON shows as an error in the dump", rule="rest.md 8")
 async def bad_state_dump(bench: Bench) -> None:
     await bench.reg()
     await bench.send_nodes(messages.full_node("n1"))
@@ -202,7 +202,7 @@ async def bad_state_dump(bench: Bench) -> None:
 
 
 def withhold_answer(_: callback_pb2.PredicatesQuestion) -> Mapping[str, str] | None:
-    """Answers nothing, until the case does."""
+    """Gives no answer, so that the case can answer later."""
     return None
 
 
@@ -227,23 +227,23 @@ async def one_at_a_time(bench: Bench) -> None:
     )
     await bench.expect(updated("app", "Accepted"))
     await peer.wait_until(lambda: len(peer.questions) >= 3, "three questions")
-    await bench.silence()
+    await bench.expect_silence()
     check(sorted(asked_about(peer)) == ["d1", "p1", "p2"], f"expected d1, p1 and p2, got {asked_about(peer)}")
     marked = {question.allocation_key for question in peer.questions if question.dependent}
     check(marked == {"d1"}, f"expected d1 alone to be marked as dependent, got {sorted(marked)}")
     await peer.answer_questions("p1", "d1")
     await bench.expect(updated("app", "Running"))
     await bench.expect_set(new("p1"), new("d1"))
-    await bench.silence()
+    await bench.expect_silence()
     check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
     await peer.acknowledge_placement("p1")
-    await bench.silence()
+    await bench.expect_silence()
     check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
     await peer.acknowledge_placement("d1")
     await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 once d1 is in place")
 
 
-@case(161, "of two yeses that say that they depend on placements one is acted upon, the other one asked again",
+@case(161, "of two positive answers that depend on placements one counts, and the other question is asked again",
       rule="protocol.md 13")  # fmt: skip
 async def asked_again(bench: Bench) -> None:
     peer = await dependent_world(bench, Answers(predicates=withhold_answer, depends=True, timeout_ms=60_000))
@@ -252,7 +252,7 @@ async def asked_again(bench: Bench) -> None:
     await peer.wait_until(lambda: len(peer.questions) == 2, "two questions")
     await peer.answer_questions("k1", "k2")
     await bench.expect(updated("app", "Running"), new("k1"))
-    await bench.silence()
+    await bench.expect_silence()
     await peer.acknowledge_placement("k1")
     await peer.wait_until(lambda: len(peer.questions) == 3, "to be asked about k2 again")
     check(asked_about(peer)[2] == "k2", f"expected to be asked about k2 again, got {asked_about(peer)}")
@@ -260,7 +260,7 @@ async def asked_again(bench: Bench) -> None:
     await bench.expect(new("k2"))
 
 
-@case(162, "a dependent placement that nobody acknowledges holds the next question up for the timeout",
+@case(162, "a dependent placement that is not acknowledged delays the next question by the timeout",
       rule="protocol.md 13", waits_s=TIMEOUT_S)  # fmt: skip
 async def nobody_acknowledges(bench: Bench) -> None:
     peer = await dependent_world(bench, Answers(predicates=withhold_answer, timeout_ms=int(TIMEOUT_S * 1_000)))
@@ -273,7 +273,7 @@ async def nobody_acknowledges(bench: Bench) -> None:
     await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 when the timeout is over")
 
 
-@case(163, "a placement that was acknowledged with its answer and not made is taken back", rule="protocol.md 13")
+@case(163, "a placement that was acknowledged with its answer but not made is taken back", rule="protocol.md 13")
 async def taken_back(bench: Bench) -> None:
     peer = await dependent_world(bench, Answers(predicates=withhold_answer, timeout_ms=60_000))
     await bench.send(allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT))
@@ -281,8 +281,31 @@ async def taken_back(bench: Bench) -> None:
     await peer.wait_until(lambda: peer.withheld, "a question")
     held = peer.questions[0].node_ids[0]
     await bench.node_action(held, si.NodeInfo.DRAIN_NODE)
-    await bench.silence()
+    await bench.expect_silence()
     await peer.answer_questions("d1", acknowledge=True)
     await peer.wait_until(lambda: len(peer.questions) == 2, "the next question")
     check(peer.not_placed == ["d1"], f"expected to hear that d1 was not placed, got {peer.not_placed}")
-    await bench.silence()
+    await bench.expect_silence()
+
+
+@case(170, "who awaits placements itself is asked the next dependent question with the placement before it",
+      rule="protocol.md 13")  # fmt: skip
+async def asked_with_the_placement(bench: Bench) -> None:
+    peer = await dependent_world(bench, Answers(predicates=withhold_answer, awaits=True, timeout_ms=60_000))
+    check(peer.names_placements, "expected the core to confirm that it names placements")
+    await bench.send(allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT))
+    await bench.expect(updated("app", "Accepted"))
+    await peer.wait_until(lambda: peer.withheld, "a question")
+    await bench.expect_silence()
+    check(asked_about(peer) == ["d1"], f"expected to be asked about d1 alone, got {asked_about(peer)}")
+    first = peer.questions[0]
+    check(not first.HasField("after"), "expected nothing to await before the first placement")
+    await peer.answer_questions("d1")
+    await bench.expect(updated("app", "Running"), new("d1"))
+    await peer.wait_until(lambda: len(peer.questions) == 2, "to be asked about d2 without an acknowledgement")
+    second = peer.questions[1]
+    named = second.after.allocation_key, second.after.node_id
+    check(second.allocation_key == "d2", f"expected to be asked about d2, got {second.allocation_key}")
+    check(named == ("d1", first.node_ids[0]), f"expected d2 to come after d1 on {first.node_ids[0]}, got {named}")
+    await peer.answer_questions("d2")
+    await bench.expect(new("d2"))

@@ -13,7 +13,7 @@ async def with_foreign(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
     await bench.send(make_foreign("f", 2000, "n1"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - 2000})
 
 
@@ -26,7 +26,7 @@ async def add(bench: Bench) -> None:
 async def resize(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.send(make_foreign("f", 3000, "n1"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - 3000})
 
 
@@ -35,7 +35,7 @@ async def move(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.node("n2")
     await bench.send(make_foreign("f", 2000, "n2"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE, "n2": NODE_VCORE - 2000})
 
 
@@ -45,7 +45,7 @@ async def bad_node(bench: Bench) -> None:
     await bench.node("n1")
     await bench.send(make_foreign("f", 1000, ""), make_foreign("g", 1000, "n9"))
     await bench.expect(rejected("f", "foreign-without-node"), rejected("g", "node-not-found"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE})
 
 
@@ -53,7 +53,7 @@ async def bad_node(bench: Bench) -> None:
 async def remove(bench: Bench) -> None:
     await with_foreign(bench)
     await bench.release("f", app="")
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE})
 
 
@@ -62,5 +62,5 @@ async def unknown_kind(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
     await bench.send(make_foreign("f", 2000, "n1", kind="weird"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - 2000})

@@ -52,7 +52,7 @@ async def old_refusal(bench: Bench) -> None:
     await bench.reg()
     await bench.send_asks(ask("k", app="nobody"))
     await bench.expect(rejected_ask("k", "application-not-found"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(152, "an older ask for no allocations is refused", rule="protocol.md 3.4")
@@ -60,7 +60,7 @@ async def old_ask_for_none(bench: Bench) -> None:
     await bench.world()
     await bench.send_asks(ask("k", count=0), ask("k2", count=-1))
     await bench.expect(rejected_ask("k"), rejected_ask("k2"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(153, "an older ask without policy may be preempted and does not preempt", rule="protocol.md 3.5")
@@ -98,7 +98,7 @@ async def existing_allocation_refused(bench: Bench) -> None:
     await bench.send_nodes(node)
     await bench.expect(node_rejected("n2", "application-not-found"))
     # The allocation recovered before the refusal is undone, and with it what it did to its application.
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
     await bench.expect_free({"n1": NODE_VCORE})
     node = messages.full_node("n2", 20_000)
@@ -118,7 +118,7 @@ async def old_release(bench: Bench) -> None:
     await bench.expect(released("k0"))
     await bench.send(releases=[si.AllocationRelease(applicationID="app", UUID="k1-0")])
     await bench.expect(released("k1"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 

@@ -1,4 +1,4 @@
-"""Cases of two RMs on one core: what one of them does is not the other's concern.
+"""Cases of two RMs on one core, which must not affect each other.
 
 A core that serves one RM at a time refuses the second registration, and these cases are skipped.
 """
@@ -19,13 +19,13 @@ from kornel.conformance.outcome import Skipped
 
 FLOOD_MESSAGES: Final = 40
 FLOOD_ASKS: Final = 500
-"""Asks of one message of the flood."""
+"""The asks in one message of the flood."""
 
 
 @asynccontextmanager
 async def beside(bench: Bench) -> AsyncIterator[Bench]:
-    """Yields another program that is another RM, registered and with its streams open. Raises Skipped where the core
-    takes no second one."""
+    """Yields another program that is another RM, registered and with open streams. Raises Skipped if the core serves
+    only one RM."""
     async with bench.another_program(OTHER_RM) as other:
         try:
             await other.reg()
@@ -39,7 +39,7 @@ async def beside(bench: Bench) -> AsyncIterator[Bench]:
             await bench.unregister(OTHER_RM)
 
 
-@case(167, "two RMs with equal names of nodes, applications and asks have nothing to do with each other",
+@case(167, "two RMs with equal names of nodes, applications and asks do not affect each other",
       rule="protocol.md 5.1")  # fmt: skip
 async def equal_names(bench: Bench) -> None:
     await bench.world()
@@ -73,7 +73,7 @@ async def one_is_killed(bench: Bench) -> None:
         await bench.ask_and_place("k2")
 
 
-@case(169, "an RM that sends all it can and reads nothing keeps another one from nothing", rule="protocol.md 5.1")
+@case(169, "an RM that sends as much as it can and reads nothing does not hold up another one", rule="protocol.md 5.1")
 async def one_floods(bench: Bench) -> None:
     await bench.world()
     async with beside(bench) as other:

@@ -30,7 +30,7 @@ async def create_draining(bench: Bench) -> None:
     await bench.app()
     await bench.send(messages.allocation("k"))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node_action("n1", si.NodeInfo.DRAIN_TO_SCHEDULABLE)
     await bench.expect(updated("app", "Running"), new("k", "n1"))
 
@@ -51,7 +51,7 @@ async def one_response(bench: Bench) -> None:
     await bench.send_nodes(*(messages.full_node(node) for node in ("n1", "n1", "n2")))
     answers = await bench.expect(node_accepted("n1"), node_accepted("n2"), node_rejected("n1", "node-exists"))
     check(len({answer.batch for answer in answers}) == 1, "the three answers are in one message")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(30, "a node without resource is accepted and has room for nothing", rule="protocol.md 7")
@@ -63,7 +63,7 @@ async def no_resource(bench: Bench) -> None:
     await bench.app()
     await bench.send(messages.allocation("k"))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n2")
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
@@ -77,7 +77,7 @@ async def zero_type(bench: Bench) -> None:
     await bench.app()
     await bench.send(messages.allocation("k", resources={"vcore": 1000, "gpu": 1}))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(32, "a node with a negative amount is refused", rule="protocol.md 16 DB-14")
@@ -93,7 +93,7 @@ async def update(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
     await bench.send_nodes(messages.node_info("n1", si.NodeInfo.UPDATE, {"vcore": 20_000}))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_total({"vcore": 20_000})
     await bench.expect_free({"n1": 20_000})
 
@@ -103,7 +103,7 @@ async def shrink(bench: Bench) -> None:
     await bench.world()
     await bench.start("k", vcore=8000)
     await bench.send_nodes(messages.node_info("n1", si.NodeInfo.UPDATE, {"vcore": 5000}))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": -3000})
     await bench.send_nodes(messages.node_info("n1", si.NodeInfo.UPDATE, {"vcore": 8001}))
     await bench.expect_free({"n1": 1})
@@ -114,19 +114,19 @@ async def update_attributes(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
     await bench.send_nodes(messages.node_info("n1", si.NodeInfo.UPDATE, attributes={"si/instance-type": "other"}))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE})
 
 
-@case(36, "draining twice is draining once", rule="protocol.md 7")
+@case(36, "draining twice has the same effect as draining once", rule="protocol.md 7")
 async def drain_twice(bench: Bench) -> None:
     await bench.world()
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.send(messages.allocation("k"))
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node_action("n1", si.NodeInfo.DRAIN_TO_SCHEDULABLE)
     await bench.expect(updated("app", "Running"), new("k", "n1"))
 
@@ -135,7 +135,7 @@ async def drain_twice(bench: Bench) -> None:
 async def open_twice(bench: Bench) -> None:
     await bench.world()
     await bench.node_action("n1", si.NodeInfo.DRAIN_TO_SCHEDULABLE)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE})
 
 
@@ -144,7 +144,7 @@ async def unknown_actions(bench: Bench) -> None:
     await bench.world()
     for action in (0, 99):
         await bench.send_nodes(messages.node_info("n1", si.NodeInfo.ActionFromRM.ValueType(action), {"vcore": 1}))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE})
 
 
@@ -158,16 +158,16 @@ async def decommission(bench: Bench) -> None:
     gone = await bench.expect_set(released("a", app="app"), released("b", app="app2"))
     check(gone[0].batch == gone[1].batch, "both are in one message")
     await bench.expect_set(updated("app", "Completing"), updated("app2", "Completing"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_total({})
 
 
-@case(40, "an empty node goes without a word and can come back", rule="protocol.md 7.2")
+@case(40, "an empty node is removed without an answer and can come back", rule="protocol.md 7.2")
 async def decommission_empty(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1")
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n1")
     await bench.expect_free({"n1": NODE_VCORE})
 
@@ -186,22 +186,22 @@ async def unknown_node(bench: Bench) -> None:
             )
         ),
     )
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n9")
 
 
-@case(42, "an ask that waited for a node which goes is placed on another one", rule="protocol.md 7.2")
+@case(42, "an ask that waited for a node that is removed is placed on another one", rule="protocol.md 7.2")
 async def reserved_node_goes(bench: Bench) -> None:
     await victim_and_preemptor(bench)
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
     await bench.expect(updated("b1", "Completing"), released("v"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n2", 5000)
     await bench.expect(updated("app", "Running"), new("k", "n2"))
 
 
 async def replacing_elsewhere(bench: Bench) -> None:
-    """Has placeholder p on n1 replaced by r on n2, because the RM does not want r on n1."""
+    """Makes r on n2 replace placeholder p on n1, because the RM does not want r on n1."""
     await bench.reg()
     peer = await bench.attach_peer(Answers(predicates=lambda question: _refuse_key(question, "r", "n1")))
     await bench.node("n1", 1000)
@@ -211,12 +211,12 @@ async def replacing_elsewhere(bench: Bench) -> None:
     await bench.node("n2", 1000)
     await bench.send(messages.allocation("r", group="g"))
     await bench.expect(released("p", si.PLACEHOLDER_REPLACED))
-    await bench.silence()
+    await bench.expect_silence()
     asked = [
         (list(question.node_ids), question.allocate) for question in peer.questions if question.allocation_key == "r"
     ]
     check((["n1"], False) in asked, f"expected to be asked whether r may replace p on n1, got {asked}")
-    # The placeholder still runs, and the other node is charged already.
+    # The placeholder still runs, and the replacement's node is charged already.
     await bench.expect_free({"n1": 0, "n2": 0})
 
 
@@ -227,18 +227,20 @@ def _refuse_key(question: callback_pb2.PredicatesQuestion, key: str, node: str) 
 
 @case(
     43,
-    "a placeholder goes with its node while another node has its replacement: that one is placed",
+    "a placeholder is lost with its node while its replacement is on another node: the replacement is placed",
     rule="protocol.md 7.2",
 )
 async def replaced_placeholder_goes(bench: Bench) -> None:
     await replacing_elsewhere(bench)
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
     await bench.expect(released("p"), new("r", "n2"), updated("app", "Running"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n2": 0})
 
 
-@case(44, "a node with a placeholder and its replacement goes: the real one is an ask again", rule="protocol.md 7.2")
+@case(
+    44, "a placeholder and its replacement are lost with their node: the latter is an ask again", rule="protocol.md 7.2"
+)
 async def replacement_node_goes(bench: Bench) -> None:
     await bench.reg()
     await bench.node("n1", 1000)
@@ -249,23 +251,23 @@ async def replacement_node_goes(bench: Bench) -> None:
     await bench.expect(released("p", si.PLACEHOLDER_REPLACED))
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
     await bench.expect(released("p"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node("n2", 1000)
     await bench.expect(updated("app", "Running"), new("r", "n2"))
 
 
 @case(
     45,
-    "a replacement goes with its node: it is an ask again, and its placeholder may still be confirmed",
+    "a replacement is lost with its node: it is an ask again, and its placeholder may still be confirmed",
     rule="protocol.md 10.4",
 )
 async def replacement_goes(bench: Bench) -> None:
     await replacing_elsewhere(bench)
     await bench.node_action("n2", si.NodeInfo.DECOMISSION)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=1, allocations=1)
     await bench.release("p", si.PLACEHOLDER_REPLACED)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": 1000})
     await bench.node("n3", 1000)
     await bench.expect(updated("app", "Running"), new("r", "n3"))
@@ -275,7 +277,7 @@ async def replacement_goes(bench: Bench) -> None:
 async def foreign_node_returns(bench: Bench) -> None:
     await bench.world()
     await bench.send(messages.make_foreign("f", 2000, "n1"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.node_action("n1", si.NodeInfo.DECOMISSION)
     await bench.node("n1")
     await bench.expect_free({"n1": NODE_VCORE})

@@ -1,4 +1,4 @@
-"""Cases about partition names: empty, bare and full ones mean the same, unknown ones nothing."""
+"""Cases about partition names: empty, bare and full names mean the same, and unknown names are refused or ignored."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ async def unknown_partition(bench: Bench) -> None:
     await bench.send_nodes(messages.node_info("n1", capacity={}, attributes={messages.PARTITION_ATTRIBUTE: "gpu"}))
     await bench.send_applications(messages.application("app", partition="gpu"))
     await bench.expect(node_rejected("n1", "partition-not-found"), app_rejected("app", "partition-not-found"))
-    await bench.silence()
-    # They did not end up somewhere else either.
+    await bench.expect_silence()
+    # They were not added to another partition either.
     await bench.node("n1")
     await bench.app()
 
@@ -72,7 +72,7 @@ async def ask_elsewhere(bench: Bench) -> None:
     await bench.world()
     await bench.send(messages.allocation("k", partition="gpu"))
     await bench.expect(rejected("k", "partition-not-found", app="app"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(24, "a release for an unknown partition is ignored", rule="protocol.md 10.1")
@@ -80,7 +80,7 @@ async def release_elsewhere(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
     await bench.send(releases=[messages.release("k", partition="gpu")])
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": messages.NODE_VCORE - messages.ASK_VCORE})
 
 

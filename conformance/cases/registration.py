@@ -66,7 +66,7 @@ async def second_rm(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
     async with serving_another(bench):
-        await bench.silence()
+        await bench.expect_silence()
         await bench.expect_counts(nodes=1, asks=0, allocations=1)
         await bench.ask_and_place("k2")
 
@@ -92,7 +92,7 @@ async def registered_again(bench: Bench) -> None:
     await bench.world()
     await bench.start("k1", "k2")
     await bench.reg()
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
     await bench.send(messages.allocation("k1"), messages.make_foreign("f", 1000, "n1"))
     await bench.expect(rejected("k1", "application-not-found"), rejected("f", "node-not-found"))
@@ -115,7 +115,7 @@ async def user_usage_cleared(bench: Bench) -> None:
     await bench.start("k1", "k2")
     await bench.send(messages.allocation("k3"))
     # If this is placed, the limit that the case measures with is not in force.
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_user(2 * messages.ASK_VCORE)
     await bench.world(configs.USER_LIMIT)
     await bench.expect_user(0)
@@ -149,7 +149,7 @@ async def unknown_rm(bench: Bench) -> None:
     for stream in (nodes, applications, allocations):
         await bench.expect_end(stream, grpc.StatusCode.FAILED_PRECONDITION)
     await bench.reg()
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=0, asks=0, allocations=0)
 
 
@@ -187,10 +187,10 @@ async def newer_stream_hears(bench: Bench) -> None:
     newer = bench.open_allocations()
     await newer.send(si.AllocationRequest(rmID=RM))
     # The fence is answered on the newer stream only once that one is bound.
-    await bench.silence()
+    await bench.expect_silence()
     await older.send(si.AllocationRequest(rmID=RM, allocations=[messages.allocation("k")]))
     await bench.expect(updated("app", "Accepted"), updated("app", "Running"), new("k", "n1"))
-    await bench.silence()
+    await bench.expect_silence()
     check(not len(older.inbox), "the older stream hears nothing more")
 
 
@@ -200,7 +200,7 @@ async def same_configuration(bench: Bench) -> None:
     await bench.start("k")
     answer = await bench.update_configuration(configs.BASIC, extra={"event.requestCapacity": "1"})
     check(not answer.changed, "nothing of the queues changed")
-    await bench.silence()
+    await bench.expect_silence()
     await bench.ask_and_place("k2")
     await expect_events_at_most(bench, 1)
 
@@ -226,7 +226,7 @@ async def removed_queue(bench: Bench) -> None:
     await bench.world(configs.TWO_LEAVES)
     await bench.start("k")
     await bench.update_configuration(configs.WITHOUT_A)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.ask_and_place("k2")
     await bench.send_applications(messages.application("late"))
     await bench.expect(app_rejected("late", "no-queue"))
@@ -246,7 +246,7 @@ async def invalid_update(bench: Bench) -> None:
     )
     trailing = dict(error.trailing_metadata() or ())
     check(PROBLEMS_KEY in trailing, f"the problems come along as {PROBLEMS_KEY}")
-    await bench.silence()
+    await bench.expect_silence()
     await bench.ask_and_place("k2")
     await bench.send_applications(messages.application("app2"))
     await bench.expect(app_accepted("app2"))

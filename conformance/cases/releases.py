@@ -42,7 +42,7 @@ async def release_last(bench: Bench) -> None:
     await one_allocated(bench)
     await bench.release("k")
     await bench.expect(updated("app", "Completing"), released("k", app="app"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(updated("app", "Completed"))
 
@@ -53,7 +53,7 @@ async def release_twice(bench: Bench) -> None:
     await bench.release("k")
     await bench.expect(updated("app", "Completing"), released("k"))
     await bench.release("k")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(109, "a release of unknown type is STOPPED_BY_RM", rule="protocol.md 10.2")
@@ -73,7 +73,7 @@ async def withdraw(bench: Bench) -> None:
     await bench.expect(updated("app", "Accepted"))
     await bench.release("k")
     await bench.expect(updated("app", "Completing"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
 
 
@@ -98,12 +98,12 @@ async def release_all(bench: Bench) -> None:
     await bench.world()
     await bench.start("a", "b")
     await bench.send(allocation("c", NODE_VCORE))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.release("")
     gone = await bench.expect_set(released("a"), released("b"))
     check(gone[0].batch == gone[1].batch, "both are in one message")
     await bench.expect(updated("app", "Completing"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=0, allocations=0)
     await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(updated("app", "Completed"))
@@ -114,7 +114,7 @@ async def release_of_unknown_application(bench: Bench) -> None:
     await bench.reg()
     await bench.release("k", app="nobody")
     await bench.release("", app="nobody")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(114, "a real ask of a gang makes the core give up one placeholder", rule="protocol.md 10.3")
@@ -134,14 +134,14 @@ async def replace_confirmed_twice(bench: Bench) -> None:
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.expect(new("r", "n1"))
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(117, "a replacement that is never confirmed changes nothing", rule="protocol.md 10.3", waits_s=3)
 async def replace_unconfirmed(bench: Bench) -> None:
     await add_replacing_ask(bench, timeout_ms=60_000)
     await bench.clock.advance_time(3)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_used("root.a", 2 * ASK_VCORE)
 
 
@@ -162,7 +162,7 @@ async def replace_by_larger(bench: Bench) -> None:
     await whole_gang(bench, vcore=5000)
     await bench.send(allocation("r", 6000, group=GROUP))
     await bench.expect_set(released("p1", si.TIMEOUT), released("p2", si.TIMEOUT))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.release("p1", si.TIMEOUT)
     await bench.release("p2", si.TIMEOUT)
     await bench.expect(new("r", "n1"))
@@ -173,7 +173,7 @@ async def replace_real(bench: Bench) -> None:
     await one_allocated(bench)
     await bench.release("k", si.PLACEHOLDER_REPLACED)
     await bench.release("", si.PLACEHOLDER_REPLACED)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
@@ -183,7 +183,7 @@ async def replace_unlinked(bench: Bench) -> None:
     await bench.send(make_placeholder("p", node="n1"))
     await bench.expect(new("p", "n1"))
     await bench.release("p", si.PLACEHOLDER_REPLACED)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
@@ -201,7 +201,7 @@ async def replacement_is_stopped(bench: Bench) -> None:
     strays = await bench.read_until_quiet()
     check(not any(entry.kind is Kind.NEW for entry in strays), "expected no new for a replacement that was stopped")
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE - ASK_VCORE})
 
 
@@ -219,10 +219,10 @@ async def soft_timeout_confirmed(bench: Bench) -> None:
     await soft_timeout(bench)
     # The one that only waited is gone already; that its end is confirmed too changes nothing.
     await bench.release("p2", si.TIMEOUT)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.release("p1", si.TIMEOUT)
     await bench.expect(updated("app", "Accepted"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n1": NODE_VCORE})
 
 
@@ -243,7 +243,7 @@ async def left_over_times_out(bench: Bench) -> None:
     left = await one_replaced(bench)
     await bench.clock.advance_time(2)
     await bench.expect(released(left, si.TIMEOUT))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(128, "a left-over placeholder holds up completion until it is gone", rule="protocol.md 11", waits_s=COMPLETING_S)
@@ -256,7 +256,7 @@ async def left_over_completes(bench: Bench) -> None:
     await bench.expect(updated("app", "Completing"), released("k"))
     await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(released("p", si.TIMEOUT))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.release("p", si.TIMEOUT)
     await bench.expect(updated("app", "Completed"))
 
@@ -264,10 +264,10 @@ async def left_over_completes(bench: Bench) -> None:
 async def victim_leaves(bench: Bench, termination: int, *echo: Want) -> None:
     """Ends victim v with *termination*, and expects the preemptor to get its place."""
     await victim_and_preemptor(bench)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.release("v", termination, app="b1")
     await bench.expect(*echo, new("k", "n1", "app"), updated("b1", "Completing"), updated("app", "Running"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(129, "a victim is released, confirmed without answer, and the ask is placed", rule="protocol.md 10.3")
@@ -286,7 +286,7 @@ async def late_confirmation(bench: Bench) -> None:
     await bench.send(make_placeholder("p", NODE_VCORE))
     await bench.release("p")
     await bench.release("p", si.TIMEOUT)
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(132, "an allocation that the RM could not start is an ask again", rule="protocol.md 3.6")
@@ -296,9 +296,9 @@ async def scheduling_failed(bench: Bench) -> None:
     # The node that refused it takes nothing for now, so that the return to the asks can be seen.
     await bench.node_action("n1", si.NodeInfo.DRAIN_NODE)
     await bench.release("k", si.SCHEDULING_FAILED_ON_RM)
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_counts(nodes=1, asks=1, allocations=1)
     await bench.node("n2")
     await bench.expect(new("k", "n2"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.expect_free({"n2": NODE_VCORE - messages.ASK_VCORE})

@@ -22,12 +22,12 @@ def update_of(entry: Entry) -> si.UpdatedApplication:
 
 
 async def complete_application(bench: Bench) -> None:
-    """Has app run once and be Completed."""
+    """Lets app run once and become Completed."""
     await bench.world()
     await bench.start("k")
     await bench.release("k")
     await bench.expect(updated("app", "Completing"), released("k"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.clock.advance_time(COMPLETING_S)
     await bench.expect(updated("app", "Completed"))
 
@@ -41,7 +41,7 @@ async def completing_again(bench: Bench) -> None:
     await bench.send(allocation("k2"))
     await bench.expect(updated("app", "Running"), new("k2", "n1"))
     await bench.clock.advance_time(COMPLETING_S)
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(
@@ -55,12 +55,12 @@ async def completes(bench: Bench) -> None:
     await bench.app()
 
 
-@case(135, "a running application that gets more keeps quiet", rule="protocol.md 11")
+@case(135, "a running application that gets more sends no update", rule="protocol.md 11")
 async def runs_on(bench: Bench) -> None:
     await bench.world()
     await bench.start("k")
     await bench.ask_and_place("k2")
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(136, "a completed application expires after three days", rule="protocol.md 11", waits_s=THREE_DAYS_S)
@@ -68,7 +68,7 @@ async def completed_expires(bench: Bench) -> None:
     await complete_application(bench)
     await bench.clock.advance_time(THREE_DAYS_S)
     await bench.expect(updated("app", "Expired"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(
@@ -81,10 +81,10 @@ async def rejected_expires(bench: Bench) -> None:
     await bench.reg()
     await bench.send_applications(application("app", "root.missing"))
     await bench.expect(app_rejected("app"))
-    await bench.silence()
+    await bench.expect_silence()
     await bench.clock.advance_time(THREE_DAYS_S)
     await bench.expect(updated("app", "Expired"))
-    await bench.silence()
+    await bench.expect_silence()
 
 
 @case(138, "state changes carry the time in nanoseconds, and the event that caused them", rule="protocol.md 11")
@@ -101,16 +101,16 @@ async def time_stamps(bench: Bench) -> None:
     check(texts == ["runApplication", "runApplication", "completeApplication"], f"unexpected messages {texts}")
 
 
-@case(139, "a gang that is whole is Running without any real allocation", rule="protocol.md 11")
+@case(139, "a gang with all its placeholders is Running without any real allocation", rule="protocol.md 11")
 async def whole_gang_runs(bench: Bench) -> None:
     await whole_gang(bench)
-    await bench.silence()
+    await bench.expect_silence()
 
 
-@case(140, "placeholders that nobody announced leave the application Accepted", rule="protocol.md 11")
+@case(140, "placeholders that were not announced leave the application Accepted", rule="protocol.md 11")
 async def unannounced_gang_waits(bench: Bench) -> None:
     await bench.world()
     await bench.send(make_placeholder("p1"), make_placeholder("p2"))
     await bench.expect(updated("app", "Accepted"))
     await bench.expect_set(new("p1", "n1"), new("p2", "n1"))
-    await bench.silence()
+    await bench.expect_silence()

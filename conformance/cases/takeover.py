@@ -28,7 +28,7 @@ async def same_rm(bench: Bench) -> None:
         await successor.release("k1")
         await successor.expect(updated("app", "Completing"))
         await successor.read_until_quiet()
-        await bench.hears_nothing()
+        await bench.expect_nothing_unread()
 
 
 @case(159, "once an RM is unregistered another one may register", rule="protocol.md 5.1")
@@ -39,7 +39,7 @@ async def another_rm(bench: Bench) -> None:
         await bench.unregister()
         for stream in (bench.nodes, bench.applications, bench.allocations):
             await bench.expect_end(stream, grpc.StatusCode.FAILED_PRECONDITION)
-        await bench.hears_nothing()
+        await bench.expect_nothing_unread()
         await bench.expect_refusal(bench.unregister(), grpc.StatusCode.FAILED_PRECONDITION)
         await successor.reg()
         try:

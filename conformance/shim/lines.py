@@ -1,4 +1,4 @@
-"""The scripted core's end of the wire: a server whose streams can be broken, and messages that wait for a stream."""
+"""The scripted core's end of the wire: a server whose streams can be broken, and whose messages wait for a stream."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                 self._backlog[line.kind].clear()
                 line.news.set()
             self._core.handle_request(request)
-        # The requests of a call that was cut off end too; that call is cancelled, and with it this task.
+        # The requests of a connection that was cut end as well; the call is then cancelled, and with it this task.
         await asyncio.sleep(CUT_OFF_S)
         line.half_closed = True
         self.half_closed.add(line.kind)
@@ -156,7 +156,7 @@ class Lines(si_pb2_grpc.SchedulerServicer):
 
 
 async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
-    """Returns a server for *lines* behind *door*, and the address it got."""
+    """Starts a server for *lines* behind *door*. Returns the server and its address."""
     server = grpc.aio.server(
         interceptors=door.make_interceptors(),
         options=[

@@ -14,7 +14,7 @@ from typing import Final
 ADDRESS_VARIABLE: Final = "KORNEL_ADDRESS"
 ADDRESS_PLACEHOLDER: Final = "{address}"
 LAST_WORDS: Final = 300
-"""The most characters of its output that go into a finding."""
+"""The most characters of the shim's output that go into a finding."""
 
 
 class CommandFailed(Exception):
@@ -22,7 +22,7 @@ class CommandFailed(Exception):
 
 
 class ShimProcess:
-    """A running shim. Everything it prints goes to *log*."""
+    """A running shim. Everything that it prints goes to *log*."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
@@ -32,7 +32,8 @@ class ShimProcess:
     async def start(
         cls, command: Sequence[str], address: str, log: Path, variables: Mapping[str, str] = MappingProxyType({})
     ) -> ShimProcess:
-        """Start *command* with the core at *address* and *variables* besides our own. Raises CommandFailed."""
+        """Start *command* with the core at *address* and with *variables* added to the environment. Raises
+        CommandFailed."""
         words = [word.replace(ADDRESS_PLACEHOLDER, address) for word in command]
         with log.open("ab") as output:
             try:
@@ -50,7 +51,7 @@ class ShimProcess:
 
     @property
     def status(self) -> int | None:
-        """Exit status, negative for a signal; ``None`` while it runs."""
+        """The exit status, negative for a signal; ``None`` while the shim runs."""
         return self._process.returncode
 
     @property

@@ -18,9 +18,10 @@ Sent = TypeVar("Sent", bound=Message)
 class Behaviour:
     """The behaviour of the core in a session.
 
-    accept_after_s  how long nodes and applications wait for their acceptance: a shim that does not wait is found out
-    refuse          the first of each kind in here is refused
-    extra           bytes appended to every message: fields that nobody knows
+    accept_after_s  how long nodes and applications wait for their acceptance, so that a shim that does not wait is
+    detected
+    refuse          the kinds of which the first entry is refused
+    extra           bytes appended to every message: unknown fields
     hold_gang       real asks that match a placeholder wait
     """
 
@@ -41,7 +42,7 @@ class Sender:
     """The last state sent for each application."""
 
     def demand_release(self, run: Running, termination: int) -> None:
-        """Ask for the release of an allocation, or with STOPPED_BY_RM confirm it."""
+        """Ask for the release of an allocation, or confirm it if *termination* is STOPPED_BY_RM."""
         release = si.AllocationRelease(
             partitionName=f"[{self.rm}]default",
             applicationID=run.app,
@@ -86,7 +87,7 @@ class Sender:
         self.lines.send_message(kind, self.with_extra_fields(message))
 
     def with_extra_fields(self, message: Sent) -> Sent:
-        """Returns *message* with the fields that nobody knows."""
+        """Returns *message* with unknown fields."""
         if not self.manners.extra:
             return message
         return type(message).FromString(message.SerializeToString() + self.manners.extra)

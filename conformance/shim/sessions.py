@@ -1,4 +1,4 @@
-"""Sessions, in each of which the core does one thing that a shim has to cope with."""
+"""Sessions: in each one, the core does one thing that a shim has to cope with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kornel.si.v1 import si_pb2 as si
 Script: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 UNKNOWN_FIELD: Final = b"\xd2\xfc\x0f\x05hello"
-"""Field 32714, length-delimited: no generation of the interface has it."""
+"""Field 32714, length-delimited, which no generation of the interface has."""
 UNKNOWN_TERMINATION: Final = 99
 ATTEMPTS: Final = 3
 OMISSIONS: Final = {
@@ -29,7 +29,8 @@ OMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One start of the shim. *checks*: its purpose; the first one is broken if the shim does not come far."""
+    """One start of the shim. *checks*: the checks that it is for; the first one is broken if the shim does not get
+    far."""
 
     name: str
     checks: tuple[str, ...]
@@ -39,14 +40,14 @@ class Session:
 
 
 async def play_first(stage: Stage) -> None:
-    """Play a core that only does its work, and takes one allocation back."""
+    """Act as a core that does its usual work, and preempts one allocation."""
     await stage.wait_until_ready("S1" if not stage.core.judge.registrations else "S3", running=False)
     stage.findings.mark_kept("S3", "S17")
     if await stage.wait_until(lambda: stage.core.heard_of.issuperset(Kind)):
         stage.findings.mark_kept("S26")
     else:
         missing = [did for kind, did in OMISSIONS.items() if kind not in stage.core.heard_of]
-        stage.findings.mark_broken("S26", f"the shim {', '.join(missing)}: most checks say nothing of it")
+        stage.findings.mark_broken("S26", f"the shim {', '.join(missing)}, so most checks do not apply")
     stage.known.runs = await stage.wait_until(lambda: any(stage.core.books.real_allocations()))
     stage.known.placeholders = stage.core.saw_placeholders
     if stage.ended and stage.process.status != 0:
@@ -74,12 +75,12 @@ async def _take_back(stage: Stage) -> None:
         said = f"{run.key} was released as {_name_termination(answer)}, not PREEMPTED_BY_SCHEDULER"
         if answer not in (si.STOPPED_BY_RM, si.UNKNOWN_TERMINATION_TYPE):
             break
-        # It may have ended by itself just before: another one tells.
+        # The task may have ended by itself just before, so another one is tried.
     stage.findings.mark_broken("S7", said)
 
 
 async def placeholder_timeout(stage: Stage) -> None:
-    """Time a placeholder out."""
+    """Let a placeholder time out."""
     if not await stage.wait_until(lambda: any(stage.core.books.list_placeholders())):
         return
     run = next(stage.core.books.list_placeholders())
@@ -101,7 +102,7 @@ async def new_twice(stage: Stage) -> None:
 
 
 async def released_twice(stage: Stage) -> None:
-    """Send the same ``released`` twice, and once more when it is confirmed."""
+    """Send the same ``released`` twice, and once more after it is confirmed."""
     await stage.wait_until_ready("S11")
     if (run := stage.some_running()) is None:
         return
@@ -114,13 +115,13 @@ async def released_twice(stage: Stage) -> None:
 
 
 async def unknown_fields(stage: Stage) -> None:
-    """Send every message with a field that nobody knows."""
+    """Send every message with an unknown field."""
     await stage.wait_until_ready("S12", running=stage.known.runs)
     await stage.probe_shim("S12")
 
 
 async def unknown_termination(stage: Stage) -> None:
-    """Send a release of a type that nobody knows."""
+    """Send a release with an unknown termination type."""
     await stage.wait_until_ready("S13")
     if (run := stage.some_running()) is not None:
         stage.demand_release(run, UNKNOWN_TERMINATION)
@@ -128,7 +129,7 @@ async def unknown_termination(stage: Stage) -> None:
 
 
 async def unknown_state(stage: Stage) -> None:
-    """Send a state of an application that nobody knows."""
+    """Send an unknown state of an application."""
     await stage.wait_until_ready("S14", running=stage.known.runs)
     if app := next(iter(stage.core.books.apps), ""):
         stage.core.voice.send_state(app, "Hibernating")
@@ -166,7 +167,7 @@ async def end_superseded(stage: Stage) -> None:
         stage.core.lines.end_stream(kind, grpc.StatusCode.ABORTED, "superseded: another session has registered since")
     came_back = lambda: stage.core.lines.bound or stage.core.judge.registrations != registrations  # noqa: E731
     if await stage.wait_until(came_back) and not stage.ended:
-        stage.findings.mark_broken("S27", "the shim came back, and would take the core from the other one")
+        stage.findings.mark_broken("S27", "the shim came back, and would take the core away from the other program")
     stage.findings.mark_kept("S27")
 
 

@@ -27,10 +27,10 @@ END_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The seconds to wait: from start to registration, for a reaction, for silence to count as none, and to watch a
-    shim.
+    """The seconds to wait: from the start to the registration, for a reaction, until silence counts as no reaction, and
+    to watch a shim.
 
-    One that gives up may clean up before it ends. By default Kubernetes gives a pod 30 seconds for that.
+    A shim that gives up may clean up before it ends, for which Kubernetes gives a pod 30 seconds by default.
     """
 
     start_s: float = 30.0
@@ -41,7 +41,8 @@ class Patience:
 
 @dataclass(slots=True)
 class Known:
-    """The abilities that the first session showed of the shim, so that others do not wait for what it never does."""
+    """The abilities that the shim showed in the first session, so that later ones do not wait for what it never
+    does."""
 
     runs: bool = False
     confirms: bool = False
@@ -88,7 +89,7 @@ class Stage:
 
     @property
     def process(self) -> ShimProcess:
-        """The shim."""
+        """The shim's process."""
         assert self._process is not None, "the shim is started with the stage"
         return self._process
 
@@ -98,7 +99,7 @@ class Stage:
         return self.process.status is not None
 
     async def serve(self) -> None:
-        """Serve, again at the same address if it is not the first time."""
+        """Start serving; after the first time, at the same address again."""
         self._server, self._address = await serve(self.core.lines, self._address, self._door)
 
     async def stop_serving(self) -> None:
@@ -107,13 +108,13 @@ class Stage:
         await self._server.stop(None)
 
     async def start(self) -> None:
-        """Start the shim's program, another time if it has ended."""
+        """Start the shim's program, again if it has ended."""
         variables = self._door.handed_out.environment()
         self._process = await ShimProcess.start(self._command, self._address, self._log, variables)
         self._watch = asyncio.create_task(self._tell_end(self._process), name="shim watch")
 
     async def wait_until(self, condition: Callable[[], object], within_s: float | None = None) -> bool:
-        """Tells whether *condition* comes to hold in time. Gives up as soon as the shim has ended."""
+        """Waits for *condition* and tells whether it became true in time. Gives up as soon as the shim has ended."""
         limit_s = self.patience.deadline_s if within_s is None else within_s
         await self.core.wait_until(lambda: condition() or self.ended, limit_s)
         return bool(condition())
@@ -121,7 +122,7 @@ class Stage:
     async def wait_until_ready(self, blame: str, *, running: bool = True) -> None:
         """Wait until the shim has registered, opened its streams and has something running.
 
-        When it does not come that far although it did in the first session, *blame* is broken. Raises Over.
+        If it does not get that far although it did in the first session, the check *blame* is broken. Raises Over.
         """
         steps: list[tuple[Callable[[], bool], float, str]] = [
             (lambda: self.core.judge.registrations > 0, self.patience.start_s, "did not register"),
@@ -143,7 +144,7 @@ class Stage:
         return len(self.core.lines.bound) == len(Kind)
 
     def some_running(self) -> Running | None:
-        """Returns an allocation whose release was not asked for, and which is no placeholder."""
+        """Returns a running allocation that is not a placeholder and whose release was not asked for."""
         return next((run for run in self.core.books.real_allocations() if run.key not in self._demanded), None)
 
     def demand_release(self, run: Running, termination: int) -> None:
@@ -161,7 +162,7 @@ class Stage:
         await self.core.wait_until(lambda: self.ended, self.patience.settle_s)
 
     async def probe_shim(self, check: str, *, to_the_end: bool = False) -> None:
-        """Ask for a release to see whether the shim still works: *check* is broken if it does not, else kept."""
+        """Ask for a release to see whether the shim still works: *check* is broken if it does not, otherwise kept."""
         began = time.monotonic()
         await self.watch_briefly()
         run = self.some_running()
@@ -183,7 +184,7 @@ class Stage:
         self.findings.mark_kept(check, seen=seen + ", and to confirm a release" if seen and confirmed else seen)
 
     async def _watch_until(self, moment: float) -> None:
-        """Watch the shim wait_until *moment*, unless it ends before or leaves a stream closed for too long."""
+        """Watch the shim until *moment*, unless it ends before or leaves a stream closed for too long."""
         connected = True
         while connected and not self.ended and (left_s := moment - time.monotonic()) > 0:
             await self.core.wait_until(lambda: self.ended or not self.is_connected(), left_s)

@@ -1,1 +1,1 @@
-"""Calls to a core that serves: over a channel with or without credentials, each answer as its message."""
+"""Calls a running core over a channel with or without credentials; each answer is a message of the protocol."""

@@ -95,7 +95,7 @@ def fetch_dump(address: str, timeout_s: float = DUMP_TIMEOUT_S, manager: str = "
 def explain_ask(
     address: str, key: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainAskResponse:
-    """Returns the state of the ask *key*. Raises :class:`CoreUnreachable`, for an unknown one too."""
+    """Returns the state of the ask *key*. Raises :class:`CoreUnreachable`, also for an unknown ask."""
     with open_call(address) as channel:
         request = ExplainAskRequest(partition=partition, allocation_key=key)
         return StatusServiceStub(channel).ExplainAsk(request, timeout=timeout_s)
@@ -111,7 +111,7 @@ def unregister(address: str, rm_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -
 def explain_user(
     address: str, user: str, partition: str = "", timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ExplainUserResponse:
-    """Returns the limits of *user*. Raises :class:`CoreUnreachable`, also for one that the core does not know."""
+    """Returns the limits of *user*. Raises :class:`CoreUnreachable`, also for an unknown user."""
     with open_call(address) as channel:
         request = ExplainUserRequest(partition=partition, user=user)
         return StatusServiceStub(channel).ExplainUser(request, timeout=timeout_s)

@@ -1,23 +1,70 @@
-"""Channels of the command line to a core: plain text on this machine, or TLS, with a client certificate or a token."""
+"""The command line's channels to a core: in plain text, or with TLS and a client certificate or a token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from queue import Queue
 from typing import Any, Final, NamedTuple
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from kornel.core.service.addresses import stays_on_this_machine
 
 AUTHORIZATION: Final = "authorization"
 
+SCHEDULER: Final = "si.v1.Scheduler"
+"""The service whose health says whether a core leads."""
+
+ASKED_S: Final = 2.0
+"""The time that each of several cores may take to say so."""
+
 
 def open_channel(address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
-    """Returns a channel with the connection options of the command line. Raises :class:`ConnectionNotPossible`."""
-    return make_channel(CONNECTION.get(Connection()), address, options)
+    """Returns a channel with the connection options of the command line. Raises :class:`ConnectionNotPossible`.
+
+    *address*: of the core, or of several with commas between them: the channel is to the one that leads.
+    """
+    connection = CONNECTION.get(Connection())
+    return make_channel(connection, choose_address(connection, address), options)
+
+
+def choose_address(connection: Connection, address: str, timeout_s: float = ASKED_S) -> str:
+    """Returns the one of the addresses in *address* where the core leads; if none does, the first that answers.
+
+    Raises :class:`ConnectionNotPossible`.
+    """
+    addresses = [part.strip() for part in address.split(",") if part.strip()]
+    if len(addresses) < 2:
+        return address.strip().strip(",")
+    answers: Queue[tuple[str, bool | None]] = Queue()
+    with ExitStack() as channels:
+        for each in addresses:
+            channel = channels.enter_context(make_channel(connection, each))
+            check: Any = HealthStub(channel).Check  # type: ignore[attr-defined]  # the type stubs leave it out
+            future = check.future(health_pb2.HealthCheckRequest(service=SCHEDULER), timeout=timeout_s)
+            future.add_done_callback(lambda done, each=each: answers.put((each, _read_leads(done))))
+        found = {}
+        for _ in addresses:
+            each, leads = answers.get()
+            if leads:
+                return each
+            found[each] = leads
+    return next((each for each in addresses if found[each] is not None), addresses[0])
+
+
+def _read_leads(answer: Any) -> bool | None:
+    """Tells whether *answer* says that the core leads; ``None``: there is none."""
+    if answer.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND):
+        return True  # It knows nothing of leaders.
+    if answer.code() is not grpc.StatusCode.OK:
+        return None
+    return bool(answer.result().status == health_pb2.HealthCheckResponse.SERVING)
 
 
 def make_channel(connection: Connection, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.Channel:
@@ -33,8 +80,9 @@ def make_channel(connection: Connection, address: str, options: Sequence[tuple[s
 
 
 def make_aio_channel(connection: Connection, address: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
-    """Returns a channel for asyncio, whose calls have to carry :func:`make_metadata`. Raises
-    :class:`ConnectionNotPossible`."""
+    """Returns a channel for asyncio, whose calls have to carry :func:`make_metadata`; of several addresses, to the core
+    that leads. Raises :class:`ConnectionNotPossible`."""
+    address = choose_address(connection, address)
     credentials = _make_credentials(connection, address)
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=options)

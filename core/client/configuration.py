@@ -1,4 +1,4 @@
-"""The client of ``kornel.v1.ConfigurationService``."""
+"""Calls ``kornel.v1.ConfigurationService``."""
 
 from __future__ import annotations
 

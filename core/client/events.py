@@ -1,4 +1,4 @@
-"""The call of ``kornel events``."""
+"""Makes the call of ``kornel events``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed calls in words, with what to do about them."""
+"""Describes failed calls in words, with what to do about them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _NO_TLS: Final = ("ssl", "tls", "handshake", "certificate", "wrong version numbe
 
 
 class CoreUnreachable(Exception):
-    """The core did not answer, or it refused the call. ``bad_input``: because of the call's arguments; ``unknown``:
-    it knows nothing of what was asked about."""
+    """The core did not answer, or it refused the call. ``bad_input``: the call's arguments are wrong. ``unknown``: the
+    core does not know what the call names."""
 
     def __init__(self, message: str, *, bad_input: bool = False, unknown: bool = False) -> None:
         super().__init__(message)
@@ -42,11 +42,11 @@ def _say_failure(address: str, code: grpc.StatusCode, details: str) -> str:
         case grpc.StatusCode.UNAVAILABLE if any(words in said for words in _NOT_CONNECTED):
             return f"no core answers at {address}; start one with `kornel serve`, or set KORNEL_ADDRESS, or give --core"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return f"no answer from {address} in time; --timeout gives it more"
+            return f"no answer from {address} in time; give it more with --timeout"
         case grpc.StatusCode.UNAUTHENTICATED:
-            return f"the core at {address} does not know who asks: {details} (--token-file, or --cert with --key)"
+            return f"the core at {address} does not know the caller: {details} (--token-file, or --cert with --key)"
         case grpc.StatusCode.UNIMPLEMENTED:
-            return f"the core at {address} does not have this call: it is older than this command, or no core"
+            return f"the core at {address} does not have this call: it is older than this command, or not a core"
         case grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
             return f"the core at {address} failed: {details or code.name}"
         case _:

@@ -1,14 +1,14 @@
-"""Asks a core whether it serves, over a plain socket, for probes that come every few seconds.
+"""Asks a core over a plain socket whether it serves, for probes that run every few seconds.
 
-Importing gRPC costs ten times the processor time of the question. This speaks as much HTTP/2 as the one call takes, and
-understands one answer: SERVING. Whoever wants to know more asks again with :mod:`.calls`.
+Importing gRPC costs ten times the processor time of the question. So this module speaks only as much HTTP/2 as the call
+needs, and understands only the answer SERVING. For any other answer, callers ask again with :mod:`.calls`.
 """
 
 from __future__ import annotations
 
 import socket
 
-# mypy takes this name for true. Importing typing itself costs as much as the question.
+# Type checkers take this name for true. Importing typing itself costs as much as the question.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
@@ -29,11 +29,12 @@ _SERVING: Final = b"\x08\x01"
 
 
 class NoPlainAnswer(Exception):
-    """The peer closed the connection, or said something that this module does not understand."""
+    """The peer closed the connection, or sent something that this module does not understand."""
 
 
 class TlsFiles:
-    """Names the files of a secured connection: of the authority, and of the caller's certificate. Empty: none."""
+    """The files for a TLS connection: the authority's certificate, and the caller's certificate and key. Empty:
+    none."""
 
     __slots__ = ("ca", "certificate", "key", "server_name")
 
@@ -44,7 +45,7 @@ class TlsFiles:
 def probe_serving(address: str, tls: TlsFiles, timeout_s: float) -> bool:
     """Returns whether the core at *address* answers SERVING within about *timeout_s*.
 
-    False says only that this question was not answered so: the core is not ready, not there, or not understood.
+    False means that the core is not ready, cannot be reached, or was not understood.
     """
     try:
         with _open_connection(address, tls, timeout_s) as connection:
@@ -63,13 +64,13 @@ def _open_connection(address: str, tls: TlsFiles, timeout_s: float) -> socket.so
         plain = socket.create_connection(_split_address(address), timeout_s)
     if not tls.ca and not tls.certificate:
         return plain
-    import ssl  # noqa: PLC0415  # half of what this module costs
+    import ssl  # noqa: PLC0415  # half of this module's cost
 
-    # gRPC falls back on roots of its own, which may not be those of this machine.
+    # Without an authority, gRPC uses its own roots, which may differ from those of this machine.
     if not tls.ca:
         raise NoPlainAnswer("no authority is named")
     context = ssl.create_default_context(cafile=tls.ca)
-    # As gRPC judges: an authority that leaves out what RFC 5280 wants is an authority.
+    # gRPC accepts authorities that do not follow RFC 5280 strictly, so this does as well.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["h2"])
     if tls.certificate:
@@ -118,12 +119,12 @@ def _write_text(text: str) -> bytes:
     """Returns *text* as HPACK writes it without compression. Raises :class:`ValueError` for one that is too long."""
     octets = text.encode("ascii")
     if len(octets) >= 0x7F:
-        raise ValueError("longer than what one octet can count")
+        raise ValueError("the text is too long for a length of one octet")
     return bytes((len(octets),)) + octets
 
 
 def _read_message(connection: socket.socket) -> bytes:
-    """Returns the message that answers the call, when the call is over."""
+    """Returns the message that answers the call, once the call is over."""
     received = b""
     while True:
         head = _read_exactly(connection, _FRAME_HEAD)
@@ -142,7 +143,7 @@ def _read_message(connection: socket.socket) -> bytes:
         elif kind != _HEADERS:
             continue
         if flags & _END_STREAM:
-            # In front of the message stand an octet that says whether it is compressed, and its length.
+            # Before the message come one octet that says whether it is compressed, and its length.
             return received[_MESSAGE_HEAD:]
 
 

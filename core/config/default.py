@@ -1,4 +1,4 @@
-"""The configuration of whoever has none."""
+"""The configuration that is in force where none is given."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
-from kornel.core.preemption.monitor.kind import MONITOR
+from kornel.core.preemption.registry import KINDS
 
 _Amounts = Mapping[str, int]
 
@@ -20,7 +20,8 @@ def derived_guarantees(configuration: Configuration) -> list[str]:
 
 
 def _is_on(partition: PartitionConfig) -> bool:
-    return bool(partition.preemption.sections.get(MONITOR.name, {}).get(MONITOR.keys.switch))
+    sections = partition.preemption.sections
+    return any(kind.keys.derives and sections.get(kind.name, {}).get(kind.keys.switch) for kind in KINDS)
 
 
 def _of_partition(partition: PartitionConfig) -> Iterator[str]:

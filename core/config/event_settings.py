@@ -13,12 +13,12 @@ DEFAULT_STREAMS: Final = 100
 DEFAULT_STREAMS_PER_HOST: Final = 15
 DEFAULT_RESPONSE_SIZE: Final = 10_000
 LARGEST_RING: Final = 10_000_000
-"""A ring of events that large takes several gigabytes."""
+"""The largest ring of events, which takes several gigabytes."""
 
 TRACKING_KEY: Final = "event.trackingEnabled"
 CAPACITY_KEY: Final = "event.requestCapacity"
 RING_CAPACITY_KEYS: Final = ("event.ringBufferCapacity", "event.ringbufferCapacity")
-"""The keys of the ring's capacity, of which the first one holds if both are there."""
+"""The keys of the ring's capacity; if both are given, the first one counts."""
 STREAMS_KEY: Final = "event.maxStreams"
 STREAMS_PER_HOST_KEY: Final = "event.maxStreamsPerHost"
 RESPONSE_SIZE_KEY: Final = "event.RESTResponseSize"
@@ -34,12 +34,12 @@ _COUNT: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 class EventSettings:
     """The settings of events.
 
-    tracking          whether there are any
-    capacity          most events handed over to the shim in one interval
-    ring_capacity     most events kept to be read later
-    streams           most streams of events open at once, over REST and gRPC together; 0: none
-    streams_per_host  most of them per host of a client; 0: none
-    response_size     most events in one answer
+    tracking          whether events are recorded
+    capacity          the most events sent to the shim in one interval
+    ring_capacity     the most events kept to be read later
+    streams           the most streams of events open at once, over REST and gRPC together; 0: none
+    streams_per_host  the most of them for each host; 0: none
+    response_size     the most events in one answer
     """
 
     tracking: bool = True
@@ -61,16 +61,16 @@ def event_settings(extra_config: Mapping[str, str]) -> tuple[EventSettings, tupl
         number = int(text) if _COUNT.fullmatch(text) else -1
         if least <= number <= most:
             return number
-        wanted = "a positive number" if least else "a number from 0 on"
+        wanted = "a positive number" if least else "a number of at least 0"
         if number > most:
             wanted = f"{most} at most"
         shown = text if len(text) <= 40 else text[:40] + "..."
-        problems.append(f"{key}: {shown!r} is not {wanted}, taking {default}")
+        problems.append(f"{key}: {shown!r} is not {wanted}; using {default}")
         return default
 
     tracking = extra_config.get(TRACKING_KEY, "true")
     if tracking not in _TRUE | _FALSE:
-        problems.append(f"{TRACKING_KEY}: {tracking!r} is neither true nor false, taking true")
+        problems.append(f"{TRACKING_KEY}: {tracking!r} is neither true nor false; using true")
     ring_key = next((key for key in RING_CAPACITY_KEYS if key in extra_config), RING_CAPACITY_KEYS[0])
     settings = EventSettings(
         tracking=tracking not in _FALSE,
@@ -84,5 +84,5 @@ def event_settings(extra_config: Mapping[str, str]) -> tuple[EventSettings, tupl
 
 
 def keeps_history(extra_config: Mapping[str, str]) -> bool:
-    """Tells whether what happens to the manager with *extra_config* goes into the stored history."""
+    """Tells whether the manager with *extra_config* wants its stored history."""
     return extra_config.get(HISTORY_KEY, "true") not in _FALSE

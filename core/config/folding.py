@@ -1,9 +1,9 @@
-"""A text with everything left out that stands unchanged in one that was read before.
+"""Folds a text: leaves out everything that is the same in a text that was read before.
 
-Left out are whole items of block lists: queues below queues. Such an item ends where a line starts that is indented no
-deeper than its dash, whatever it holds. So when the parser finds a mark in the place of the item, as an item of a list
-at the same column, then it would have found the item there; and behind it the two texts go on alike. Two things must
-not be: references between places (anchors, tags, merges), and line ends that are counted in another way than here.
+What is left out are whole items of block lists: queues below queues. Such an item ends, whatever it holds, at the first
+line that is indented no deeper than its dash. If the parser finds a mark in place of the item, in a list at the same
+column, it would have found the item there, and would read the rest in the same way. Two things must not occur in the
+text: references between places (anchors, tags, merges), and line ends that the parser counts differently.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OTHER_LINE_ENDS: Final = ("\r", "\x85", "\u2028", "\u2029", "\ufeff")
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A document without the queues that need not be read again. ``text`` has as many lines as before the folding: what
-    is still in it stands where it stood.
+    """A document without the queues that need not be read again. ``text`` has as many lines as the whole text, so that
+    everything left in it keeps its line.
 
-    ``left``: queues of the old text that are not among the ``folds`` or below them, parents before their children.
+    ``left``: the queues of the old text that are neither in ``folds`` nor below one of them, parents before children.
     """
 
     text: str
@@ -39,7 +39,7 @@ def can_be_counted(text: str) -> bool:
 
 
 def fold_document(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
-    """Returns *new* without the queues that stand alike in *old*, which was read to *roots*."""
+    """Returns *new* without the queues that are the same in *old*, from which *roots* were read."""
     before, lines = old.split("\n"), new.split("\n")
     moved = _match_lines(before, lines)
     breaks = list(accumulate(map(ne, moved, moved[1:]), initial=0))
@@ -48,7 +48,7 @@ def fold_document(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
     for parent in left:
         for item in _items(parent, before):
             down = moved[item.start]
-            # The line behind an item tells where it ends, so that has to be the old one, too.
+            # The line after an item shows where the item ends, so it has to be the same as before, too.
             if not item.apart or down is None or breaks[item.start] != breaks[item.end]:
                 left.append(item.queue)
                 continue
@@ -61,10 +61,10 @@ def fold_document(new: str, old: str, roots: list[DeclaredQueue]) -> Folded:
 
 
 def _match_lines(before: list[str], lines: list[str]) -> list[int | None]:
-    """Returns how far down each line of *before* is found in *lines*; ``None``: it is not. None goes past another.
+    """Returns how far down each line of *before* is found in *lines*; ``None``: it is not. The order of lines is kept.
 
-    Without lines more or less, each is compared with the one in its place; otherwise, all from the first change to the
-    last one count as changed.
+    If the number of lines is the same, lines in the same place are compared; otherwise all lines from the first change
+    to the last count as changed.
     """
     down = len(lines) - len(before)
     if not down:
@@ -81,9 +81,9 @@ def _count_alike(pairs: Iterator[bool]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A queue in the list of its parent: lines ``start`` to ``end``, from 0, the second not included.
+    """A queue in the list of its parent: lines ``start``, counted from 0, until before ``end``.
 
-    ``apart``: no other item or key has a part in these lines.
+    ``apart``: these lines belong to no other item or key.
     """
 
     queue: DeclaredQueue

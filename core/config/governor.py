@@ -1,4 +1,4 @@
-"""The bounds against storms of preemption, as they are written (preemption.md 0.2, ``preemption.governor``)."""
+"""Reads the bounds against storms of preemption from the configuration (preemption.md 0.2, ``preemption.governor``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_governor(at: Field) -> GovernorSettings:
 
 
 def _read_bounds(at: Field) -> Mapping[str, VictimBound]:
-    """Returns, by kind, what is written, and the default of the kind where nothing is."""
+    """Returns the bounds by kind: as written, or the default of the kind if nothing is written."""
     bounded = {kind.name: kind.keys for kind in KINDS if kind.keys.bound is not None}
     found: dict[str, VictimBound] = {}
     for name, entry in at.mapping(bounded).items():

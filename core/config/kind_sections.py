@@ -1,4 +1,4 @@
-"""The sections that kinds of preemption have of their own below ``preemption``, read as their records describe them."""
+"""Reads the sections of kinds of preemption below ``preemption``, as the kinds' records describe them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from kornel.core.preemption.registry import KINDS
 Value = bool | int | float | str
 
 SECTIONS: Final = tuple(kind.name for kind in KINDS if kind.keys.section)
-"""The keys of these sections, which are the names of the kinds."""
+"""The keys of the sections, which are the names of the kinds."""
 
 
 def read_sections(keys: Mapping[str, Field]) -> Mapping[str, Mapping[str, Value]]:
-    """Returns by kind what the sections among *keys* say, with defaults filled in; what is not written is missing."""
+    """Returns the sections among *keys* by kind, with defaults for missing settings; a section that is not written is
+    missing."""
     found: dict[str, Mapping[str, Value]] = {}
     for kind in KINDS:
         settings = kind.keys.section

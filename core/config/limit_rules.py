@@ -1,4 +1,4 @@
-"""User and group limits: what one queue may list (V11 to V20), and what the levels above allow (V70, V71)."""
+"""Checks user and group limits: what one queue may list (V11 to V20), and what the levels above allow (V70, V71)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _check_levels(queue: DeclaredQueue, above: Bounds) -> None:
 def _narrow_bound(
     queue: DeclaredQueue, limit: DeclaredLimit, who: str, at: Field, bound: _Bound | None, by_wildcard: bool
 ) -> _Bound:
-    """Report where *limit* grants *who* more than *bound*; returns what the levels below may grant at most."""
+    """Report where *limit* grants *who* more than *bound*. Returns the most that the levels below may grant."""
     resources = {} if limit.max_resources is None else limit.max_resources.values
     if bound is None:
         return _Bound(resources, limit.max_applications, queue.path)

@@ -1,5 +1,5 @@
-"""The way in: configuration text to :class:`~kornel.core.config.model.Configuration`, or to all that is wrong with
-it.
+"""Reads the text of a configuration into a :class:`~kornel.core.config.model.Configuration`, or reports all its
+problems.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _CHECKSUM_LENGTH: Final = 64
 def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyType({})) -> Configuration:
     """Returns *text* as a configuration; empty text stands for ``DEFAULT_CONFIGURATION``.
 
-    *unavailable_resolvers*: types of resolver that are refused because they do not work here, with the reason. Whoever
-    replays what happened elsewhere needs none of them, so the engine refuses none.
+    *unavailable_resolvers*: types of resolver that are refused because they do not work on this machine, with the
+    reason. A replay of what happened elsewhere needs no resolver, so the engine refuses none.
 
-    Raises ConfigError, and nothing else, whatever the text: it carries every problem found. Warnings alone do not
-    refuse a text; they are in the result.
+    Raises only ConfigError, whatever the text is; the error has every problem found. Warnings alone do not cause it;
+    they are in the result.
     """
     text = text or DEFAULT_CONFIGURATION
     log = ProblemLog()
@@ -64,7 +64,7 @@ def load(text: str, *, unavailable_resolvers: Mapping[str, str] = MappingProxyTy
 
 @dataclass(slots=True)
 class Reading:
-    """A configuration, and everything it was made from."""
+    """A configuration, and everything from which it was made."""
 
     configuration: Configuration
     top: Field
@@ -72,10 +72,10 @@ class Reading:
 
 
 def let_go(reading: Reading, queues: list[DeclaredQueue] | None = None) -> None:
-    """Forget what a configuration was made from; *queues*: those that nobody else knows, if that is not all.
+    """Free what a configuration was made from. *queues*: the queues that nothing else refers to, if that is not all.
 
-    Parents come before their children. Let go of at once, a large tree would keep every other thread waiting until all
-    of it is gone.
+    Parents come before their children. Freeing a large tree in one step would block every other thread until all of it
+    is gone.
     """
     pieces: list[object] = []
     if queues is None:
@@ -99,7 +99,8 @@ def interpret_document(
     try:
         return _interpret_root(text, top, log, unavailable_resolvers)
     finally:
-        # They know their places, and those the log: nobody would ever find such a circle (core/service/garbage.py).
+        # Remarks refer to their fields, and fields to the log. Such a cycle would never be freed
+        # (core/service/garbage.py).
         log.remarks.clear()
 
 
@@ -125,9 +126,10 @@ def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolver
 
 
 def checksum_of(text: str) -> str:
-    """Returns the upper-case hex SHA-256 of *text* without the checksum it may carry itself (rest.md 4.9).
+    """Returns the SHA-256 of *text* in upper-case hex, computed without a checksum that the text contains (rest.md
+    4.9).
 
-    Cut out are the first ``checksum: `` and up to 64 characters behind it, as far as the next ``checksum: `` or the
+    It leaves out the first ``checksum: `` and up to 64 characters after it, as far as the next ``checksum: `` or the
     newlines at the end of the text.
     """
     start = text.find(_CHECKSUM_KEY)
@@ -239,12 +241,12 @@ def _make_rule(declared: DeclaredRule) -> PlacementRuleConfig:
 
 
 def _guaranteed_of(amounts: Amounts | None) -> Mapping[str, int] | None:
-    """Returns a guarantee of 0 is none (preemption.md 0.1)."""
+    """Returns the guarantee that is written, without types of 0, which count as not guaranteed (preemption.md 0.1)."""
     above_zero = {} if amounts is None else {name: amount for name, amount in amounts.values.items() if amount}
     return MappingProxyType(above_zero) if above_zero else None
 
 
 def _max_of(amounts: Amounts | None) -> Mapping[str, int] | None:
-    """Returns the max that is written. One of 0 stays: the type is not available (B14). An empty mapping limits
+    """Returns the max that is written. A max of 0 is kept: the type is not available (B14). An empty mapping limits
     nothing."""
     return MappingProxyType(dict(amounts.values)) if amounts is not None and amounts.values else None

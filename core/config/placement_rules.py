@@ -1,4 +1,5 @@
-"""Checks of placement rules: each can be built and can lead somewhere in the configured tree (V40 to V47, B3, B15)."""
+"""Checks placement rules: each has to be complete and able to reach a queue of the configured tree (V40 to V47, B3,
+B15)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*", re.ASCII)
 
 
 def check_rules(rules: list[DeclaredRule], root: DeclaredQueue) -> None:
-    """Report every rule that could not be built, or that can only fail in the tree below *root*."""
+    """Report every rule that is incomplete, or that can only fail in the tree below *root*."""
     queues = {queue.path: queue for queue in root.walk_queues()}
     for number, rule in enumerate(rules):
         chain = _chain_of(rule)
@@ -46,7 +47,7 @@ def _chain_of(rule: DeclaredRule) -> list[DeclaredRule]:
 
 
 def _check_rule(rule: DeclaredRule) -> bool:
-    """Tells whether *rule* can be built, its filter aside."""
+    """Tells whether *rule* is complete, apart from its filter."""
     _check_filter_names("user", rule.filter_users, is_user_name, USER_NAME)
     _check_filter_names("group", rule.filter_groups, is_group_name, GROUP_NAME)
     if rule.name not in RULES:
@@ -70,7 +71,7 @@ def _check_fixed(rule: DeclaredRule) -> bool:
     for element in elements:
         if not is_queue_name(element) or element == RECOVERY_QUEUE:
             rule.value_field.error(
-                f"{shorten_text(element)} in {shorten_text(rule.value)} is no queue name", QUEUE_NAME
+                f"{shorten_text(element)} in {shorten_text(rule.value)} is not a queue name", QUEUE_NAME
             )
             return False
     if _is_qualified(rule.value) and rule.parent is not None:
@@ -89,7 +90,8 @@ def _is_qualified(path: str) -> bool:
 def _check_filter_names(
     kind: str, names: list[tuple[str, Field]], is_name: Callable[[str], bool], expected: str
 ) -> None:
-    """Report filters in which one entry is neither name nor expression, or one of several is no name (V42, V43)."""
+    """Report a filter whose only entry is neither a name nor an expression, and entries of a longer one that are not
+    names (V42, V43)."""
     if len(names) == 1:
         text, at = names[0]
         if is_name(text):
@@ -101,7 +103,7 @@ def _check_filter_names(
     seen: set[str] = set()
     for text, at in names:
         if not is_name(text):
-            at.warning(f"filter {kind} {shorten_text(text)} is no name and is left out of the list", expected)
+            at.warning(f"filter {kind} {shorten_text(text)} is not a name and is left out of the list", expected)
         elif text in seen:
             at.warning(f"filter {kind} {shorten_text(text)} is listed twice")
         seen.add(text)
@@ -110,8 +112,8 @@ def _check_filter_names(
 def _check_static_path(number: int, chain: list[DeclaredRule], queues: Mapping[str, DeclaredQueue]) -> None:
     """Follow the fixed part of *chain* through the tree, as far as it starts at the root.
 
-    Each rule answers for the path up to itself: that path exists, or the rule may create it. Only the last rule of
-    the chain may end at a leaf.
+    Each rule is checked for the path up to itself: the path has to exist, or the rule has to be allowed to create it.
+    Only the last rule of the chain may end at a leaf.
     """
     path = ""
     for rule in chain:
@@ -129,17 +131,17 @@ def _check_static_path(number: int, chain: list[DeclaredRule], queues: Mapping[s
 
 
 def _find_obstacle(path: str, queues: Mapping[str, DeclaredQueue], *, create: bool, last: bool) -> str | None:
-    """Returns what keeps a rule from *path*, if anything. *queues* by path; *path* starts at the root, which always
-    exists."""
+    """Returns why a rule cannot reach *path*; ``None``: it can. *queues* by path; *path* starts at the root, which
+    always exists."""
     deepest = path
     while deepest not in queues:
         deepest = deepest.rpartition(".")[0]
     queue = queues[deepest]
     must_be_parent = not last or deepest != path
     if must_be_parent and not queue.parent:
-        return f"{deepest} is a leaf, no queue can be below it"
+        return f"{deepest} is a leaf, so no queue can be below it"
     if deepest != path and not create:
-        return f"there is no {path.removeprefix(deepest + '.')!r} below {deepest} and the rule does not create it"
+        return f"there is no {path.removeprefix(deepest + '.')!r} below {deepest}, and the rule does not create it"
     if not must_be_parent and queue.parent:
-        return f"{deepest} is a parent, applications need a leaf"
+        return f"{deepest} is a parent, and applications need a leaf"
     return None

@@ -1,6 +1,6 @@
-"""Checks of priority offsets over the queue tree, where they reach the priorities of the system.
+"""Checks whether priority offsets in the queue tree reach the priorities of the system.
 
-Rules: preemption.md G. Offsets add up on the way to the root, so the sum counts; behind a fence only what is above it.
+Rules: preemption.md G. Offsets add up on the way to the root, so their sum is checked; a fence hides those below it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 
 
 class _Reach(NamedTuple):
-    """The most that a user's task below a queue can show there, and what makes it that much.
+    """The highest priority that users' tasks below a queue can show there, and the offsets that lead to it.
 
-    offset  the sum of the offsets passed; the highest priority of users comes on top unless *fenced*
+    offset  the sum of the offsets on the way; the highest priority of users is added unless ``fenced``
     paths   the queues that set them, the lowest first
     """
 
@@ -32,9 +32,9 @@ class _Reach(NamedTuple):
 
 
 def check_priorities(root: DeclaredQueue) -> None:
-    """Warn of offsets below *root* that lift users' tasks to the priorities of the system.
+    """Warn of offsets below *root* that raise users' tasks to the priorities of the system.
 
-    One on *root* itself lifts nothing: that it has no effect is said where YuniKorn differs (core.config.upstream).
+    An offset on *root* itself has no effect; core.config.upstream warns of it, because YuniKorn differs there.
     """
     for child in root.children:
         _check_queue(child)
@@ -76,8 +76,8 @@ def _with_offset(base: _Reach, path: str, own: QueueProperties) -> _Reach:
 
 
 def _too_high(base: _Reach, own: QueueProperties, reach: _Reach) -> str:
-    """Returns why the offset from *base* to *reach* is too high; an empty text where the base was too high by
-    itself."""
+    """Returns why the offset from *base* to *reach* is too high; empty if it is not, or if *base* was too high
+    already."""
     offset, system = own.priority_offset, f"the priorities of the system ({_SYSTEM_PRIORITY} and above)"
     if own.priority_policy is PriorityPolicy.FENCE:
         return f"offset {offset} makes all below the fence count among {system}" if offset >= _SYSTEM_PRIORITY else ""

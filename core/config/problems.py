@@ -1,4 +1,4 @@
-"""Problems of a configuration text, collected so that one reading reports everything."""
+"""Problems of a configuration text, collected so that one reading reports all of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 MOST_ERRORS: Final = 500
-"""The number of errors after which reading stops: nobody reads further, and a hostile text costs less."""
+"""The number of errors after which reading stops, because nobody would read more, and a hostile text then costs
+less."""
 
 MOST_WARNINGS: Final = 1000
 
 
 class Severity(StrEnum):
-    """The weights of a problem."""
+    """The severities of problems."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -22,11 +23,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend.
+    """One problem.
 
-    line, column  where it was written, both from 1; 0 means that it has no place in the text
+    line, column  the place in the text, both from 1; 0: it has no place
     path          the keys that lead there, e.g. ``partitions[0].queues[0].resources.max.vcore``; empty: the whole text
-    expected      what would have been right; empty where the message already says it
+    expected      what would be right; empty if the message says it already
     """
 
     severity: Severity
@@ -62,20 +63,20 @@ class Place(Protocol):
 
     @property
     def line(self) -> int:
-        """Line, from 1; 0: no place."""
+        """The line, from 1; 0: there is no place."""
 
     @property
     def column(self) -> int:
-        """Column, from 1; 0: no place."""
+        """The column, from 1; 0: there is no place."""
 
     @property
     def path(self) -> str:
-        """Keys that lead to the place."""
+        """The keys that lead to the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A warning at a place that may move before it is given again."""
+    """A warning at a place that may move before the warning is given again."""
 
     place: Place
     message: str
@@ -83,7 +84,7 @@ class Remark:
 
 
 class ProblemLog:
-    """The problems of a text, gathered while it is read. Bounded: past ``MOST_ERRORS`` the reading ends with
+    """The problems of a text, collected while it is read. After ``MOST_ERRORS`` errors the reading ends with
     ConfigError."""
 
     def __init__(self) -> None:
@@ -115,15 +116,15 @@ class ProblemLog:
         )
 
     def add(self, problem: Problem) -> None:
-        """Keep the error *problem*. Raises ConfigError when it is one too many."""
+        """Keep the error *problem*. Raises ConfigError if there are too many."""
         self._errors += 1
         self._problems.append(problem)
         if self._errors >= MOST_ERRORS:
-            self._problems.append(Problem(Severity.ERROR, 0, 0, "", "too many errors, the rest was not read"))
+            self._problems.append(Problem(Severity.ERROR, 0, 0, "", "too many errors; the rest was not read"))
             raise ConfigError(self.in_order())
 
     def in_order(self) -> tuple[Problem, ...]:
-        """Returns everything kept, sorted by place; what has no place comes last."""
+        """Returns everything kept, sorted by place; problems without a place come last."""
         left_out = self._warnings - MOST_WARNINGS
         found = sorted(self._problems, key=lambda p: (p.line == 0, p.line, p.column))
         if left_out > 0:

@@ -184,19 +184,19 @@ def _one_of(*choices: str) -> Callable[[str], str]:
 def _read_offset(text: str) -> int:
     if _INTEGER.fullmatch(text) and -(2**31) <= int(text) < 2**31:
         return int(text)
-    raise ValueError(f"{shorten_text(text)} is no whole number of 32 bits")
+    raise ValueError(f"{shorten_text(text)} is not a whole number of 32 bits")
 
 
 def _read_percent(text: str) -> int:
     if _UNSIGNED.fullmatch(text) and int(text) <= 100:
         return int(text)
-    raise ValueError(f"{shorten_text(text)} is no whole percentage from 0 to 100")
+    raise ValueError(f"{shorten_text(text)} is not a whole percentage from 0 to 100")
 
 
 def _read_count(text: str) -> int:
     if _UNSIGNED.fullmatch(text) and int(text) <= UINT64_MAX:
         return int(text)
-    raise ValueError(f"{shorten_text(text)} is no whole number from 0 to 2^64-1")
+    raise ValueError(f"{shorten_text(text)} is not a whole number from 0 to 2^64-1")
 
 
 def _read_delay(text: str) -> int:

@@ -1,7 +1,7 @@
-"""Guaranteed and maximum amounts over the queue tree: V31 to V34, V60, and the warnings around quota delays.
+"""Checks guaranteed and maximum amounts over the queue tree (V31 to V34, V60), and warns about quota delays.
 
-Types are looked at one by one. Where a queue guarantees less types than its children do, theirs count on the levels
-above it as well (B13).
+Types are checked one by one. If a queue guarantees fewer types than its children, the guarantees of the children count
+on the levels above as well (B13).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kornel.core.domain.resources import MAX_TYPES
 _FOREIGN_TO_QUOTA: Final = (PREEMPTION_POLICY, PREEMPTION_DELAY, PRIORITY_POLICY, PRIORITY_OFFSET)
 
 Ceilings = Mapping[str, tuple[int, str]]
-"""The least maximum on the path so far, and the queue that sets it, by resource type."""
+"""The lowest maximum on the path so far, and the queue that sets it, by resource type."""
 
 
 def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
-    """Report the first resource type that is one too many for a partition."""
+    """Report the first resource type beyond the limit of a partition."""
     governor = partition.preemption.governor
     known = set(partition.node_sort.weights)
     for budget in (governor.cluster, governor.queue, governor.application):
@@ -61,7 +61,7 @@ def _amounts_of(queue: DeclaredQueue) -> Iterator[Amounts]:
 
 
 def check_resources(root: DeclaredQueue) -> None:
-    """Report what does not fit together below *root*."""
+    """Report contradictions between the amounts below *root*."""
     _check_queue(root, {})
     _check_applications(root, 0, "")
 
@@ -108,7 +108,7 @@ def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ce
         if name in ceilings and amount > ceilings[name][0]:
             most, setter = ceilings[name]
             queue.at.error(f"{below}, more than the max {most} of {setter}", f"at most {most} below")
-            # Reported here; the levels above would only say it again.
+            # This is reported here; the levels above would only repeat it.
             needed[name] = most
     return needed
 
@@ -116,7 +116,7 @@ def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ce
 def _warn_of_quota_delay(queue: DeclaredQueue, needed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
     """Warn of the combinations that preemption.md D.3 and H accept with a warning.
 
-    *needed*: the queue's guarantee, or where it has none the sum of those below.
+    *needed*: the queue's guarantee, or the sum of those below for types without one.
     """
     if queue.is_root or quota_delay_ns(queue.effective.get(QUOTA_DELAY, "")) == 0:
         return
@@ -136,7 +136,7 @@ def _warn_of_quota_delay(queue: DeclaredQueue, needed: Mapping[str, int], maximu
 
 
 def _check_applications(queue: DeclaredQueue, bound: int, setter: str) -> None:
-    """Check the number of applications, where an unset count is bounded by the queues above alone (V60, B25)."""
+    """Check the number of applications; a queue without one is bounded only by the queues above (V60, B25)."""
     own = queue.max_applications
     if own and bound and own > bound and queue.max_applications_field is not None:
         message = f"queue {queue.path}: maxapplications {own} is above the {bound} of {setter}"

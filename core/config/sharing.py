@@ -1,7 +1,7 @@
-"""A comparison of two configurations of the same partitions, queue by queue.
+"""Compares two configurations of the same partitions, queue by queue.
 
-A new text usually says what the old one said, but for a few queues. :func:`share` makes equal parts of both the same
-objects; whoever follows a change then skips a whole subtree by identity (protocol.md 5.4).
+A new text usually differs from the old one in a few queues. :func:`share_equal_parts` makes equal parts of both the
+same objects, so that applying the change can skip whole subtrees by identity (protocol.md 5.4).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from kornel.core.config.model import Configuration, PartitionConfig, QueueConfig
 
 own_settings: Final[Any] = attrgetter(*(item.name for item in fields(QueueConfig) if item.name != "children"))
-"""Returns everything that a queue sets for itself, as one comparable value."""
+"""Returns all settings of a queue except its children, as one comparable value."""
 
 
 def share_equal_parts(new: Configuration, old: Configuration | None) -> Configuration:
-    """Returns *new*, with every queue of *old* in the place of an equal one."""
+    """Returns *new* with every queue that is equal to one of *old* replaced by that one."""
     if old is None:
         return new
     before = {partition.name: partition for partition in old.partitions}

@@ -10,11 +10,11 @@ from kornel.core.domain.names import LONGEST_NAME
 from kornel.core.domain.topology import TopologyLevel, name_level
 
 MOST_TOPOLOGY_LEVELS: Final = 8
-"""More than buildings have, and few enough to add up the amounts of each with every placement."""
+"""The most levels: more than data centres have, and few enough to update the sums of each with every placement."""
 
 
 def read_topology(at: Field) -> tuple[TopologyLevel, ...]:
-    """Returns the levels that a list of node attributes names; every attribute that cannot be one is an error."""
+    """Returns the levels that a list of node attributes names; an attribute that cannot be a level is an error."""
     levels: list[TopologyLevel] = []
     seen: dict[str, int] = {}
     for attribute, found in at.texts():
@@ -28,7 +28,7 @@ def read_topology(at: Field) -> tuple[TopologyLevel, ...]:
         elif name in seen:
             found.error(
                 f"level {shorten_text(name)} is listed already, on line {seen[name]}",
-                "levels that differ in what stands behind the last slash",
+                "levels that differ after the last slash",
             )
         elif len(levels) == MOST_TOPOLOGY_LEVELS:
             found.error("one level too many", f"at most {MOST_TOPOLOGY_LEVELS} levels")

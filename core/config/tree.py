@@ -1,4 +1,4 @@
-"""One tree below ``root`` made of the queues as listed: V2 to V7, V10, paths and inherited properties."""
+"""Makes one tree below ``root`` from the queues as listed: V2 to V7, V10, paths and inherited properties."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ROOT: Final = "root"
 
 
 def build_tree(partition: DeclaredPartition) -> DeclaredQueue:
-    """Returns the root queue with everything below it settled. Problems go to the log.
+    """Returns the root queue, with the paths and properties of all queues below it. Problems go to the log.
 
-    One top queue called root (any case) is the root. Otherwise a root is put above all of them, even when one of
-    several is called root (V3).
+    If there is one top queue and it is called root (in any case), it is the root. Otherwise a root is put above all top
+    queues, even if one of them is called root (V3).
     """
     queues = partition.queues
     if not partition.queues_field.given:
@@ -35,7 +35,7 @@ def build_tree(partition: DeclaredPartition) -> DeclaredQueue:
 def _check_root_resources(root: DeclaredQueue) -> None:
     for amounts in (root.guaranteed, root.max):
         if amounts is not None:
-            amounts.at.error("the root queue takes no resources: its size is that of the cluster", "no such key")
+            amounts.at.error("the root queue takes no resources: it has those of the cluster", "no such key")
     root.guaranteed = root.max = None
 
 

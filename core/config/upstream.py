@@ -1,7 +1,7 @@
-"""Warnings about settings that are legal in YuniKorn and here, with different meanings.
+"""Warnings about settings that YuniKorn and Kornel both accept, with different meanings.
 
-Each says what YuniKorn does and what happens here. What YuniKorn accepts and this core refuses needs none: an error
-cannot be overlooked. Rules: items B7 to B16 of config.md 14, and preemption.md 0.2, B.3 and D.2.
+Each warning says what YuniKorn does and what Kornel does. What YuniKorn accepts and Kornel refuses needs no warning,
+because an error cannot be overlooked. Rules: items B7 to B16 of config.md 14, and preemption.md 0.2, B.3 and D.2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEFAULTS: Final = properties.resolve_properties({}, leaf=True)
 
 
 def warn_of_differences(partition: DeclaredPartition, root: DeclaredQueue) -> None:
-    """Warn wherever *partition*, with its queues below *root*, means something else than it does to YuniKorn."""
+    """Warn of every setting in *partition*, with its queues below *root*, that means something else in YuniKorn."""
     for rule in partition.rules:
         _warn_of_rule(rule)
     makers = [_Maker(rule) for rule in partition.rules if rule.create]
@@ -41,7 +41,7 @@ class _Maker:
         if steps[:1] != ["root"]:
             steps.insert(0, "root")
         self._start = ".".join(steps) + "."
-        # What is submitted or tagged may name a whole path, whatever the rules above say.
+        # A submitted queue or a tag may be a whole path, whatever the parent rules say.
         self._anywhere = any(link.name in ("provided", "tag") for link in chain)
         self._levels = len(chain)
 
@@ -92,7 +92,7 @@ def _warn_of_queue(queue: DeclaredQueue, written: str, in_template: frozenset[st
 def _warn_of_zeros(most: Amounts | None, what: str) -> None:
     if most is not None and most.complete and most.values and not any(most.values.values()):
         most.at.warning(
-            f"a max of nothing but 0: YuniKorn takes it for no max at all; here {what} gets none of "
+            f"every type of this max is 0: YuniKorn takes it for no max at all; here {what} gets none of "
             f"{shorten_text(', '.join(most.values))}"
         )
 

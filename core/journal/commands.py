@@ -336,6 +336,7 @@ def _encode_attachment(command: AttachCallbacks, into: pb.JournalCommand) -> Non
     message.events = command.events
     message.timeout_ns = command.timeout_ns
     message.preemption_notices = command.preemption_notices
+    message.awaits_placements = command.awaits_placements
 
 
 def _decode_attachment(message: pb.JournalAttachment) -> AttachCallbacks:
@@ -347,6 +348,7 @@ def _decode_attachment(message: pb.JournalAttachment) -> AttachCallbacks:
         message.events,
         message.timeout_ns,
         message.preemption_notices,
+        message.awaits_placements,
     )
 
 

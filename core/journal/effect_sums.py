@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import cast
 from zlib import crc32
 
-from kornel.core.domain.effects import Allocated, Effect, EventRecorded
+from kornel.core.domain.effects import Allocated, Effect, EventRecorded, PlacementRecorded
 from kornel.core.domain.resources import Resources
 
 
@@ -26,7 +26,7 @@ def write_effects(effects: Iterable[Effect]) -> str:
     parts: list[str] = []
     for effect in effects:
         kind = type(effect)
-        if kind is EventRecorded:
+        if kind is EventRecorded or kind is PlacementRecorded:
             continue
         if kind is Allocated:
             # Known by its exact class, which costs less than asking whether it is an instance.

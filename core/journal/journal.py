@@ -13,10 +13,12 @@ from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
+from kornel.core.journal.following import Follower
 from kornel.core.journal.gate import JournalGate, Responses
+from kornel.core.journal.lease import LeaseKeeper
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.records import BlockWriter, RecordDamaged
+from kornel.core.journal.records import Block, BlockWriter, RecordDamaged
 from kornel.core.journal.replay import Configured, Replay, ReplayImpossible, pause_collecting
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
@@ -26,7 +28,7 @@ from kornel.core.service.durations import Durations
 _REPORTED_EVERY: Final = 100_000
 """The records after which a replay at the start says in the log how far it is."""
 
-_WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
+WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
 
 
 class JournalUnusable(Exception):
@@ -69,9 +71,11 @@ class Journal:
         untold: Sequence[Effect],
         configured: Configured | None,
         logger: FilteringBoundLogger,
+        lease: LeaseKeeper | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
+        self._lease = lease
         self._logger = logger
         self._epoch = writer.epoch
         self.engine = engine
@@ -153,9 +157,8 @@ class Journal:
         replay.engine.set_reservation(beginning.reservation_delay_ns, beginning.reservation_percent)
         writer = BlockWriter(end.sequence, end.chain, end.epoch + 1)
         at_ns = max(now_ns(), replay.last_ns, end.at_ns)
-        begin = EngineCall(CallKind.BEGIN, at_ns, beginning=beginning._replace(afresh=afresh))
         delivered = writer.sequence if afresh else end.delivered
-        block = writer.make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], delivered)
+        block = _make_first_block(writer, beginning, at_ns, delivered, afresh=afresh)
         life = block.first if afresh else end.life
         store.append_block(block, life)
         now_at = StoreEnd(block.last, block.epoch, life, at_ns, block.chain, delivered)
@@ -166,6 +169,13 @@ class Journal:
         """Begin to write, for the event loop that runs."""
         self._loop = asyncio.get_running_loop()
         self._committer.start()
+        if self._lease is not None:
+            self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
+
+    async def hand_over(self) -> None:
+        """Have another core lead, once nothing more is to be written."""
+        if self._lease is not None:
+            await self._lease.hand_over()
 
     def status(self) -> JournalStatus:
         """Returns the state as of now."""
@@ -190,6 +200,8 @@ class Journal:
                 "journal closed before all was written", durable=self.gate.durable, added=self._committer.added
             )
         self._store.close()
+        if self._lease is not None:
+            self._lease.close()
 
     def _note_problem(self, problem: StoreProblem | None) -> None:
         self.gate.note_problem(problem)
@@ -206,6 +218,46 @@ class Journal:
                 self._loop.call_soon_threadsafe(call)
 
 
+class NextEpoch:
+    """The epoch that a core begins which takes over where *follower* is; *lease*: the one that it has taken."""
+
+    def __init__(
+        self, follower: Follower, beginning: Beginning, lease: LeaseKeeper, at_ns: int, *, afresh: bool = False
+    ) -> None:
+        """*afresh*: with an empty engine. Nothing is written before :meth:`append_first`."""
+        at = follower.point
+        self._follower = follower
+        self._lease = lease
+        self._beginning = beginning
+        self._afresh = afresh
+        self._writer = BlockWriter(at.sequence, at.chain, lease.epoch)
+        delivered = at.sequence if afresh else at.delivered
+        self._block = _make_first_block(self._writer, beginning, at_ns, delivered, afresh=afresh)
+        life = self._block.first if afresh else at.life
+        self._end = StoreEnd(self._block.last, lease.epoch, life, at_ns, self._block.chain, delivered)
+
+    def append_first(self, store: JournalStore) -> None:
+        """Writes the first record of the epoch; may be called again after an error. Raises as
+        :meth:`JournalStore.append_block` does: :class:`StoreMoved` if there is more to be played before."""
+        store.append_block(self._block, self._end.life)
+
+    def begin_journal(self, settings: JournalSettings, store: JournalStore, logger: FilteringBoundLogger) -> Journal:
+        """Returns the journal of the epoch, whose first record is written."""
+        replay = self._follower.replay
+        if self._afresh:
+            replay.begin_afresh(self._beginning)
+        engine = replay.engine
+        assert engine is not None, "a life begins with an engine"
+        engine.set_reservation(self._beginning.reservation_delay_ns, self._beginning.reservation_percent)
+        untold, configured = replay.list_untold(), replay.configured
+        return Journal(settings, store, engine, self._writer, self._end, untold, configured, logger, self._lease)
+
+
+def _make_first_block(writer: BlockWriter, beginning: Beginning, at_ns: int, delivered: int, *, afresh: bool) -> Block:
+    begin = EngineCall(CallKind.BEGIN, at_ns, beginning=beginning._replace(afresh=afresh))
+    return writer.make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], delivered)
+
+
 def _play_life(
     store: JournalStore,
     end: StoreEnd,
@@ -220,7 +272,7 @@ def _play_life(
         with pause_collecting():
             _play_records(store, end, beginning, replay, logger, settings)
     except (RecordDamaged, ReplayImpossible) as error:
-        raise JournalUnusable(f"{settings.shown}: {error}; {_WHAT_TO_DO}") from error
+        raise JournalUnusable(f"{settings.shown}: {error}; {WHAT_TO_DO}") from error
     logger.info("journal was replayed", records=replay.records, effects=replay.effects)
 
 
@@ -237,10 +289,10 @@ def _play_records(
         if wrote is not None and wrote.version != beginning.version:
             raise JournalUnusable(
                 f"{settings.shown}: record {record.sequence} on were written by version {wrote.version}, and"
-                f" version {beginning.version} does not decide them again; {_WHAT_TO_DO}"
+                f" version {beginning.version} does not decide them again; {WHAT_TO_DO}"
             )
         found = replay.play(record, delivered)
         if found is not None:
-            raise JournalUnusable(f"{settings.shown}: {found.describe()}\n{_WHAT_TO_DO}")
+            raise JournalUnusable(f"{settings.shown}: {found.describe()}\n{WHAT_TO_DO}")
         if replay.records % _REPORTED_EVERY == 0:
             logger.info("journal is replayed", record=record.sequence, last=end.sequence)

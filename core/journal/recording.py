@@ -36,6 +36,15 @@ class RecordingEngine(Engine):
             reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
         )
 
+    def begin_again(self, beginning: Beginning) -> None:
+        """Makes this an empty engine with the options of *beginning*, as :meth:`begin_empty` does a new one; whoever
+        reads it, reads on."""
+        observer = self._observer
+        self.__init__(  # type: ignore[misc]
+            reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
+        )
+        self.observe_ignored(observer)
+
     def record_calls(self, recorder: Recorder, now_ns: int) -> None:
         """Have calls written by *recorder* from now on. *now_ns*: the time, for calls that are given none."""
         self._recorder = recorder

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
-from kornel.core.domain.effects import Effect
+from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
 from kornel.core.journal.recording import RecordingEngine
@@ -93,6 +93,22 @@ class Replay:
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
 
+    @property
+    def effects_sum(self) -> int:
+        """Returns the sum of the effects of the epoch so far."""
+        return self._sum
+
+    def start_from(self, engine: RecordingEngine, effects_sum: int, at_ns: int, delivered: int) -> None:
+        """Goes on with *engine*, which is where these numbers were those of the journal."""
+        self.engine = engine
+        self._sum, self.last_ns, self._delivered = effects_sum, at_ns, delivered
+
+    def begin_afresh(self, beginning: Beginning) -> None:
+        """Goes on with an empty engine."""
+        self.engine = self._make_engine(beginning)
+        self._recent.clear()
+        self.configured = None
+
     def play(self, record: Record, delivered: int = 0) -> Difference | None:
         """Makes the call of *record*. Returns how it came out differently, if it did.
 
@@ -160,9 +176,7 @@ class Replay:
         assert call.beginning is not None, "read_block sees to it"
         self._sum = 0
         if call.beginning.afresh:
-            self.engine = self._make_engine(call.beginning)
-            self._recent.clear()
-            self.configured = None
+            self.begin_afresh(call.beginning)
         elif self.engine is None:
             raise ReplayImpossible("the records do not begin where an engine did")
         else:
@@ -180,8 +194,9 @@ class Replay:
         command = record.call.command
         if isinstance(command, RegisterManager | UnregisterManager) and outcome is CallOutcome.DONE:
             recent.clear()  # What a registration lets go of is no shim's to hear.
-        elif effects:
-            recent.append((record.sequence, record.call.now_ns, effects))
+        elif sent := [effect for effect in effects if type(effect) is not EventRecorded]:
+            # Events are not sent with the responses, and there are more of them than of everything else.
+            recent.append((record.sequence, record.call.now_ns, sent))
         oldest_ns = self.last_ns - TOLD_AGAIN_NS
         while recent and recent[0][0] <= self._delivered and recent[0][1] < oldest_ns:
             recent.popleft()

@@ -35,6 +35,11 @@ class JournalSettings:
     longest_pause_s: float = 1.0
 
     @property
+    def shared(self) -> bool:
+        """Tells whether several cores may share the journal: one leads, and the others follow."""
+        return not self.url.drivername.startswith("sqlite")
+
+    @property
     def shown(self) -> str:
         """Returns the address of the journal, without a password."""
         return self.url.render_as_string(hide_password=True)

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from kornel.core.archive.database import connect, reason_of, upgrade_tables
 from kornel.core.journal.records import Block
-from kornel.core.journal.tables import BLOCKS
+from kornel.core.journal.tables import BLOCKS, LEASE
 
 STORE_ERRORS: Final = (SQLAlchemyError, OSError)
 """The errors with which a database fails; the next try may do."""
@@ -32,8 +32,22 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that is nobody else's
 
 
+_FENCED: Final = """
+INSERT INTO journal_blocks (first, last, epoch, life, at_ns, chain_before, chain, delivered, payload)
+SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s
+FROM journal_lease AS lease
+LEFT JOIN (SELECT last, chain FROM journal_blocks ORDER BY first DESC LIMIT 1) AS ending ON true
+WHERE lease.epoch = %s AND COALESCE(ending.last, 0) + 1 = %s AND COALESCE(ending.chain, 0) = %s
+"""
+"""Appends a block while the lease has its epoch and the journal ends with the record before it."""
+
+
 class StoreTaken(Exception):
     """Another core writes this journal, and has gone on from where this one was."""
+
+
+class StoreMoved(StoreTaken):
+    """This core holds the lease, and the journal does not end where it thought."""
 
 
 class StoreEnd(NamedTuple):
@@ -50,9 +64,15 @@ class StoreEnd(NamedTuple):
 class JournalStore:
     """A journal's database. All methods but :meth:`close` may raise one of :data:`STORE_ERRORS`."""
 
-    def __init__(self, url: URL, patience_s: float, *, durable: bool = True, read_only: bool = False) -> None:
-        """Opens nothing yet. Raises ``ImportError`` without the driver."""
+    def __init__(
+        self, url: URL, patience_s: float, *, durable: bool = True, read_only: bool = False, fenced: bool = False
+    ) -> None:
+        """Opens nothing yet. Raises ``ImportError`` without the driver.
+
+        *fenced*: several cores share the PostgreSQL database, and the one writes whose epoch the lease has.
+        """
         self._url = url
+        self._fenced = fenced
         self._is_sqlite = url.drivername.startswith("sqlite")
         self._read_only = read_only
         self._engine = connect(url, patience_s, read_only=read_only, durable=durable, what="journal")
@@ -94,7 +114,8 @@ class JournalStore:
         return StoreEnd(*row) if row is not None else StoreEnd()
 
     def append_block(self, block: Block, life: int) -> None:
-        """Commit *block*. Raises :class:`StoreTaken` if another core has written records with its numbers.
+        """Commit *block*. Raises :class:`StoreTaken` if another core has written records with its numbers, or holds the
+        lease.
 
         May be called again with the same block after an error: it is there once.
         """
@@ -103,27 +124,56 @@ class JournalStore:
             block.payload,
         )  # fmt: skip
         try:
-            with self._engine.begin() as connection:
-                connection.exec_driver_sql(self._insert, row)
-        except IntegrityError as error:
-            with self._engine.begin() as connection:
-                found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
-            # A commit of which the answer was lost is there already.
-            if found is None or found.chain != block.chain or found.epoch != block.epoch:
-                raise StoreTaken(f"another core writes this journal since record {block.first}") from error
+            if self._fenced:
+                written = self._append_fenced(row, block)
+            else:
+                with self._engine.begin() as connection:
+                    written = connection.exec_driver_sql(self._insert, row).rowcount
+        except IntegrityError:
+            written = 0
+        if not written:
+            self._find_own(block)
+
+    def _append_fenced(self, row: tuple[Any, ...], block: Block) -> int:
+        # One statement that commits by itself, so that a core that is stopped in the middle leaves nothing open.
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            fence = (block.epoch, block.first, block.chain_before)
+            return connection.exec_driver_sql(_FENCED, (*row, *fence)).rowcount
+
+    def _find_own(self, block: Block) -> None:
+        """Raises unless *block* is there already, by a commit of which the answer was lost."""
+        with self._engine.begin() as connection:
+            found = connection.execute(sa.select(BLOCKS).where(BLOCKS.c.first == block.first)).first()
+            lease = connection.execute(sa.select(LEASE.c.epoch, LEASE.c.address)).first() if self._fenced else None
+        if found is not None and found.chain == block.chain and found.epoch == block.epoch:
+            return
+        if lease is None or lease.epoch > block.epoch:
+            at = f" at {lease.address}" if lease is not None and lease.address else ""
+            raise StoreTaken(f"another core{at} writes this journal since record {block.first}")
+        last = self.find_end().sequence
+        raise StoreMoved(
+            f"the database holds records up to {last}, and this core has made those up to {block.first - 1}"
+        )
 
     def read_blocks(self, first: int = 1) -> Iterator[tuple[Block, int]]:
         """Yields the blocks from that with record *first* on, each with the life that it belongs to."""
         at = first
         while True:
-            with self._engine.begin() as connection:
-                query = sa.select(BLOCKS).where(BLOCKS.c.last >= at).order_by(BLOCKS.c.first).limit(READ_AT_ONCE)
-                rows = list(connection.execute(query))
-            for row in rows:
-                yield _make_block(row), row.life
-            if len(rows) < READ_AT_ONCE:
+            found = self.fetch_blocks(at, READ_AT_ONCE)
+            yield from found
+            if len(found) < READ_AT_ONCE:
                 return
-            at = rows[-1].last + 1
+            at = found[-1][0].last + 1
+
+    def fetch_blocks(self, first: int, most: int) -> list[tuple[Block, int]]:
+        """Returns at most so many blocks from that with record *first* on, each with the life that it belongs to."""
+        # The key finds the block; without it, each query would go through all blocks from the first one on.
+        before = sa.select(sa.func.max(BLOCKS.c.first)).where(BLOCKS.c.first <= first).scalar_subquery()
+        query = sa.select(BLOCKS).where(BLOCKS.c.first >= sa.func.coalesce(before, first), BLOCKS.c.last >= first)
+        with self._engine.begin() as connection:
+            return [
+                (_make_block(row), row.life) for row in connection.execute(query.order_by(BLOCKS.c.first).limit(most))
+            ]
 
     def find_life(self, sequence: int) -> int:
         """Returns the life that record *sequence* belongs to, 0 if it is not there."""

@@ -1,4 +1,4 @@
-"""The table of blocks as queries see it. How it comes to be: ``migrations``."""
+"""The tables as queries see them. How they come to be: ``migrations``."""
 
 from __future__ import annotations
 
@@ -22,4 +22,19 @@ BLOCKS: Final = sa.Table(
 
 ``life``: number of the record with which the life of the engine began that the block belongs to; nothing before it has
 a bearing on what comes.
+"""
+
+LEASE: Final = sa.Table(
+    "journal_lease",
+    METADATA,
+    sa.Column("one", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("address", sa.Text, nullable=False),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("epoch", "until_ms", "renewed_ms", "core_ns")),
+)
+"""One row: which core leads, of those on one PostgreSQL (:mod:`kornel.core.journal.lease`). An SQLite file has one
+core, which holds a lock file instead.
+
+``holder``, ``address``: the core's process, and where other cores send callers. ``epoch``: the one in which it writes.
+``until_ms``: by the database's clock. ``renewed_ms``, ``core_ns``: the database's time and the core's at one moment.
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.journal.journal import Journal
+from kornel.core.journal.standby import Standby
 from kornel.core.process.event_loop import loop_factory
 from kornel.core.process.server import KornelServer, ServerSettings
 from kornel.core.process.version import core_version
@@ -57,9 +58,11 @@ def run(
     tracing: Tracing | None = None,
     make_engine: Callable[[], EnginePort] | None = None,
     journal: Journal | None = None,
+    standby: Standby | None = None,
 ) -> bool:
     """Serve *engine* until SIGTERM or SIGINT. False: it ended because of a bug. *levels*: of *logger*. *make_engine*:
     makes those of further resource managers. *journal*: the one that *engine* is recorded in; absent: none is.
+    *standby*: follows another core with *engine*, and leads in its place.
 
     Raises :class:`kornel.core.process.server.AddressUnavailable`, :class:`kornel.core.process.server.AddressTooOpen` or
     :class:`kornel.core.process.history.HistoryUnusable`.
@@ -68,7 +71,9 @@ def run(
     # With Python's own 5 ms a health check, which takes some ten turns, waits several times as long for it.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(engine, settings, sources, logger, levels, security, tracing, make_engine, journal))
+        return runner.run(
+            _serve(engine, settings, sources, logger, levels, security, tracing, make_engine, journal, standby)
+        )
 
 
 async def _serve(
@@ -81,8 +86,10 @@ async def _serve(
     tracing: Tracing | None,
     make_engine: Callable[[], EnginePort] | None,
     journal: Journal | None,
+    standby: Standby | None,
 ) -> bool:
-    last_ns = journal.last_ns if journal is not None else 0
+    before = journal or standby
+    last_ns = before.last_ns if before is not None else 0
     server = KornelServer(
         engine,
         settings,
@@ -96,6 +103,7 @@ async def _serve(
         tracing=tracing,
         make_engine=make_engine,
         journal=journal,
+        standby=standby,
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

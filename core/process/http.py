@@ -1,4 +1,4 @@
-"""HTTP as a part of the process: the REST interface over the services of one server, on an address of its own."""
+"""The HTTP part of the process: the REST interface of one server's services, on an address of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kornel.core.rest.handlers.metrics import Exposition
 from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.server import HttpServer
+from kornel.core.rest.standing_header import StandingHeader
 from kornel.core.rest.warming import Warmer
 from kornel.core.service.clock import Clock
 from kornel.core.service.event_journal import EventJournal
@@ -24,6 +25,7 @@ from kornel.core.service.health import HealthKeeper
 from kornel.core.service.managers import Managers
 from kornel.core.service.refusals import RefusalKeeper
 from kornel.core.service.rpc import Handler
+from kornel.core.service.standing import Standing
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.web.page import Page
 
@@ -41,6 +43,7 @@ class HttpFront:
         health: HealthKeeper,
         refusals: RefusalKeeper,
         ready: Callable[[], bool],
+        standing: Standing,
         log_level: Callable[[], str],
         clock: Clock,
         logger: FilteringBoundLogger,
@@ -57,7 +60,7 @@ class HttpFront:
     ) -> None:
         """Prepares the server for HTTP. *tls* absent: plain HTTP. *connections*: the most at a time.
 
-        *calls*: the handlers of gRPC by service and method. *local*: this machine alone reaches the address.
+        *calls*: the handlers of gRPC by service and method. *local*: the address is reached from this machine only.
         """
         services = Services(
             managers=managers,
@@ -82,15 +85,14 @@ class HttpFront:
             page=Page(),
             links=links,
         )
-        self._server = HttpServer(
-            rest.app, address, logger=logger, tls=tls, on_stop=rest.close, connections=connections
-        )
+        app = StandingHeader(rest.app, standing) if standing.shared else rest.app
+        self._server = HttpServer(app, address, logger=logger, tls=tls, on_stop=rest.close, connections=connections)
         self._warmer = Warmer(managers)
         self._warming: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
-        """Address, once started."""
+        """The address, once the server has started."""
         return self._server.address
 
     def listen(self) -> None:
@@ -103,7 +105,7 @@ class HttpFront:
         self._warming = asyncio.create_task(self._warmer.run(), name="warming")
 
     async def stop(self) -> None:
-        """Let requests under way end, for a while, and close."""
+        """Wait a while for requests under way to end, then close."""
         if self._warming is not None:
             self._warming.cancel()
         await self._server.stop()

@@ -8,6 +8,7 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,9 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
-from kornel.core.journal.journal import Journal
+from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.replay import Configured
+from kornel.core.journal.standby import Standby
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -46,7 +49,7 @@ from kornel.core.service.admission import AdmissionInterceptor, CallLimits
 from kornel.core.service.callback_board import CallbackBoard
 from kornel.core.service.callback_service import CallbackService
 from kornel.core.service.callback_times import BOUNDS_S
-from kornel.core.service.clock import SECOND_NS, Clock, ManualClock
+from kornel.core.service.clock import SECOND_NS, Clock, ManualClock, SystemClock
 from kornel.core.service.clock_service import TestClockService
 from kornel.core.service.clock_watch import ClockWatch
 from kornel.core.service.configuration_file import ConfigurationFile
@@ -76,6 +79,7 @@ from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.rpc import Handler
 from kornel.core.service.runner import PartitionRunner
 from kornel.core.service.scheduler_service import SchedulerService
+from kornel.core.service.standing import Standing, StandingGate, StandingInterceptor
 from kornel.core.service.status_codes import ShuttingDown
 from kornel.core.service.status_service import StatusService
 from kornel.core.service.streams import QUEUE_LIMIT, Switchboard
@@ -113,6 +117,9 @@ _MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full
 _TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
+_READING: Final = frozenset({_HISTORY, _EVENTS, _EXPLAIN, _STATUS, _READ})
+"""The services that a core has which stands by."""
+
 CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
 """Health of the configuration file: NOT_SERVING while it says something that cannot be used."""
 
@@ -122,8 +129,14 @@ HISTORY: Final = "kornel.v1.History"
 CONCURRENT_CALLS: Final = 32
 """Calls of one connection without a security file, which has a limit of its own."""
 
+MANAGERS: Final = "kornel.v1.Managers"
+"""Health of the managers' engines: NOT_SERVING while the state of one of them is in doubt."""
+
 JOURNAL: Final = "kornel.v1.Journal"
 """Health of the journal: NOT_SERVING while it cannot be written, and nothing is taken."""
+
+HEADERS_LIMIT: Final = 16 * 1024
+"""Bytes of the headers of one call."""
 
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -141,6 +154,9 @@ OPTIONS: Final = (
     # What comes before any call is read, or beside all of them, is kept small: headers that refer to one another, calls
     # that wait, bytes of a message that nobody has asked for yet. Readers ask for the rest as they go.
     ("grpc.http2.settings_timeout", 5_000),
+    # Half of it is the bound from which gRPC refuses headers by chance, so that a long token works now and then.
+    ("grpc.max_metadata_size", HEADERS_LIMIT),
+    ("grpc.absolute_max_metadata_size", HEADERS_LIMIT),
     ("grpc.http2.hpack_table_size.decoder", 0),
     ("grpc.max_concurrent_streams", CONCURRENT_CALLS),
     ("grpc.server.max_pending_requests", 512),
@@ -175,6 +191,7 @@ class AddressTooOpen(ValueError):
 class ServerSettings:
     """The settings of a server. ``address``: ``host:port`` (port 0: any free one) or ``unix:path``.
 
+    ``advertised``: where others find this core, of those that share its journal; empty: as ``address`` says.
     ``default_config``: queue configuration of a manager that registers with none; empty: the built-in one.
     ``config_file``: where that text comes from, to be read again on request; ``watch``: or whenever it changes.
     ``callback_timeout_ns``: how long a shim may take to answer a question if it does not say so itself.
@@ -191,6 +208,7 @@ class ServerSettings:
 
     address: str
     version: str
+    advertised: str = ""
     default_config: str = ""
     config_file: Path | None = None
     watch: bool = False
@@ -246,13 +264,15 @@ class KornelServer:
         tracing: Tracing | None = None,
         make_engine: Callable[[], EnginePort] | None = None,
         journal: Journal | None = None,
+        standby: Standby | None = None,
     ) -> None:
         """Builds the server without starting it. Raises :class:`kornel.core.process.history.HistoryUnusable`.
 
         *sources*: the resolvers that work here; absent: those that need no settings. *levels*: of *logger*. *security*
         absent: everybody who reaches the address may do everything. *tracing* absent: nothing is traced. *engine* is
         the first manager's, *make_engine* makes those of further ones; absent: the core serves one at a time.
-        *journal*: the one that *engine* is recorded in; absent: none is.
+        *journal*: the one that *engine* is recorded in; absent: none is. *standby*: follows with *engine*, and gives
+        the journal once this core leads.
         """
         sources = sources or Sources.without_settings()
         self._settings = settings
@@ -300,9 +320,13 @@ class KornelServer:
         self._latency = Durations(BOUNDS_S)
         self._unavailable_resolvers = sources.unavailable
         self._make_engine = make_engine
-        self._journal = journal
-        if journal is not None:
-            journal.on_problem = self._on_journal_problem
+        self.journal = journal
+        """The journal, if one is kept and this core leads."""
+        self.standby = standby
+        """The part in a journal that is shared; ``None``: the core is the only one."""
+        self.standing = standby.standing if standby is not None else Standing()
+        """The standing of the core among those that share its journal."""
+        self._gate = StandingGate(self.standing)
         self.managers = Managers(
             self._make_place(engine),
             lobby=Lobby(Switchboard(metrics), CallbackBoard(clock=clock, metrics=metrics, logger=logger)),
@@ -313,7 +337,7 @@ class KornelServer:
         )
         """The resource managers, each with an engine of its own."""
         if journal is not None:
-            journal.responses = self.managers.first.switchboard
+            self._adopt_journal(journal)
             if journal.configured is not None:
                 self.managers.first.configurator.go_on(*journal.configured)
         self._clock_watch = ClockWatch(clock, logger)
@@ -344,7 +368,8 @@ class KornelServer:
                 events=self.events,
                 health=self.health,
                 history=self.history.status,
-                journal=journal.status if journal is not None else lambda: None,
+                journal=lambda: self.journal.status() if self.journal is not None else None,
+                standing=self.standing,
                 clock=clock,
                 version=settings.version,
                 queue_limit=settings.queue_limit,
@@ -362,6 +387,7 @@ class KornelServer:
                 health=self.health,
                 refusals=self.refusals,
                 ready=lambda: self._ready,
+                standing=self.standing,
                 log_level=lambda: self._levels.name,
                 clock=clock,
                 logger=logger,
@@ -395,6 +421,8 @@ class KornelServer:
         """Tells whether no engine can be trusted."""
         self._journal_fails = False
         """Tells whether the journal cannot be written, so that nothing is taken."""
+        self._up = False
+        """Tells whether the core has started and is not on its way down."""
         self._ready = False
         """Tells whether requests are taken and the state can be trusted."""
         self._reading: set[asyncio.Task[None]] = set()
@@ -410,7 +438,8 @@ class KornelServer:
     async def start(self) -> str:
         """Listen and serve. Returns the address and writes it to the ready file.
 
-        Raises :class:`AddressUnavailable` or :class:`AddressTooOpen`.
+        Raises :class:`AddressUnavailable`, :class:`AddressTooOpen` or
+        :class:`kornel.core.journal.journal.JournalUnusable`.
         """
         security = self._security
         if security is not None:
@@ -427,6 +456,7 @@ class KornelServer:
             interceptors=(
                 self.admission,
                 *(() if security is None else security.interceptors()),
+                *((StandingInterceptor(self.standing),) if self.standing.shared else ()),
                 # The innermost one: it is told of calls as services have them, and of none that was refused.
                 *(() if self._tracing is None else (self._tracing.make_interceptor(),)),
             ),
@@ -458,9 +488,10 @@ class KornelServer:
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
-        if self._journal is not None:
-            self._journal.start()
-        self.managers.start()
+        if self.journal is not None:
+            self.journal.start()
+        if self.standing.leads:
+            self.managers.start()
         await server.start()
         self.health.start()
         self.usage.start()
@@ -469,18 +500,23 @@ class KornelServer:
         self._clock_watch.start()
         if self._http is not None:
             await self._http.start()
-        self._set_health(serving=True)
-        if self._journal is not None:
-            self._health.set_serving(JOURNAL, True)
+        self._up = True
+        self._update_health()
+        self._health.set_serving(MANAGERS, True)
+        if self.journal is not None or self.standby is not None:
+            self._health.set_serving(JOURNAL, not self._journal_fails)
         if self.history.kept:
             self._health.set_serving(HISTORY, True)
-            self._usage_sampler.start()
         if self._file is not None:
             self._health.set_serving(CONFIGURATION_FILE, True)
-            if self._journal is not None and self.managers.first.configurator.lags_behind:
-                self._read_file(self._file.reload())
-            if self._settings.watch:
-                self._read_file(self._file.watch())
+        if self.standing.leads:
+            self._decide_from_now_on()
+        if self.standby is not None:
+            try:
+                await self._stand_by(self.standby)
+            except JournalUnusable:
+                await self.stop()
+                raise
         if security is not None:
             self._read_file(security.follow())
         self._logger.info(
@@ -489,6 +525,47 @@ class KornelServer:
         if self._settings.ready_file is not None:
             _write_whole(self._settings.ready_file, self.address)
         return self.address
+
+    async def _stand_by(self, standby: Standby) -> None:
+        assert isinstance(self._clock, SystemClock | ManualClock), "both can follow another core's"
+        await standby.start(
+            self._clock,
+            self._settings.advertised or _reachable_address(self.address),
+            on_lead=self._take_over,
+            on_configured=self._follow_configuration,
+            on_problem=self._on_journal_problem,
+        )
+
+    def _follow_configuration(self, configured: Configured) -> None:
+        self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
+        self._follow_leader()
+
+    def _take_over(self, journal: Journal) -> None:
+        """Lead from now on, with *journal*, where the core ended that led before."""
+        self._adopt_journal(journal)
+        journal.start()
+        place = self.managers.first
+        place.runner.take_over(journal.untold)
+        journal.engine.record_events()
+        self.managers.start()
+        self._update_health()
+        self._decide_from_now_on()
+
+    def _adopt_journal(self, journal: Journal) -> None:
+        self.journal = journal
+        journal.on_problem = self._on_journal_problem
+        journal.responses = self.managers.first.switchboard
+        self._gate.open(journal.gate)
+
+    def _decide_from_now_on(self) -> None:
+        """Start what only the core does that leads."""
+        if self.history.kept:
+            self._usage_sampler.start()
+        if self._file is not None:
+            if self.journal is not None and self.managers.first.configurator.lags_behind:
+                self._read_file(self._file.reload())
+            if self._settings.watch:
+                self._read_file(self._file.watch())
 
     async def serve(self, stop: asyncio.Event) -> bool:
         """Serve until *stop* is set, then go down in order. False: the partition task died, which is a bug."""
@@ -507,7 +584,9 @@ class KornelServer:
             security.reload()
         if self._file is None and security is not None and (security.tls or security.guard):
             return
-        if self._file is None:
+        if not self.standing.leads:
+            self._logger.info("asked to read the configuration file again, which the core does that leads")
+        elif self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:
             self._read_file(self._file.reload())
@@ -525,11 +604,15 @@ class KornelServer:
         self._garbage_rounds.stop()
         self._clock_watch.stop()
         await self.health.stop()
-        self._ready = False
+        self._up = self._ready = False
         self._health.stop_serving()
+        if self.standby is not None:
+            await self.standby.stop()
         # Asked for first, because from here on gRPC takes no new call while the old ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
         await self.managers.stop()
+        if self.journal is not None:
+            await self.journal.hand_over()  # Everything that was decided is written.
         self.managers.finish_streams(ShuttingDown("the core is shutting down"))
         self.events.events.close()
         await self._streams_gone()
@@ -546,8 +629,8 @@ class KornelServer:
             await http_down
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
-        if self._journal is not None:
-            await asyncio.to_thread(self._journal.close, self._settings.grace_s)
+        if self.journal is not None:
+            await asyncio.to_thread(self.journal.close, self._settings.grace_s)
         await asyncio.to_thread(self.history.close, self._settings.grace_s)
         self._log_summary()
 
@@ -559,6 +642,7 @@ class KornelServer:
                 metrics=self._metrics,
                 logger=self._logger,
                 clock=self._clock,
+                standing=self.standing,
             ).handlers(),
             _CONFIGURATION: ConfigurationService(self.managers, logger=self._logger).handlers(),
             _CALLBACKS: CallbackService(
@@ -574,6 +658,7 @@ class KornelServer:
                 logger=self._logger,
                 clock=self._clock,
                 version=self._settings.version,
+                standing=self.standing,
             ).handlers(),
             _EXPLAIN: ExplainService(self.managers, logger=self._logger).handlers(),
             _HISTORY: self.history.service.handlers(),
@@ -616,7 +701,8 @@ class KornelServer:
         switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=presence)
         callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=presence, latency=self._latency)
         kept = self.history.of_manager()
-        engine.record_events()
+        if self.standing.leads:
+            engine.record_events()
 
         def say_of_root(said: str) -> None:
             told = [_event_of_root(clock.now_ns(), said)]
@@ -655,9 +741,9 @@ class KornelServer:
                 *(() if self._tracing is None else (self._tracing,)),
             ),
             on_settings=follow_settings,
-            timer=self.measures.timings,
-            gate=self._journal.gate if self._journal is not None else None,
-            untold=self._journal.untold if self._journal is not None else (),
+            timer=self.measures.timings.of_engine(),
+            gate=self._gate,
+            untold=self.journal.untold if self.journal is not None else (),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(
@@ -700,10 +786,11 @@ class KornelServer:
         """
         if self._file is not None:
             self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
+        self._health.set_serving(MANAGERS, not self.managers.one_damaged)
         damaged = self.managers.damaged
         if damaged is not self._damaged:
             self._damaged = damaged
-            self._set_health(serving=not damaged and not self._journal_fails)
+            self._update_health()
 
     def _on_file_problem(self, place: Place, problem: str) -> None:
         self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
@@ -720,7 +807,7 @@ class KornelServer:
     def _on_journal_problem(self, problem: str) -> None:
         self._health.set_serving(JOURNAL, not problem)
         self._journal_fails = bool(problem)
-        self._set_health(serving=not problem and not self._damaged)
+        self._update_health()
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)
@@ -730,10 +817,14 @@ class KornelServer:
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    def _set_health(self, *, serving: bool) -> None:
-        self._ready = serving
+    def _update_health(self) -> None:
+        """Say of the core and its services whether they serve; a core that stands by answers questions, and does
+        nothing else."""
+        # A store that comes back while the core goes down does not make it ready again.
+        self._ready = self._up and not self._damaged and not self._journal_fails and self.standing.leads
         for service in ("", *self._services):
-            self._health.set_serving(service, serving)
+            answers = service in _READING and self._up and not self._damaged and not self.standing.leads
+            self._health.set_serving(service, self._ready or answers)
 
     def _log_summary(self) -> None:
         try:
@@ -770,6 +861,12 @@ def _listen_at(server: grpc.aio.Server, address: str, credentials: grpc.ServerCr
     if address.startswith("unix"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _reachable_address(address: str) -> str:
+    """Returns *address* with the name of this machine for one that stands for all its interfaces."""
+    host, _, port = address.rpartition(":")
+    return f"{platform.node()}:{port}" if host in ("0.0.0.0", "[::]", "::", "*") else address
 
 
 def _write_whole(path: Path, text: str) -> None:

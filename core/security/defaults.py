@@ -1,4 +1,4 @@
-"""Numbers that hold unless an administrator gives others."""
+"""Default values, used unless an administrator gives others."""
 
 from __future__ import annotations
 

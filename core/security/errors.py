@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class SecurityError(ValueError):
-    """Options or files that cannot be used. The text says which, why, and never quotes a secret."""
+    """Options or files that cannot be used. The text says which and why, and never quotes a secret."""

@@ -1,10 +1,10 @@
-"""Identities as values: what somebody has proved to be called.
+"""Identities as values: the names that a caller has proved.
 
-A principal says by its prefix how it was proved, so that a name in a certificate never stands for the same name in a
+The prefix of a principal says how it was proved, so that a name in a certificate never counts as the same name in a
 token::
 
     uri:  dns:  cn:       names of a client certificate: each URI and DNS name of its SAN, and its common name
-    o:                    its organisations, which are groups
+    o:                    the organisations of a client certificate, which are groups
     oidc:  oidc-group:    the user and group claims of an OIDC token
     token:  token-group:  name and groups of a static token
 """
@@ -25,12 +25,12 @@ PREFIXES: Final = ("uri", "dns", "cn", "o", "oidc", "oidc-group", "token", "toke
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The proved identity of a caller. ``principals``: all names and groups with their prefixes; the first one is how
-    logs call it.
+    """The proved identity of a caller. ``principals``: all names and groups with their prefixes; logs show the first
+    one.
 
-    user, groups  what access lists of queues are asked about, without prefixes
-    expires_ns    Unix time in ns from which it proves nothing any more; ``None``: never
-    proof         what it rests on, if that can be withdrawn: the digest of a static token, issuer and ID of an OIDC one
+    user, groups  the names that access lists of queues are checked for, without prefixes
+    expires_ns    the Unix time in ns at which the identity expires; ``None``: never
+    proof         the proof, if it can be revoked: the digest of a static token, issuer and ID of an OIDC token
     """
 
     principals: tuple[str, ...]
@@ -41,14 +41,14 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """Name by which the policy and the log know the caller."""
+        """The name by which the policy and the log know the caller."""
         return self.principals[0]
 
 
 def of_certificate(der: bytes) -> Identity | None:
-    """Returns who a client certificate, verified already, is for; ``None``: it has no name that counts.
+    """Returns the identity in a client certificate that was verified already; ``None``: it has no usable name.
 
-    Raises ValueError for bytes that are no certificate.
+    Raises ValueError for bytes that are not a certificate.
     """
     certificate = x509.load_der_x509_certificate(der)
     uris: list[str] = []
@@ -78,7 +78,7 @@ def of_certificate(der: bytes) -> Identity | None:
 
 
 def fingerprint(der: bytes) -> bytes:
-    """Returns the SHA-256 of a certificate, which tokens bound to it name (RFC 8705, ``x5t#S256``)."""
+    """Returns the SHA-256 of a certificate, which tokens that are bound to it contain (RFC 8705, ``x5t#S256``)."""
     return hashlib.sha256(der).digest()
 
 

@@ -1,10 +1,11 @@
-"""The public keys of an OIDC issuer: a JWKS from a file or over HTTPS, kept, and read again when it may have changed.
+"""The public keys of an OIDC issuer: a JWKS from a file or over HTTPS, which is kept, and read again when it may have
+changed.
 
-Whoever shows a token signed with a key that is known waits for nobody: old keys are read again meanwhile. A token
-signed with a key nobody knows makes the keys be read again, because issuers rotate them, and waits for that a moment;
-but at most once in :data:`LEAST_BETWEEN_NS`, so that made-up key IDs cost the issuer nothing. There is one reading at a
-time, and an issuer that takes its time has :data:`FETCH_TIMEOUT_S` for all of its answer. While it does not answer, the
-keys it gave last hold for :data:`KEEP_NS`.
+A call with a token that was signed with a known key does not wait: old keys are read again meanwhile. For a token with
+an unknown key, the keys are read again, because issuers rotate them, and the call waits a moment; but at most once in
+:data:`LEAST_BETWEEN_NS`, so that invented key IDs cost the issuer nothing. There is one reading at a time, and the
+issuer has :data:`FETCH_TIMEOUT_S` for its whole answer. While it does not answer, its last keys are valid for
+:data:`KEEP_NS`.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ REFRESH_NS: Final = 300 * SECOND_NS
 LEAST_BETWEEN_NS: Final = 10 * SECOND_NS
 KEEP_NS: Final = 24 * 3600 * SECOND_NS
 FETCH_TIMEOUT_S: Final = 5.0
-"""The time for the whole of an answer, however many pieces it comes in."""
+"""The time for the whole answer, in however many pieces it comes."""
 UNKNOWN_WAIT_S: Final = 2.0
 """The longest time that a call waits for a key that is not known."""
 MOST_WAITING: Final = 64
-"""Calls that wait for such keys; the others are refused at once."""
+"""The most calls that wait for unknown keys; others are refused at once."""
 MOST_BYTES: Final = 1 << 20
 MOST_KEYS: Final = 1_000
 LONGEST_NUMBER: Final = 2_800
-"""Characters of an RSA modulus: 16,384 bits. To check a signature takes the longer the more there are."""
+"""The most characters of an RSA modulus: 16,384 bits. The longer it is, the longer it takes to check a signature."""
 
 KEY_TYPES: Final = {
     "RS256": "RSA", "RS384": "RSA", "RS512": "RSA", "PS256": "RSA", "PS384": "RSA", "PS512": "RSA",
@@ -53,14 +54,14 @@ _CURVES: Final = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",),
 
 
 class SigningKey:
-    """A key as published by the issuer. An unchanged one stays the same object from one reading to the next."""
+    """A key as published by the issuer. An unchanged key stays the same object from one reading to the next."""
 
     def __init__(self, said: dict[str, Any]) -> None:
         self._said = said
         self._made: dict[str, Any] = {}
 
     def fits_headers(self, key_id: str | None, algorithm: str) -> bool:
-        """Return whether a token with these headers may be signed with it."""
+        """Return whether a token with these headers may be signed with this key."""
         said = self._said
         return bool(
             said["kty"] == KEY_TYPES[algorithm]
@@ -71,11 +72,11 @@ class SigningKey:
         )
 
     def made_for(self, algorithm: str) -> Any:
-        """Return the key as the library takes it; ``None``: it is none."""
+        """Return the key in the form that the library needs; ``None``: it is not a valid key."""
         if algorithm not in self._made:
             try:
                 self._made[algorithm] = jwt.PyJWK(self._said, algorithm=algorithm).key
-            except Exception:  # noqa: BLE001 - what an issuer says may be anything
+            except Exception:  # noqa: BLE001 - an issuer may publish anything
                 self._made[algorithm] = None
         return self._made[algorithm]
 
@@ -96,7 +97,7 @@ class KeySet:
         self._logger = logger
         self._fetch = fetch or read_source
         self._keys: dict[str, SigningKey] = {}
-        """The keys by the issuer's description of each."""
+        """The keys, by the issuer's description of each."""
         self._current: frozenset[SigningKey] = frozenset()
         self._read_ns: int | None = None
         self._tried_ns: int | None = None
@@ -104,9 +105,9 @@ class KeySet:
         self._waiting = 0
 
     async def find_key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
-        """Return the key a token with these headers was signed with; ``None``: there is none.
+        """Return the key with which a token with these headers was signed; ``None``: there is none.
 
-        Without *key_id* there has to be exactly one that fits. Waits a moment for one that is not known.
+        Without *key_id*, exactly one key has to fit. Waits a moment for an unknown key.
         """
         self._refresh_old()
         found = self._match_key(key_id, algorithm)
@@ -123,7 +124,7 @@ class KeySet:
         return found
 
     def holds_key(self, key: SigningKey) -> bool:
-        """Return whether *key*, found before, is still one that the issuer signs with. Waits for nothing."""
+        """Return whether the issuer still signs with *key*, which was found before. Does not wait."""
         self._refresh_old()
         return key in self._current and not self._has_lapsed()
 
@@ -143,7 +144,7 @@ class KeySet:
         return fitting[0]
 
     def _begin_reading(self) -> asyncio.Task[None] | None:
-        """Return the reading that is under way, or begin one; ``None``: that was tried a moment ago."""
+        """Return the reading that is under way, or begin one; ``None``: the last one was too recent."""
         now_ns = self._clock.now_ns()
         if self._reading is None:
             if self._tried_ns is not None and now_ns - self._tried_ns < LEAST_BETWEEN_NS:
@@ -159,9 +160,9 @@ class KeySet:
             self._keys = {text: self._keys.get(text) or SigningKey(key) for text, key in by_text.items()}
             self._current = frozenset(self._keys.values())
             self._read_ns = self._clock.now_ns()
-        except Exception as error:  # noqa: BLE001 - what an issuer answers may be anything
+        except Exception as error:  # noqa: BLE001 - an issuer may answer anything
             self._logger.warning(
-                "signing keys not read, the former ones hold",
+                "signing keys cannot be read; the former ones stay in use",
                 source=self._source,
                 cause=f"{type(error).__name__}: {error}"[:300],
             )
@@ -195,7 +196,7 @@ def _is_public(key: dict[str, Any]) -> bool:
 
 
 async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
-    """Return what *work* does in a thread that nobody waits for at the end of the process."""
+    """Return the result of *work*, run in a thread for which the process does not wait at its end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bytes] = loop.create_future()
 
@@ -210,9 +211,9 @@ async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
         raw, failure = b"", None
         try:
             raw = work(source)
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - passed on to the waiting caller
             failure = error
-        with suppress(RuntimeError):  # The loop has been closed meanwhile.
+        with suppress(RuntimeError):  # The event loop was closed meanwhile.
             loop.call_soon_threadsafe(settle, raw, failure)
 
     threading.Thread(target=run, name="signing keys", daemon=True).start()
@@ -220,7 +221,8 @@ async def _run_in_thread(work: Callable[[str], bytes], source: str) -> bytes:
 
 
 class _PromptReader(io.RawIOBase):
-    """Reads a socket until a deadline, however little comes at a time: a timeout alone begins anew with each byte."""
+    """Reads a socket until a deadline, however little comes at a time. A timeout alone would begin again with each
+    byte."""
 
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
@@ -254,7 +256,7 @@ class _PromptSocket:
 
 
 class _PromptConnection(HTTPConnection):
-    """Has one deadline for the whole answer."""
+    """An HTTP connection with one deadline for the whole answer."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -267,7 +269,7 @@ class _PromptConnection(HTTPConnection):
 
 
 class _PromptHttpsConnection(_PromptConnection, HTTPSConnection):
-    """The same over TLS."""
+    """An HTTPS connection with one deadline for the whole answer."""
 
 
 class _PromptHttp(HTTPHandler):
@@ -281,7 +283,7 @@ class _PromptHttps(HTTPSHandler):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A redirect could lead from HTTPS to anywhere."""
+    """Refuses redirects, because they could lead from HTTPS to anywhere."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

@@ -1,7 +1,7 @@
-"""The permission that each gRPC method takes. A method that is not listed is refused to everybody.
+"""The permission that each gRPC method needs. A method that is not listed is refused to everybody.
 
-Requests are inspected here, so that services need not know who calls: a manager's name stands in the request, of a
-stream in the first one, and services hold a stream to that name.
+Requests are checked here, so that services need not know the caller. The manager's name is in the request, or in the
+first request of a stream; services refuse other names later in the stream.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The check that a method demands. ``request``: the message that ``check`` is given; ``None``: it looks at none.
+    """The check that a method demands. ``request``: the message that ``check`` is given; ``None``: it needs none.
 
-    ``public``: everybody is admitted. ``before``: the check of the caller while the request is still unread.
+    ``public``: everybody is admitted. ``before``: the check of the caller before the request is read.
     """
 
     check: Callable[[Pass, Any], None]
@@ -34,14 +34,14 @@ class Demand:
     before: Callable[[Pass], None] | None = None
 
     def met_before(self, caller: Pass) -> None:
-        """Raises when it is plain before the first request is read that *caller* may not make this call."""
+        """Raises if *caller* may not make this call whatever the first request says."""
         if self.before is not None:
             self.before(caller)
         if self.request is None:
             self.check(caller, None)
 
     def check_caller(self, caller: Pass, raw: bytes) -> None:
-        """Raises unless *caller* may make this call, whose (first) request is *raw*."""
+        """Raises unless *caller* may make this call with the (first) request *raw*."""
         self.check(caller, parse(self.request, raw) if self.request is not None else None)
 
 
@@ -56,16 +56,16 @@ def _need_manager(request: type[Message], rm_id_of: Callable[[Any], str]) -> Dem
 
 
 def _register(caller: Pass, request: si.RegisterResourceManagerRequest) -> None:
-    """Demand the right to configure of a registration that brings a configuration along."""
+    """Demand the permission to configure for a registration that brings a configuration."""
     caller.require_manager(request.rmID)
     if request.config or request.extraConfig:
         caller.require(Permission.CONFIGURE)
 
 
 def _update(caller: Pass, request: configuration_pb2.UpdateConfigurationRequest) -> None:
-    """Demand the right to configure, or that a manager changes its own configuration.
+    """Demand the permission to configure, unless a manager changes its own configuration.
 
-    The same holds for a rollback, where the service checks it.
+    The same is true of a rollback, which the service checks.
     """
     caller.require(Permission.CONFIGURE)
     caller.require_no_other_manager(request.rm_id)
@@ -84,7 +84,7 @@ def _administer_or_manage(caller: Pass) -> None:
 
 
 def _status(caller: Pass, request: status_pb2.GetStatusRequest) -> None:
-    """Demand more for an audit, since it stops scheduling for as long as it takes."""
+    """Demand a further permission for an audit, because it stops scheduling while it runs."""
     caller.require(Permission.ADMINISTER if request.audit else Permission.READ)
 
 
@@ -92,7 +92,7 @@ _READ: Final = _need_permission(Permission.READ)
 _CONFIGURE: Final = _need_permission(Permission.CONFIGURE)
 _PUBLIC: Final = Demand(lambda caller, _: None, public=True)
 _FOR_QUEUE: Final = Demand(lambda caller, _: None)
-"""The demand of a method whose service checks the caller, since a queue's administrators may call it."""
+"""The demand of a method whose service checks the caller itself, because a queue's administrators may call it."""
 
 METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
     {

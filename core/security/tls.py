@@ -24,12 +24,13 @@ from kornel.core.security.errors import SecurityError
 MOST_BYTES: Final = 1 << 20
 
 CIPHERS_OF_1_2: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Suites of TLS 1.2: with forward secrecy, and without CBC. Those of TLS 1.3 are all good."""
+"""The suites for TLS 1.2, with forward secrecy and without CBC. All suites of TLS 1.3 are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. ``client_ca``: who signs client certificates, which are then demanded; ``None``: none is asked for."""
+    """PEM files. ``client_ca``: the authority for client certificates, which are then required; ``None``: none is asked
+    for."""
 
     certificate: Path
     key: Path
@@ -37,7 +38,7 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Paths of all files."""
+        """The paths of all files."""
         return (self.certificate, self.key, *((self.client_ca,) if self.client_ca is not None else ()))
 
 
@@ -63,15 +64,15 @@ class Tls:
 
     @property
     def demands_certificate(self) -> bool:
-        """Tells whether nobody connects without a client certificate."""
+        """Tells whether a client certificate is required."""
         return self.files.client_ca is not None
 
     def reload(self) -> None:
-        """Read the files again; what cannot be used is reported, and the former reading holds."""
+        """Read the files again. Files that cannot be used are reported, and the former ones stay in use."""
         try:
             self._loaded = _Loaded(self.files)
         except SecurityError as error:
-            self._logger.error("new TLS files not used, the former ones hold", cause=str(error))
+            self._logger.error("new TLS files cannot be used; the former ones stay in use", cause=str(error))
         else:
             self._logger.info("TLS files read again", expires=self._loaded.expires.isoformat())
             self._warn_of_open_key()
@@ -81,7 +82,8 @@ class Tls:
         told = self._loaded
 
         def latest() -> Any:
-            """Called from gRPC's own threads at each handshake; ``None``: as before."""
+            """Returns the configuration for a handshake, called from gRPC's own threads; ``None``: the same as
+            before."""
             nonlocal told
             loaded = self._loaded
             if loaded is told:
@@ -94,10 +96,10 @@ class Tls:
         )
 
     def make_context(self) -> ssl.SSLContext:
-        """Returns the context for one connection over HTTPS, which begins now.
+        """Returns the context for one HTTPS connection that begins now.
 
-        Each reading of the files has a context of its own, and with it a cache of its own for sessions that TLS 1.2
-        resumes: a peer that the former files admitted shows a certificate again.
+        Each reading of the files has its own context, and so its own cache of sessions that TLS 1.2 can resume: a
+        client that was admitted under the former files has to show its certificate again.
         """
         return self._loaded.context
 
@@ -113,7 +115,7 @@ class Tls:
 
 
 def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
-    """Returns the DER of the client's certificate on an HTTPS connection; ``None``: it showed none."""
+    """Returns the client's certificate on an HTTPS connection in DER; ``None``: the client showed none."""
     return connection.getpeercert(binary_form=True) if connection is not None else None
 
 
@@ -128,7 +130,7 @@ def _make_context(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS_OF_1_2)
     context.set_alpn_protocols(["http/1.1"])
-    # Tickets would let a client whose certificate was withdrawn come back without showing it.
+    # With tickets, a client whose certificate was revoked could come back without showing it.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     _load_file(files.certificate, lambda: context.load_cert_chain(files.certificate, files.key, password=_no_password))
@@ -140,7 +142,7 @@ def _make_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    raise SecurityError("the private key is encrypted, and nobody is there to be asked for its password")
+    raise SecurityError("the private key is encrypted, and there is nobody to ask for its password")
 
 
 def _load_file(path: Path, load: Callable[[], None]) -> None:

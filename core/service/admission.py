@@ -1,8 +1,8 @@
-"""The first thing that sees a call: how many may be open, and when their requests are read.
+"""Admits calls before anything else sees them: bounds how many are open, and when their requests are read.
 
-gRPC reads the request of a call with one request before it asks who serves it. Here every call is served as a stream,
-which is the same on the wire: a caller is admitted first, and what is refused is never read. Everything
-inside gets the handler that it expects.
+gRPC reads the request of a unary call before it looks for a handler. So every call is served as a stream, which is the
+same on the wire: the caller is admitted first, and the request of a refused call is never read. The interceptors within
+get the handler that they expect.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from kornel.core.service.connections import LINK, ConnectionKeeper, Link
 from kornel.core.service.limits import request_limit
 from kornel.core.service.own_sockets import host_and_port
 from kornel.core.service.rpc import Context, Handler, Requests, close_requests, end_call
-from kornel.core.service.status_codes import InvalidRequest, ServiceError, TooMany
+from kornel.core.service.status_codes import InvalidRequest, ServiceError, TooLarge, TooMany
 
 LONGEST_HEADERS: Final = 32 * 1024
-"""Bytes of the headers of one call, twice what gRPC lets through as a rule: a token and what proxies add."""
+"""The most bytes of the headers of one call, twice as many as gRPC allows by default: enough for a token and what
+proxies add."""
 MOST_HEADERS: Final = 256
 _LONGEST_ENTRY: Final = 4_096
-"""Bytes of a header that a client can refer to again by a single one."""
+"""The most bytes of a header to which a client can refer again by a single byte."""
 _COLLECTED_BYTES: Final = 1 << 20
 
 _SHARE: Final = 4
-"""Calls that every connection may have, however many there are."""
+"""The calls that every connection may have, however many connections there are."""
 
 SILENT_S: Final = 1.0
-"""The time that a call may be silent before it gives way to others."""
+"""The time for which a call may send nothing before it is closed for others."""
 
 _NONE: Final[Counter[str]] = Counter()
 
@@ -48,26 +49,27 @@ Serve = Callable[[Requests, Context], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Calls that are open at once, streams among them: of everybody, and of one address, or block of IPv6."""
+    """The most calls, including streams, that are open at once: in all, and from one address or block of IPv6
+    addresses."""
 
     calls: int = 1_024
     host_calls: int = 384
 
     @classmethod
     def limits_for(cls, calls: int) -> CallLimits:
-        """Returns limits for *total* calls, and a part of them for one address as by default."""
+        """Returns limits for *calls* in all, with the default part of them for one address."""
         return cls(calls, max(1, calls * 3 // 8))
 
 
 class Refusal(StrEnum):
-    """The reasons to refuse a call: the labels of the metric."""
+    """The reasons to refuse a call, which are labels of the metric."""
 
     HEADERS = "headers"
     """The headers of the call are longer than the settings of the server allow."""
     CALLS = "calls"
-    """Too many are open."""
+    """Too many calls are open."""
     SILENT = "silent"
-    """The call said nothing, and gave way to another one."""
+    """The call sent nothing, and was closed for another one."""
     UNAUTHENTICATED = "unauthenticated"
     NOT_PERMITTED = "not-permitted"
     TOO_MUCH = "too-much"
@@ -90,11 +92,11 @@ class _Silent(NamedTuple):
 
 
 class AdmissionInterceptor(grpc.aio.ServerInterceptor):
-    """Counts calls and connects each with its connection. The outermost one.
+    """The outermost interceptor, which counts calls by their connections.
 
-    Where there are too many, a connection that has its share of them gets no other one. For any other connection the
-    oldest call gives way that has said nothing yet, unless it came over a resource manager's connection, whose streams
-    may have nothing to say for hours. A few calls each connection may have whatever the others do.
+    If there are too many calls, a connection that has its share of them gets no further one. For any other connection,
+    the oldest call that has sent nothing yet is closed, unless it belongs to a resource manager's connection, whose
+    streams may be silent for hours. Every connection may have a few calls whatever the others do.
     """
 
     def __init__(self, limits: CallLimits, connections: ConnectionKeeper, logger: FilteringBoundLogger) -> None:
@@ -102,20 +104,20 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self._connections = connections
         self._logger = logger
         self._hosts: dict[str, Counter[str]] = {}
-        """Open calls of each address, by connection."""
+        """The numbers of open calls of each address, by connection."""
         self._silent: OrderedDict[asyncio.Task[Any], _Silent] = OrderedDict()
-        """Calls whose first request has not come, the oldest one first."""
+        """The calls whose first request has not come, the oldest first."""
         self._mute: set[asyncio.Task[Any]] = set()
-        """Calls that are to give way."""
+        """The calls that are to be closed for others."""
         self.open = 0
-        """Calls that are open."""
+        """The number of open calls."""
         self._turned_away_bytes = 0
-        """Bytes of headers of calls that were turned away since the collector last came."""
+        """The bytes of headers of calls that were refused since the cycle collector last ran."""
         self.refused: Counter[Refusal] = Counter()
-        """Calls that were refused, by reason."""
+        """The numbers of refused calls, by reason."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        """Returns the handler of the call, reading late; ``None``: there is none."""
+        """Returns the handler of the call, which reads requests late; ``None``: there is none."""
         size = _size_of(handler_call_details.invocation_metadata or ())
         if size > LONGEST_HEADERS:
             return grpc.stream_stream_rpc_method_handler(partial(self._turn_away, size))
@@ -149,7 +151,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 task.uncancel()
                 self.refused[Refusal.SILENT] += 1
                 # gRPC itself would leave the call open for its client.
-                await end_call(context, TooMany("a call that said nothing gave way to another one"), self._logger)
+                await end_call(context, TooMany("the call sent nothing and was closed to admit another"), self._logger)
             except grpc.aio.InternalError as gone:
                 raise asyncio.CancelledError from gone
             except (grpc.aio.AbortError, ServiceError):
@@ -174,16 +176,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     async def _turn_away(self, size: int, requests: Requests, context: Context) -> None:
         """End a call with more headers than the settings of the server allow.
 
-        It admits them while a client has not confirmed the server's settings, which every client does at once.
+        gRPC itself accepts them until the client has confirmed the server's settings, which every client does at once.
         """
         self.refused[Refusal.HEADERS] += 1
         self._connections.cut_connection(host_and_port(context.peer()))
-        # What gRPC makes of a call's headers for Python is part of a cycle: it would pile up until the collector comes.
+        # gRPC's Python objects for a call's headers are in a reference cycle, so they pile up until the collector runs.
         self._turned_away_bytes += size
         if self._turned_away_bytes >= _COLLECTED_BYTES:
             self._turned_away_bytes = 0
             gc.collect(1)
-        await end_call(context, TooMany(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
+        await end_call(context, TooLarge(f"headers of more than {LONGEST_HEADERS:,} bytes"), self._logger)
 
     async def _watch_requests(self, requests: Requests, task: asyncio.Task[Any]) -> Requests:
         try:
@@ -194,7 +196,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             await close_requests(requests)
 
     def _make_room(self, host: str, peer: str) -> None:
-        """Let one more call of *peer* be open. Raises :class:`TooMany`."""
+        """Make room for one more call of *peer*, by closing another one if need be. Raises :class:`TooMany`."""
         limits, peers = self._limits, self._hosts.get(host, _NONE)
         full = self.open >= limits.calls
         if not full and peers.total() < limits.host_calls:
@@ -211,7 +213,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         raise TooMany(f"{limits.calls} calls are open, or {limits.host_calls} of this address")
 
     def _find_silent(self, host: str) -> asyncio.Task[Any] | None:
-        """Returns the oldest silent call of *host*, or of anybody where that is empty, that may give way."""
+        """Returns the oldest silent call of *host*, or of any host if that is empty, that may be closed."""
         for task, call in self._silent.items():
             if host in ("", call.host) and not call.link.manager:
                 return task
@@ -219,7 +221,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _size_of(metadata: Sequence[tuple[str, str | bytes]]) -> int:
-    """Returns the bytes of *metadata*; where there are too many entries, how many they may be at most."""
+    """Returns the bytes of *metadata*; if it has too many entries, the most that they could have."""
     if len(metadata) > MOST_HEADERS:
         return len(metadata) * _LONGEST_ENTRY
     return sum(len(key) + len(value) for key, value in metadata)
@@ -237,11 +239,16 @@ def read_late(handler: Any, method: str, logger: FilteringBoundLogger) -> Serve:
 
         async def stream(requests: Requests, context: Context) -> None:
             serving = handler.stream_stream(_deserialize_with(requests, deserialize, limit), context)
-            if hasattr(serving, "__aiter__"):
-                async for response in serving:
-                    await context.write(serialize(response))
-            else:
-                await serving
+            try:
+                if hasattr(serving, "__aiter__"):
+                    async for response in serving:
+                        await context.write(serialize(response))
+                else:
+                    await serving
+            except ServiceError as error:
+                # The services of gRPC itself know nothing of our errors.
+                await end_call(context, error, logger)
+                raise
 
         return stream
 
@@ -273,7 +280,7 @@ async def _only_request(requests: Requests, limit: int) -> bytes:
             return raw
     finally:
         await close_requests(requests)
-    raise InvalidRequest("a call without a request")
+    raise InvalidRequest("the call has no request")
 
 
 async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], Any], limit: int) -> AsyncIterator[Any]:
@@ -288,7 +295,7 @@ async def _deserialize_with(requests: Requests, deserialize: Callable[[bytes], A
 
 def _check_size(raw: bytes, limit: int) -> None:
     if len(raw) > limit:
-        raise TooMany(f"a request of {len(raw):,} bytes, this method takes at most {limit:,}")
+        raise TooLarge(f"the request has {len(raw):,} bytes; this method takes at most {limit:,}")
 
 
 def _as_it_is(value: Any) -> Any:

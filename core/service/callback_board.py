@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -28,6 +28,7 @@ from kornel.core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
+from kornel.core.domain.event_records import unpack_effects
 from kornel.core.service.callback_times import CallbackTimes
 from kornel.core.service.callback_wire import Outgoing, Subscription
 from kornel.core.service.clock import SECOND_NS, Clock
@@ -51,6 +52,19 @@ NOTICES_WAITING: Final = 10_000
 
 PREEMPTION_NOTICES_PER_MESSAGE: Final = 20
 """The most notices in a message, since each may name a thousand allocations."""
+
+
+_DELIVERED: Final = frozenset(
+    {
+        PredicatesAsked,
+        PreemptionPredicatesAsked,
+        SchedulingFailed,
+        PreemptionNotice,
+        PreemptionNoticeWithdrawn,
+        PlacementVoid,
+    }
+)
+"""The effects that go to whoever is asked, but for events, which not everybody wants."""
 
 
 class NoStateDump(Exception):
@@ -201,15 +215,17 @@ class CallbackBoard:
         for stream in self._attached:
             self._drop_what_concerns_asks(stream)
 
-    def deliver_effects(self, effects: Iterable[Effect]) -> None:
+    def deliver_effects(self, effects: Sequence[Effect]) -> None:
         """Hand those *effects* that are questions or notices to the stream that is asked, if it subscribed to them."""
         stream = self._find_receiver()
         if stream is None:
             return
         wanted = _subscription_of(stream).attachment
+        if _DELIVERED.isdisjoint(map(type, effects)) and not wanted.events:
+            return
         expires_ns = self._clock.now_ns() + wanted.timeout_ns
         news = False
-        for effect in effects:
+        for effect in unpack_effects(effects) if wanted.events else effects:
             if isinstance(effect, (PredicatesAsked, PreemptionPredicatesAsked)):
                 stream.questions.append((expires_ns, effect))
                 news = True

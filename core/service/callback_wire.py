@@ -129,6 +129,7 @@ def decode_subscription(message: pb.Subscription, default_timeout_ms: int) -> Su
             events=message.events,
             timeout_ns=timeout_ms * MILLISECOND_NS,
             preemption_notices=message.preemption_notices,
+            awaits_placements=message.awaits_placements,
         ),
         message.state_dump,
     )
@@ -184,9 +185,10 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
     response = pb.AttachResponse()
     if outgoing.attached:
         response.attached.timeout_ms = attachment.timeout_ns // MILLISECOND_NS
+        response.attached.awaits_placements = attachment.awaits_placements
     questions = response.predicates
-    for question, partition, application_id, key, node_ids, allocate, dependent in outgoing.predicates:
-        questions.add(
+    for question, partition, application_id, key, node_ids, allocate, dependent, after in outgoing.predicates:
+        asked = questions.add(
             question_id=question,
             partition=partition,
             application_id=application_id,
@@ -195,16 +197,19 @@ def encode(outgoing: Outgoing, attachment: AttachCallbacks) -> bytes:
             allocate=allocate,
             dependent=dependent,
         )
-    for asked in outgoing.preemption_predicates:
+        if after is not None:
+            awaited = asked.after
+            awaited.partition, awaited.allocation_key, awaited.node_id = after
+    for about in outgoing.preemption_predicates:
         response.preemption_predicates.add(
-            question_id=asked.question,
-            partition=asked.partition,
-            application_id=asked.application_id,
+            question_id=about.question,
+            partition=about.partition,
+            application_id=about.application_id,
             arguments=si.PreemptionPredicatesArgs(
-                allocationKey=asked.key,
-                nodeID=asked.node_id,
-                preemptAllocationKeys=asked.victims,
-                startIndex=asked.start_index,
+                allocationKey=about.key,
+                nodeID=about.node_id,
+                preemptAllocationKeys=about.victims,
+                startIndex=about.start_index,
             ),
         )
     for failed in outgoing.scheduling_states:

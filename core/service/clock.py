@@ -91,6 +91,14 @@ class SystemClock:
         """Returns the core's own time."""
         return self._began_ns + time.monotonic_ns()
 
+    def follow_time(self, at_ns: int, not_before_ns: int) -> None:
+        """Shows *at_ns* from now on, if it is known (not 0) and far from what is shown, and nothing before
+        *not_before_ns*: the time of a core that another one takes over from, whatever the machine's clock says."""
+        shown_ns = now_ns = self.now_ns()
+        if at_ns and abs(at_ns - now_ns) >= NOTICED_NS:
+            shown_ns = at_ns
+        self._began_ns += max(shown_ns, not_before_ns) - now_ns
+
     def wall_ns(self) -> int:
         """Returns the time of the machine's clock."""
         return time.time_ns()
@@ -148,6 +156,10 @@ class ManualClock:
     def ahead_s(self) -> int:
         """Whole seconds by which the wall clock is ahead of the core's time."""
         return self._offset.seconds(self.wall_ns(), self._now_ns)
+
+    def follow_time(self, at_ns: int, not_before_ns: int) -> None:
+        """Shows nothing before *not_before_ns* from now on; only :meth:`advance` moves it otherwise."""
+        self._now_ns = max(self._now_ns, not_before_ns)
 
     def set_wall(self, by_ns: int) -> None:
         """Set the wall clock ahead by *by_ns*, or back where that is below 0. Time goes on from there."""

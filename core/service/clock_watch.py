@@ -1,4 +1,4 @@
-"""Says so when somebody sets the machine's clock: what the core dates afterwards is as much beside it."""
+"""Reports when the machine's clock is set, because dates given by the core then differ from it by as much."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.service.clock import Clock
 
 LOOK_EVERY_S: Final = 10.0
-"""The interval of checks, in the event loop's time: a clock that a test moves should not stop on the way to check
-itself."""
+"""The interval of checks, in the event loop's time, so that a clock moved by a test does not stop to check itself."""
 
 
 class ClockWatch:
@@ -24,11 +23,11 @@ class ClockWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin checking."""
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._check_clock)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -37,8 +36,8 @@ class ClockWatch:
         ahead_s = self._clock.ahead_s
         if ahead_s != self._known_s:
             self._logger.warning(
-                "the machine's clock was set: delays and timeouts go on as before, and what the core dates from now on"
-                " is beside the clock until it is started again",
+                "the machine's clock was set: delays and timeouts are not affected, but the core's dates differ from"
+                " the clock until the core is restarted",
                 by_seconds=ahead_s - self._known_s,
                 ahead_seconds=ahead_s,
             )

@@ -1,8 +1,9 @@
 """The configuration file of a running core: read again on request, or whenever it changes.
 
-Looked at once a second rather than through the file system's own notices: those differ between systems, are silent on
-network mounts, and do not follow the links that are swapped under a mounted ConfigMap. What counts is the file that the
-path leads to now, so edited in place, renamed over or reached through another link are all the same.
+The file is checked once a second instead of relying on notifications of the file system, which differ between systems,
+are missing on network mounts, and do not follow the links that are swapped under a mounted ConfigMap. The path is
+followed each time, so it makes no difference whether the file is edited in place, replaced by another, or reached
+through another link.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from kornel.core.service.status_codes import ServiceError
 
 LOOK_EVERY_NS: Final = SECOND_NS
 MOST_BYTES: Final = 8 * 2**20
-"""Twice what a configuration may have; whatever is longer is no configuration and is not read."""
+"""Twice the size that a configuration may have; a longer file is not read."""
 
 
 class FileUnreadable(Exception):
-    """There is no text to be had from the file."""
+    """The file cannot be read as text."""
 
 
 class Stamp(NamedTuple):
-    """The identity and state of the file at the path. Two equal ones: nothing happened in between."""
+    """The identity and state of the file at the path. If two stamps are equal, nothing happened in between."""
 
     device: int
     inode: int
@@ -35,7 +36,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Returns the file behind *path*, links followed; ``None``: there is none."""
+    """Returns the stamp of the file at *path*, following links; ``None``: there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -59,23 +60,23 @@ def read_text(path: Path) -> str:
 
 
 class Followers(Protocol):
-    """The managers whose configuration the file is: one manager's ``Configurator``, or all managers."""
+    """The managers that use the file: one manager's ``Configurator``, or all managers."""
 
     @property
     def problem(self) -> str:
         """The problem with the file; empty: none."""
 
     def report_problem(self, problem: str) -> None:
-        """Note that the file cannot be used; empty: it can."""
+        """Note that the file cannot be used because of *problem*; empty: it can be used."""
 
     async def follow_file(self, text: str) -> None:
-        """Apply the file's new *text*. Never raises for its content; raises :class:`ServiceError` if nothing can be
-        applied for now."""
+        """Apply the file's new *text*. Its content never raises an error; raises :class:`ServiceError` if nothing can
+        be applied now."""
 
 
 class ConfigurationFile:
-    """The configuration file that the core was started with. ``text``: what the file said when the core started, which
-    is not applied again."""
+    """The configuration file that the core was started with. *text*: the content of the file when the core started,
+    which is not applied again."""
 
     def __init__(
         self, path: Path, text: str, followers: Followers, *, clock: Clock, logger: FilteringBoundLogger
@@ -86,26 +87,26 @@ class ConfigurationFile:
         self._clock = clock
         self._logger = logger
         self._seen: Stamp | None = None
-        """The file that was followed last."""
+        """The stamp of the file that was applied last."""
         self._before: Stamp | None = None
         self._looked = False
 
     async def reload(self) -> None:
-        """Read the file now and follow it, changed or not."""
+        """Read the file now and apply it, changed or not."""
         self._logger.info("reading the configuration file again", path=str(self._path))
         self._seen = await asyncio.to_thread(stamp_of, self._path)
         await self._follow_file()
 
     async def watch(self) -> None:
-        """Follow the file for ever."""
+        """Check the file again and again, and apply its changes."""
         while True:
             await self.follow_changes()
             await self._pause_watch()
 
     async def follow_changes(self) -> None:
-        """Follow the file if it changed.
+        """Apply the file if it has changed.
 
-        A change counts once two looks in a row find the same, so that no half-written file is read.
+        A change counts once two checks in a row find the same state, so that no half-written file is read.
         """
         now = await asyncio.to_thread(stamp_of, self._path)
         stable = self._looked and now == self._before
@@ -126,7 +127,7 @@ class ConfigurationFile:
             try:
                 await self._followers.follow_file(text)
             except ServiceError as error:
-                self._seen = None  # Nothing may be wrong with the file, so the next look follows it again.
+                self._seen = None  # The file itself may be valid, so the next check applies it again.
                 self._followers.report_problem(f"{self._path}: {error}")
 
     async def _pause_watch(self) -> None:

@@ -17,7 +17,7 @@ from kornel.v1 import configuration_pb2 as pb
 
 
 class ConfigurationService:
-    """The calls around configurations; what they do is the configurator's of the manager that is meant."""
+    """Serves calls about configurations, which the configurator of the manager carries out."""
 
     def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
         self._managers = managers
@@ -91,7 +91,7 @@ class ConfigurationService:
 
     async def _rollback(self, request: pb.RollbackConfigurationRequest) -> pb.RollbackConfigurationResponse:
         if request.undo and request.version:
-            raise InvalidRequest("a version to roll back to, or undo, not both")
+            raise InvalidRequest("give either a version to roll back to or undo, not both")
         configurator = self._managers.choose(request.rm_id).configurator
         if request.undo:
             outcome = await configurator.undo_rollback()

@@ -1,13 +1,13 @@
-"""The one way in which configurations come into force: registration, update call, file and rollback all pass here.
+"""Puts configurations into force. Registration, update calls, the file and rollbacks all pass through this module.
 
-A text is read in a thread of its own, so that scheduling goes on meanwhile, and reaches the engine together with its
-meaning. One at a time: versions are numbered in the order in which they take effect. Texts that are only to be judged,
-or tried, wait for each other and never for these, nor these for them.
+A text is parsed in a thread of its own, so that scheduling goes on meanwhile, and reaches the engine together with the
+parsed configuration. This is done for one text at a time, because versions are numbered in the order in which they take
+effect. Texts that are only validated or previewed wait for each other, but not for these, nor these for them.
 
-Which text holds: the one a manager sends; where it sends none, the file; without a file the built-in default. A changed
-file is applied only while it is the file that holds; otherwise it is what the next empty text stands for. While a
-rollback holds, texts that were brought before it are compared and not applied (:mod:`kornel.core.service.rollbacks`).
-Rules: protocol.md 5.4, config.md 1.
+The text in force is the one that a manager sends; if it sends none, the file; without a file, the built-in default. A
+changed file is applied at once only if the file is in force; otherwise it is used for the next empty text. While a
+rollback is in force, texts that were sent before it are compared and not applied
+(:mod:`kornel.core.service.rollbacks`). Rules: protocol.md 5.4, config.md 1.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ MOST_LOGGED: Final = 20
 MOMENT_S: Final = 0.01
 
 THE_FILE: Final = "file"
-"""The principal of a configuration that stands in the file the core was given: whoever may write there."""
+"""The principal of a configuration from the core's file: nobody knows who wrote it."""
 
 
 class EmptyFile(Exception):
-    """A file without text: more likely lost than meant."""
+    """The file is empty, which is more likely an accident than meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a configuration. ``version``: the one in force now."""
+    """The result of applying a configuration. ``version``: the version in force now."""
 
     changed: bool
     checksum: str
@@ -78,11 +78,10 @@ class Outcome:
 class Configurator:
     """Puts configurations into force and remembers them.
 
-    ``default``: what an empty text stands for, itself empty for the built-in one; a good file replaces it.
-    ``on_problem`` gets the problem with the file, and an empty text when it is over.
-    ``on_version`` gets every configuration that came into force or was refused, ``on_rollback`` in words what
-    becomes of rollbacks.
-    ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
+    ``default``: the text used for an empty one; itself empty for the built-in default; a valid file replaces it.
+    ``on_problem`` gets the problem with the file, and an empty text once it is solved. ``on_version`` gets every
+    configuration that came into force or was refused; ``on_rollback`` gets a sentence about each rollback that begins
+    or ends. ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Configurator:
         changes: TextRooms | None = None,
         bodies: TextRooms | None = None,
     ) -> None:
-        """*judge*, *changes*, *bodies*: those of other managers, which share them; absent: its own."""
+        """Makes a configurator. *judge*, *changes*, *bodies* are shared by all managers; absent: it makes its own."""
         self._runner = runner
         self._clock = clock
         self._logger = logger
@@ -119,32 +118,37 @@ class Configurator:
         )
         self._shares_judge = judge is not None
         self.judge = Judge(unavailable_resolvers, logger=logger) if judge is None else judge
-        """Reads what is only to be judged."""
+        """Validates texts that are not to come into force."""
         self.changes = changes or TextRooms()
         """Room for texts that are to come into force."""
         self.bodies = bodies or TextRooms()
-        """Room for requests over HTTP with texts that are to be judged or tried, until they are parsed."""
+        """Room for HTTP requests with texts that are to be validated or previewed, until they are parsed."""
         self._one_reads = threading.Lock()
-        """A thread goes on reading when whoever waited for it is gone, so this is not for tasks but for threads."""
+        """A lock between threads and not between tasks, because a thread goes on parsing when its task is cancelled."""
         self._one_at_a_time = asyncio.Lock()
         self._under_way: set[asyncio.Task[Outcome]] = set()
         self._file_holds = True
         self._brought = ""
-        """The manager's latest text; empty: whatever the file says."""
+        """The manager's latest text; empty: the text of the file is used."""
         self._brought_by: dict[Origin, str] = {}
-        """The last text of each way by which a manager brings one."""
+        """The last text that came in each way."""
         self.rollback_held: Rollback | None = None
-        """The rollback in force; ``None``: what the manager or the file brought is in force."""
+        """The rollback in force; ``None``: the text of the manager or of the file is in force."""
         self._last = UpdateConfiguration(rm_id="", config="")
-        """The last command that was accepted: a file or a rollback replaces its text and nothing else."""
+        """The last command that was accepted; a file or a rollback replaces only its text."""
         self.history = ConfigurationHistory()
         self.problem = ""
         """The problem with the file; empty: none."""
 
-    def go_on(self, command: RegisterManager | UpdateConfiguration, at_ns: int) -> None:
-        """Go on with *command*, which a core before this one accepted at *at_ns*, and whose text the engine has."""
+    def go_on(
+        self,
+        command: RegisterManager | UpdateConfiguration,
+        at_ns: int,
+        note: str = "in force when the core before this one ended",
+    ) -> None:
+        """Continue from *command*, which another core accepted at *at_ns*; the engine has its configuration already."""
         configuration = self._runner.configuration
-        assert configuration is not None, "somebody is registered"
+        assert configuration is not None, "a manager is registered"
         self._file_holds = command.of_file
         self._brought = "" if command.of_file else command.config
         self._last = UpdateConfiguration(
@@ -158,16 +162,16 @@ class Configurator:
             text=command.config,
             checksum=configuration.checksum,
             problems=configuration.warnings,
-            note="in force when the core before this one ended",
+            note=note,
         )
 
     @property
     def lags_behind(self) -> bool:
-        """Tells whether the file holds and says something else than what is in force: it changed between two cores."""
+        """Tells whether the file should be in force but differs from what is, because it changed between two cores."""
         return bool(self._runner.rm_id) and self._file_holds and self._last.config != self._default
 
     async def register(self, command: RegisterManager) -> Outcome:
-        """Start afresh for a manager. Raises as the engine does."""
+        """Register a manager with the configuration that it brings. Raises the engine's errors."""
         return await self._to_the_end(self._register(command))
 
     async def update(self, command: UpdateConfiguration) -> Outcome:
@@ -175,25 +179,24 @@ class Configurator:
         return await self._to_the_end(self._update(command))
 
     async def update_text(self, text: str) -> Outcome:
-        """Replace the queue configuration of the registered manager, and leave its other settings as they are.
-
-        Raises what :meth:`update` raises, and also while nobody is registered or when the caller may not act for the
-        manager.
+        """Replace the queue configuration of the registered manager, and keep its other settings. Raises what
+        :meth:`update` raises, and also if no manager is registered or the caller may not act for it.
         """
         manager = self._manager_id()
         caller().require_no_other_manager(manager)
         return await self.update(replace(self._last, rm_id=manager, config=text))
 
     async def rollback(self, number: int) -> Outcome:
-        """Put version *number* into force again, as a new version. Raises also for one that cannot be had."""
+        """Put version *number* into force again, as a new version. Raises an error also if there is no such version."""
         return await self._to_the_end(self._rollback(number))
 
     async def undo_rollback(self) -> Outcome:
-        """Put into force what the manager or the file brought last. Raises also when no rollback holds."""
+        """Put the last text of the manager or of the file into force. Raises an error also if no rollback is in
+        force."""
         return await self._to_the_end(self._undo_rollback())
 
     async def _register(self, command: RegisterManager) -> Outcome:
-        # Whoever brings marks instead of secrets has lost them: what is registered and works goes on.
+        # A caller that sends marks instead of secrets has lost them, so the present registration stays as it is.
         _refuse_marks(command.extra_config)
         async with self._one_at_a_time:
             verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
@@ -240,11 +243,11 @@ class Configurator:
             manager, own, held = self._manager_id(), self._own_text, self.rollback_held
             caller().require_no_other_manager(manager)
             brought = {self.version(0).text, own, self._default, *self._brought_by.values()}
-            # Whoever rolls back wants that text, whatever the file says.
+            # A rollback applies its text whatever the file says.
             command = replace(self._last, rm_id=manager, config=version.text, of_file=False)
             outcome = await self._apply(command, Origin.ROLLBACK)
             if version.text == own:
-                self._end_rollback(f"the rollback to version {number} says what is brought anyway, and does not hold")
+                self._end_rollback(f"version {number} is what the manager or the file brings: the rollback is not kept")
             elif outcome.changed:
                 self.rollback_held = Rollback(
                     version=number,
@@ -264,7 +267,7 @@ class Configurator:
             held = self.rollback_held
             manager = self._manager_id()
             if held is None:
-                raise NoRollback("no rollback holds")
+                raise NoRollback("no rollback is in force")
             caller().require_no_other_manager(manager)
             note = f"the rollback to version {held.version} by {held.principal} was undone by {principal()}"
             command = replace(self._last, rm_id=manager, config=self._own_text, of_file=not self._brought)
@@ -275,7 +278,7 @@ class Configurator:
 
     @property
     def default_text(self) -> str:
-        """The text that an empty one stands for; itself empty for the built-in default."""
+        """The text used for an empty one; itself empty for the built-in default."""
         return self._default
 
     @property
@@ -284,7 +287,7 @@ class Configurator:
         return self._brought or self._default
 
     def _take_note(self, origin: Origin, brought: str, verdict: Verdict) -> None:
-        """Record that a manager's text, empty for whatever the file says, was handled as *verdict* says."""
+        """Record that the text *brought*, empty if the file is used, was handled as *verdict* says."""
         self._file_holds = not brought
         self._brought = brought
         self._brought_by[origin] = brought or self._default
@@ -302,7 +305,7 @@ class Configurator:
         self._on_rollback(note)
 
     async def follow_file(self, text: str) -> None:
-        """Apply the file's new *text*. Never raises for its content: a bad one changes nothing but ``problem``.
+        """Apply the file's new *text*. Its content never raises an error: an invalid text changes only ``problem``.
 
         Raises :class:`ServiceError` if the core takes nothing for now.
         """
@@ -314,7 +317,7 @@ class Configurator:
                     await self._follow_file(text)
                 elif text != self._default:
                     await self._read(text)
-                    self._logger.info("configuration file read; it holds for whoever sends no configuration")
+                    self._logger.info("configuration file read; it applies to managers that send no configuration")
             except (ConfigError, CommandRefused, EmptyFile, EngineFault) as error:
                 self.report_problem(str(error))
                 return
@@ -331,7 +334,7 @@ class Configurator:
             self._report_rollback(verdict.note)
 
     def report_problem(self, problem: str) -> None:
-        """Note that the file cannot be used, for the reason of *problem*; empty: it can."""
+        """Note that the file cannot be used because of *problem*; empty: it can be used."""
         if problem == self.problem:
             return
         self.problem = problem
@@ -342,14 +345,14 @@ class Configurator:
         self._on_problem(problem)
 
     async def preview(self, text: str) -> bytes:
-        """Returns the changes by *text*, and its warnings, as a ``PreviewConfigurationResponse``. Changes nothing.
+        """Returns what *text* would change, and its warnings, as a ``PreviewConfigurationResponse``. Changes nothing.
 
         Raises ConfigError, or :class:`TooMany`.
         """
         self._manager_id()
         if len(self._previews) >= MOST_PREVIEWS:
-            raise TooMany("another preview is being worked out, and one waits")
-        # It goes on when whoever waited is gone, so it counts until that ends.
+            raise TooMany("one preview is being worked out and another one waits; try again later")
+        # The task goes on when its caller is gone, so it counts until it ends.
         task = asyncio.create_task(self._preview(text or self._default))
         self._previews.add(task)
         task.add_done_callback(self._previews.discard)
@@ -366,7 +369,7 @@ class Configurator:
             return await asyncio.to_thread(_try_on, preview, configuration)
 
     async def _take_moment(self) -> tuple[str, ConfigurationPreview]:
-        """Returns the partitions of one moment, and the text that they follow then."""
+        """Returns the partitions at one moment, and the text in force then."""
         while True:
             self._manager_id()
             await self._runner.questions.wait_settled()
@@ -374,10 +377,10 @@ class Configurator:
             version = self.version(0)
             if preview.configuration is not None and preview.configuration.checksum == version.checksum:
                 return version.text, preview
-            await asyncio.sleep(MOMENT_S)  # The engine has taken a text that is not written down yet.
+            await asyncio.sleep(MOMENT_S)  # The engine has applied a text that is not in the history yet.
 
     async def close(self) -> None:
-        """Refuse further texts, and give up what is being worked out."""
+        """Refuse further texts, and stop working on those that are under way."""
         for task in self._previews:
             task.cancel()
         await asyncio.gather(*self._previews, return_exceptions=True)
@@ -400,11 +403,12 @@ class Configurator:
 
     @property
     def in_force(self) -> int:
-        """Number of the version that holds; 0 while nobody is registered."""
+        """The number of the version in force; 0 while no manager is registered."""
         return self.history.in_force if self._runner.rm_id else 0
 
     async def _to_the_end(self, change: Coroutine[None, None, Outcome]) -> Outcome:
-        """Returns a caller that goes away must not leave a configuration in force that was never written down."""
+        """Finishes *change* even if the caller goes away, because it must not leave a configuration in force without a
+        record."""
         task = asyncio.create_task(change)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -418,9 +422,9 @@ class Configurator:
     async def _apply(
         self, command: RegisterManager | UpdateConfiguration, origin: Origin, note: str = "", who: str = ""
     ) -> Outcome:
-        """Read the text, let the engine apply it, and write down what came of it.
+        """Parse the text, apply it to the engine, and record the result.
 
-        *note*: what comes of a rollback with it. *who* brings it; empty: whoever makes the call.
+        *note*: what happens to a rollback with it. *who* brings it; empty: the caller.
         """
         read: Configuration | None = None
         who = who or principal()
@@ -431,7 +435,7 @@ class Configurator:
             self._refuse_text(command, origin, str(error), error.problems, who=who)
             if isinstance(command, UpdateConfiguration) or await self._works_elsewhere(command.config):
                 raise
-            # The engine has to hear of it all the same: a registration that fails leaves nobody registered.
+            # The engine has to handle it all the same: a registration that fails leaves no manager registered.
         try:
             change = await self._runner.call(command, read)
         except CommandRefused as error:
@@ -466,7 +470,7 @@ class Configurator:
         return Outcome(change.changed, change.checksum, self.history.in_force, warnings)
 
     def _is_in_force(self, command: RegisterManager) -> bool:
-        """Tells whether *command*, of somebody who registers again, brings what was in force last."""
+        """Tells whether *command*, of a manager that registers again, brings the text that was in force last."""
         last = self.history.get(0)
         return last is not None and (last.text, last.rm_id) == (command.config, command.rm_id)
 
@@ -479,7 +483,7 @@ class Configurator:
                 try:
                     return share_equal_parts(self._reader.load(text), in_force)
                 except ConfigError as error:
-                    # The error itself would keep all that was read, for as long as whoever brought the text waits.
+                    # The error itself would keep everything that was parsed for as long as the caller waits.
                     return error.problems
 
         with self._garbage.pause_while_building():
@@ -489,7 +493,8 @@ class Configurator:
         raise ConfigError(found)
 
     async def _works_elsewhere(self, text: str) -> bool:
-        """Tells whether the engine, which knows nothing of what works here, would take the refused *text*."""
+        """Tells whether the engine, which does not know the resolvers of this machine, would accept the refused
+        *text*."""
         try:
             await asyncio.to_thread(load, text)
         except ConfigError:
@@ -497,7 +502,8 @@ class Configurator:
         return True
 
     def _serves_manager(self, command: RegisterManager | UpdateConfiguration) -> bool:
-        """Tells whether *command* comes from somebody whose configuration counts; anybody else is refused unread."""
+        """Tells whether *command* comes from a manager that this core serves; others are refused before their text is
+        read."""
         if isinstance(command, RegisterManager) and not self._runner.rm_id:
             return bool(command.rm_id)
         return bool(command.rm_id) and command.rm_id == self._runner.rm_id
@@ -514,7 +520,7 @@ class Configurator:
     ) -> None:
         self._logger.warning("configuration refused", origin=str(origin), rm_id=command.rm_id, problem=reason, by=who)
         if self.history.refused_last(command.config, reason):
-            return  # Somebody insists; the versions worth going back to must not be pushed out by that.
+            return  # A repeated attempt must not push versions out of the history that are worth going back to.
         version = self.history.add(
             at_ns=self._clock.now_ns(),
             origin=origin,
@@ -529,15 +535,16 @@ class Configurator:
 
 
 def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
-    """Raises :class:`InvalidRequest` for a setting that holds the mark which stands for a secret when it is shown."""
+    """Raises :class:`InvalidRequest` for a setting whose value is the mark that is shown instead of a secret."""
     marked = [name for name, value in extra_config if HIDDEN in value]
     if marked:
-        raise InvalidRequest(f"extra setting {show_name(marked[0])} has {HIDDEN} where a secret was when it was shown")
+        setting = f"extra setting {show_name(marked[0])}"
+        raise InvalidRequest(f"{setting} has {HIDDEN}, which is shown instead of a secret: send the secret itself")
 
 
 def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes:
-    """Returns the changes by a configuration, encoded: thousands of queues may change, so that this takes a while,
-    too."""
+    """Returns what a configuration would change, encoded, which takes a while as well because thousands of queues may
+    change."""
     if preview.configuration is not None:
         configuration = share_equal_parts(configuration, preview.configuration)
     return impact_message(preview.impact_of(configuration), configuration.warnings).SerializeToString()

@@ -1,18 +1,19 @@
-"""Limits on how far each gRPC connection is ahead of the core: bytes that have arrived and that nobody has taken yet.
+"""Limits how far each gRPC connection is *ahead* of the core: by the bytes that arrived and were not handled yet.
 
-gRPC itself bounds a message, a header and the calls of a connection, but not all of them together: what arrives is held
-until a message is whole, and frames that mean nothing cost time. The kernel counts what it received on each socket, and
-services say what they took, so what lies between is known without looking at a byte. A connection too far ahead is cut.
+gRPC itself bounds messages, headers and the calls of a connection, but not all of them together: it holds what arrives
+until a message is complete, and empty frames cost time. The kernel counts the bytes received on each socket, and
+services report what they took, so the difference is known without reading a byte. A connection that is too far ahead is
+cut.
 
-Headers are the one thing that may take far more memory than its bytes: a client that has not confirmed the settings of
-the server may still refer to headers it has sent before by one byte each, and gRPC writes them out. It has a few
-seconds for that, in which its connection is looked at every few milliseconds, together with the memory of the process.
+Only headers may take far more memory than their bytes: until a client has confirmed the server's settings, it may refer
+to earlier headers by one byte each, and gRPC expands them. A client has a few seconds for that, in which its connection
+and the memory of the process are checked every few milliseconds.
 
-When there are too many, those give way to a newcomer whose callers have proved nothing: somebody who holds connections,
-with calls or without, locks nobody out.
+If there are too many connections, those whose callers have not proved who they are give way to new ones, so that nobody
+can lock others out by holding connections.
 
-Of connections to a socket file the kernel counts no bytes, and gRPC does not say which one a call came over: these are
-only counted themselves.
+For connections to a socket file the kernel counts no bytes, and gRPC does not tell which one a call belongs to. So only
+the number of these connections is limited.
 """
 
 from __future__ import annotations
@@ -26,53 +27,56 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.addresses import address_block
 from kornel.core.service.own_memory import OwnMemory
-from kornel.core.service.own_sockets import OwnSockets, Peer, can_watch, received_bytes
+from kornel.core.service.own_sockets import OwnSockets, Peer, bound_window, can_watch, received_bytes
 from kornel.core.service.surplus import GRACE_S, Member, Room, Standing, choose_surplus
 
 BUSY_PAUSE_S: Final = 0.02
-"""The pause between two checks while a connection is ahead: it bounds what that can do before it is cut."""
+"""The pause between two checks while a connection is ahead, which bounds what it can do before it is cut."""
 IDLE_PAUSE_S: Final = 0.05
 RESTING_PAUSE_S: Final = 0.25
-"""The pause while nothing moves, which ends at once when somebody connects or sends something."""
+"""The pause while nothing happens, which ends at once when a client connects or sends something."""
 RESTING_S: Final = 1.0
 """The longest time without a look at the connections, while nothing moves."""
 MOVED_PART: Final = 0.005
 """The part of a processor from which on all other threads together have done something: an idle core takes a fifth of
 it. Whoever sends so little that it stays below can make the process grow by a few MiB until the next look."""
 UNPROVEN_PAUSE_S: Final = 0.002
-"""The time between two looks while somebody is ahead who may still send headers that unfold."""
+"""The pause between two checks while a connection is ahead that may still send expanding headers."""
 
 UNPROVEN_S: Final = 6.0
-"""The time for which a connection may go without having confirmed the settings of the server: gRPC cuts it after five
-seconds."""
+"""The time for which a connection may not have confirmed the server's settings; gRPC closes it after five seconds."""
 NEW_S: Final = 0.5
-"""The time for which a connection that has no call yet is looked at as often as that."""
+"""The time for which a connection without any call is checked as often as that."""
+UNPROVEN_WINDOW: Final = 32 * 1024
+"""The bytes that such a connection may send ahead of its reader. They are read even after the connection is cut."""
+_WIDEST_WINDOW: Final = 1 << 30
 UNPROVEN_BYTES: Final = 32 * 1024
-"""The bytes that a connection may be ahead by before the memory can be growing because of it."""
+"""The bytes by which a connection may be ahead without causing noticeable growth of memory."""
 UNFOLDED_TIMES: Final = 4
-"""The number of times its bytes that a lawful request may take: gRPC holds it in parts and as a whole, and so does its
-reader."""
+"""The factor by which an ordinary request may take more memory than its bytes: gRPC holds it in parts and as a whole,
+and so does its reader."""
 
 SILENT_S: Final = 0.5
 """The time for which a connection may be ahead by more than a little after its last call has ended."""
 
 CALL_BYTES: Final = 16 * 1024
-"""The bytes that starting a call may take besides its messages: headers, as many as gRPC accepts."""
+"""The bytes that a call may take besides its messages, for as many headers as gRPC accepts."""
 MESSAGE_BYTES: Final = 96
-"""The bytes that a message may take besides itself, either way: frames, TLS records, window updates."""
+"""The bytes that a message may take besides its own, in either direction: frames, TLS records, window updates."""
 QUIET_BYTES_PER_S: Final = 4096
 """The bytes that a connection may send outside of calls: pings and their answers, settings."""
 
 _AHEAD_AT_ALL: Final = 1 << 20
 _LOG_PAUSE_S: Final = 10.0
 _TRIM_PAUSE_S: Final = 1.0
-"""After the last cut, until what the connections held is given back to the system."""
+"""The pause after the last cut until the memory of the connections is given back to the system."""
 
 
 class Cause(StrEnum):
@@ -81,30 +85,30 @@ class Cause(StrEnum):
     HEADERS = "headers"
     """The headers are longer than the settings of the server allow, or take far more memory than bytes."""
     AHEAD = "ahead"
-    """The connection has sent too much that the core has not dealt with."""
+    """The connection has sent too much that the core has not handled yet."""
     MANY = "many"
-    """There are too many connections, and others have a better claim to theirs."""
+    """There are too many connections, and others rank higher."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Bytes ahead, and numbers of connections.
 
-    silent_bytes      of one connection without a call
-    silents_bytes     of all such connections together
-    unfolded_bytes    of memory that connections may make the process grow by, in which they have not sent as much
-    stranger_bytes    of one connection that nobody has used as a resource manager
-    manager_bytes     of one that somebody has: all streams together
-    strangers_bytes   of all connections of the first two kinds together
-    total_bytes       of all connections together
-    connections       open at once
-    host_connections  open at once from one address (of IPv6, one block of 64 bits), or of one process that connects
-                      to a socket file
+    silent_bytes      bytes of one connection without a call
+    silents_bytes     bytes of all such connections together
+    unfolded_bytes    the memory by which the process may grow because of headers, beyond the bytes sent
+    stranger_bytes    bytes of one connection that no resource manager has used
+    manager_bytes     bytes of one connection of a resource manager, all streams together
+    strangers_bytes   bytes of all connections that no resource manager has used
+    total_bytes       bytes of all connections together
+    connections       connections open at once
+    host_connections  connections open at once from one address (or one block of 64 bits of IPv6), or of one process
+                      that connects to a socket file
     """
 
-    silent_bytes: int = 256 << 10
+    silent_bytes: int = 128 << 10
     silents_bytes: int = 1 << 20
-    unfolded_bytes: int = 16 << 20
+    unfolded_bytes: int = 12 << 20
     stranger_bytes: int = 16 << 20
     manager_bytes: int = 88 << 20
     strangers_bytes: int = 32 << 20
@@ -114,13 +118,14 @@ class ConnectionLimits:
 
     @property
     def accepted(self) -> int:
-        """The connections that gRPC may accept: more than may be open, because what is full is only full for those who
-        hold idle connections, and gRPC would turn a newcomer away before the keeper could choose who gives way."""
+        """The connections that gRPC may accept: more than may be open, because otherwise gRPC would refuse a new
+        connection before the keeper could choose which one to cut."""
         return self.connections + max(16, self.connections // 4) if can_watch() else self.connections
 
     @classmethod
     def limits_for(cls, connections: int, total_bytes: int) -> ConnectionLimits:
-        """Returns limits for so many connections in all, and everything else in proportion as by default."""
+        """Returns limits for *connections* and *total_bytes* in all, with the default proportions for everything
+        else."""
         return cls(
             stranger_bytes=min(16 << 20, total_bytes // 8),
             manager_bytes=total_bytes * 11 // 16,
@@ -132,23 +137,23 @@ class ConnectionLimits:
 
 
 class Link:
-    """One connection, as far as the services know it. Written by the event loop's thread, read by the keeper's."""
+    """One connection as the services see it. The event loop's thread writes it, and the keeper's thread reads it."""
 
     __slots__ = ("calls", "manager", "proved", "taken", "unseen")
 
     def __init__(self) -> None:
         self.taken = 0
-        """Bytes that somebody has taken, or was entitled to send."""
+        """The bytes that were handled, or that the client was allowed to send."""
         self.manager = False
-        """Set once a resource manager was admitted over it."""
+        """Tells whether a resource manager was admitted over it."""
         self.proved = ""
-        """The name that the caller who was admitted last has proved; empty: nobody has."""
+        """The name that the last admitted caller has proved; empty: none has."""
         self.calls = 0
         self.unseen = 0
-        """Looks at which no socket was found for it."""
+        """The number of checks that found no socket for it."""
 
     def note_taken(self, size: int) -> None:
-        """Note that a message of *size* bytes has been dealt with."""
+        """Note that a message of *size* bytes has been handled."""
         self.taken += size + (size >> 6) + MESSAGE_BYTES
 
 
@@ -172,11 +177,14 @@ class _Watched:
     silent_since_s: float = 0.0
     """The time since which it is ahead without a call."""
     round: int = 0
+    held_back: bool = False
+    """Set while it may send little ahead."""
     is_cut: bool = False
 
 
 class ConnectionKeeper:
-    """Watches the connections to one address from a thread of its own: the event loop may be what is being attacked."""
+    """Watches the connections to one address, from a thread of its own because the event loop itself may be under
+    attack."""
 
     def __init__(self, limits: ConnectionLimits, logger: FilteringBoundLogger) -> None:
         self._limits = limits
@@ -186,40 +194,41 @@ class ConnectionKeeper:
         self._sockets = OwnSockets("")
         self._memory = OwnMemory()
         self._calm_bytes = 0
-        """Memory of the process when nobody was ahead who may still send headers that unfold."""
+        """The memory in use when no connection was last ahead that might send expanding headers."""
         self._round = 0
         self._ending = False
         self._bell: _Bell | None = None
         self._condemned: dict[str, int] = {}
-        """Connections that were cut for their headers, each with the number of looks until then."""
-        self._looked_s = self._asked_s = self._spent_s = 0.0
-        """The times of the last look and of the last question whether one is due, and the processor time that all other
-        threads had taken by then."""
+        """The connections that were cut for their headers, each with the number of the check at that time."""
+        self._looked_s = self._asked_s = -inf
+        self._spent_s = 0.0
+        """The times of the last check and of the last question whether one is due, and the processor time of all other
+        threads at that time."""
         self._thread: threading.Thread | None = None
         self._cuts_untold: Counter[str] = Counter()
         self._told_s = -_LOG_PAUSE_S
         self._trim_at_s: float | None = None
         self.cuts: Counter[Cause] = Counter()
-        """Connections that were cut, by cause."""
+        """The numbers of connections that were cut, by cause."""
         self.open = 0
-        """Connections at the last look."""
+        """The number of connections at the last check."""
 
     @property
     def cut(self) -> int:
-        """Connections that were cut."""
+        """The number of connections that were cut."""
         return self.cuts.total()
 
     def start(self, address: str) -> None:
         """Watch the connections to *address*, at which this process listens."""
         if can_watch():
             self._sockets = OwnSockets(address)
-            self._calm_bytes = self._memory.held_bytes()
+            self._calm_bytes = self._memory.used_bytes()
             self._bell = _Bell(self._sockets.listeners())
             self._thread = threading.Thread(target=self._watch, args=(self._bell,), name="connections", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more. May be called again, which changes nothing."""
+        """Stop watching. Another call changes nothing."""
         if self._ending:
             return
         self._ending = True
@@ -230,7 +239,7 @@ class ConnectionKeeper:
         self._memory.close()
 
     def begin_call(self, peer: str) -> Link:
-        """Begins a call over the connection of *peer*, as gRPC names it; to be followed by :meth:`end_call`."""
+        """Begins a call over the connection of *peer*, as gRPC names it. :meth:`end_call` has to follow."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = Link()
@@ -239,13 +248,14 @@ class ConnectionKeeper:
         return link
 
     def end_call(self, peer: str, link: Link) -> None:
-        """Note the end of a call. Its connection is known until it is closed; unwatched, until its last call ends."""
+        """Note the end of a call. Its connection is kept until it is closed or, if it is not watched, until its last
+        call ends."""
         link.calls -= 1
         if not link.calls and self._thread is None:
             self._links.pop(peer, None)
 
     def cut_connection(self, peer: str) -> None:
-        """Cut the connection of *peer* now, before another call of it is looked at."""
+        """Cut the connection of *peer* now, before another of its calls is handled."""
         if peer in self._condemned:
             return
         self._condemned[peer] = self._round
@@ -270,9 +280,9 @@ class ConnectionKeeper:
                 pause_s = 1.0
 
     def _has_moved(self) -> bool:
-        """Tells whether anything was done since the last question, or the last look is long ago.
+        """Tells whether anything happened since the last question, or the last check is long ago.
 
-        A look asks the kernel about every open file: twenty a second would be most of what an idle core costs.
+        A check asks the kernel about every open file; twenty a second would be most of the cost of an idle core.
         """
         now_s, spent_s = time.monotonic(), _others_s()
         took_s, passed_s = spent_s - self._spent_s, now_s - self._asked_s
@@ -282,8 +292,10 @@ class ConnectionKeeper:
         return took_s > passed_s * MOVED_PART
 
     def _check_connections(self) -> float:
-        """Look at every connection once, cut those that go too far. Returns the seconds until the next look."""
+        """Check every connection once, and cut those that are too far ahead. Returns the seconds until the next
+        check."""
         self._round += 1
+        # One time for the whole look: this thread may be held up in the middle of it, which is nobody's silence.
         now_s = time.monotonic()
         ahead_of: dict[bool, list[_Ahead]] = {False: [], True: []}
         unproven: list[_Ahead] = []
@@ -299,11 +311,17 @@ class ConnectionKeeper:
                 watched = self._watched[peer.name] = _Watched(now_s, now_s, address_block(peer.host), seen_s=now_s)
                 if self._bell is not None:
                     self._bell.listen_on(descriptor)
-            ahead = self._count_ahead(watched, received, link)
+                if peer.counted:
+                    bound_window(descriptor, UNPROVEN_WINDOW)
+                    watched.held_back = True
+            ahead = self._count_ahead(watched, received, link, now_s)
             if not watched.is_cut:
                 present.append((descriptor, peer))
             trusted = link is not None and link.manager
             age_s = now_s - watched.opened_s
+            if watched.held_back and (trusted or age_s >= UNPROVEN_S):
+                bound_window(descriptor, _WIDEST_WINDOW)
+                watched.held_back = False
             new = new or (peer.counted and link is None and age_s < NEW_S)
             if ahead:
                 found = _Ahead(ahead, descriptor, peer, link is None)
@@ -315,18 +333,18 @@ class ConnectionKeeper:
         self._cut_surplus(present, now_s)
         limits = self._limits
         self._cut_unfolding(unproven, sum(each.ahead for found in ahead_of.values() for each in found))
-        self._cut_furthest(ahead_of[False], limits.stranger_bytes, min(limits.strangers_bytes, limits.total_bytes))
-        self._cut_furthest(ahead_of[True], limits.manager_bytes, limits.total_bytes)
+        together = min(limits.strangers_bytes, limits.total_bytes)
+        self._cut_furthest(ahead_of[False], limits.stranger_bytes, together, now_s)
+        self._cut_furthest(ahead_of[True], limits.manager_bytes, limits.total_bytes, now_s)
         self._give_back(now_s)
         if new or unproven:
             return UNPROVEN_PAUSE_S
         far = any(each.ahead >= _AHEAD_AT_ALL for found in ahead_of.values() for each in found)
         return BUSY_PAUSE_S if far else IDLE_PAUSE_S
 
-    def _count_ahead(self, watched: _Watched, received: int, link: Link | None) -> float:
-        now_s = time.monotonic()
+    def _count_ahead(self, watched: _Watched, received: int, link: Link | None, now_s: float) -> float:
         if received < watched.received or (link is not None and link.taken < watched.taken):
-            watched.received = watched.taken = 0  # Another connection from the same port.
+            watched.received = watched.taken = 0  # It is another connection from the same port.
             watched.opened_s = watched.idle_since_s = now_s
             watched.is_cut = False
         taken = 0 if link is None else link.taken
@@ -345,18 +363,18 @@ class ConnectionKeeper:
             del self._watched[peer]
             self._condemned.pop(peer, None)
         for peer, since in list(self._condemned.items()):
-            if peer not in self._watched and self._round - since > 1:  # It was closed before anybody saw it.
+            if peer not in self._watched and self._round - since > 1:  # It was closed before any check saw it.
                 self._condemned.pop(peer, None)
         for peer, link in list(self._links.items()):
             if peer in self._watched or link.calls:
                 link.unseen = 0
-            elif link.unseen < 2:  # It may have begun after this look.
+            elif link.unseen < 2:  # It may have begun after this check.
                 link.unseen += 1
             else:
                 self._links.pop(peer, None)
 
     def _cut_surplus(self, present: list[tuple[int, Peer]], now_s: float) -> None:
-        """Cut as many of *present* as there are too many (:mod:`kornel.core.service.surplus`)."""
+        """Cut the surplus of *present* (:mod:`kornel.core.service.surplus`)."""
         limits = self._limits
         everywhere = Room(limits.connections, (limits.accepted - limits.connections) // 2)
         of_block = Room(limits.host_connections, limits.host_connections // 4)
@@ -369,7 +387,8 @@ class ConnectionKeeper:
                 self._cut_connection(descriptor, peer, Cause.MANY, open=self.open)
 
     def _member_of(self, peer: Peer, now_s: float) -> Member:
-        """Returns what speaks for the connection of *peer*. To a socket file nobody knows which has a call."""
+        """Returns the rank of the connection of *peer*. For a socket file it is not known which connection has a
+        call."""
         watched, link = self._watched[peer.name], self._links.get(peer.name)
         holder = watched.block
         if not peer.counted:
@@ -388,25 +407,27 @@ class ConnectionKeeper:
         return Member(peer.name, watched.block, standing, since_s, holder)
 
     def _cut_unfolding(self, unproven: list[_Ahead], ahead: float) -> None:
-        """Cut all of *unproven* if the process grows by more than what is *ahead* can account for."""
-        held = self._memory.held_bytes()
+        """Cut all of *unproven* if the process grows by more than the bytes *ahead* explain."""
+        used = self._memory.used_bytes()
         if not unproven:
-            self._calm_bytes = held
+            self._calm_bytes = used
             return
-        grown = held - self._calm_bytes
-        if grown > self._limits.unfolded_bytes and grown > UNFOLDED_TIMES * ahead:
+        grown = used - self._calm_bytes
+        # What the process holds grows for more reasons, above all for Python's objects.
+        allowed = self._limits.unfolded_bytes * (1 if self._memory.counts_used else 3)
+        if grown > allowed and grown > UNFOLDED_TIMES * ahead:
             for found in unproven:
                 self._cut_connection(found.descriptor, found.peer, Cause.HEADERS, ahead=int(found.ahead))
 
-    def _cut_furthest(self, found: list[_Ahead], one: int, together: int) -> None:
-        """Cut whoever of *found* is too far ahead, and the furthest while all together are."""
-        now_s = time.monotonic()
+    def _cut_furthest(self, found: list[_Ahead], one: int, together: int, now_s: float) -> None:
+        """Cut those of *found* that are too far ahead, and then the furthest ones until all together are not."""
         total = sum(each.ahead for each in found)
         callless = sum(each.ahead for each in found if each.callless)
         for each in sorted(found, key=lambda each: each.ahead, reverse=True):
             ahead = self._watched[each.peer.name].ahead
             silent_s = now_s - self._watched[each.peer.name].silent_since_s
-            # Before its first call a client can send no more than headers and what fits a window: nobody need wait.
+            # Before its first call a client can send no more than headers and what fits into a window, so there is no
+            # delay.
             silent = silent_s > SILENT_S or (
                 each.callless and (ahead > self._limits.silent_bytes or callless > self._limits.silents_bytes)
             )
@@ -433,7 +454,8 @@ class ConnectionKeeper:
             self._cuts_untold.clear()
 
     def _give_back(self, now_s: float) -> None:
-        """Give back what connections held that were cut a moment ago; the allocator would keep it for ever."""
+        """Give the memory of connections that were just cut back to the system; the allocator would keep it for
+        ever."""
         if self._trim_at_s is not None and now_s >= self._trim_at_s:
             self._trim_at_s = None
             self._memory.give_back()
@@ -446,7 +468,7 @@ def _others_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """A connection that is ahead of the core. ``callless``: no call of it has begun yet."""
+    """A connection that is ahead of the core. ``callless``: it has not begun a call yet."""
 
     ahead: float
     descriptor: int
@@ -455,11 +477,11 @@ class _Ahead:
 
 
 class _Bell:
-    """The pause of the keeper, which ends when it is called, when somebody connects, or after its time; at rest for
-    bytes as well.
+    """The pause of the keeper, which ends when it is called, when a client connects, or after its time; a resting pause
+    also ends when bytes arrive.
 
-    Somebody who connects or sends may be overlooked, when gRPC is faster; the pause bounds how long that lasts. Bytes
-    that keep coming are not overlooked: some wait to be read at any moment.
+    A client that connects or sends may be missed if gRPC is faster; the pause bounds for how long. Bytes that keep
+    coming are not missed, because some are waiting to be read at any moment.
     """
 
     def __init__(self, listeners: list[int]) -> None:
@@ -475,16 +497,16 @@ class _Bell:
         os.eventfd_write(self._called, 1)
 
     def listen_on(self, descriptor: int) -> None:
-        """Let bytes that come over *descriptor* end a rest. The kernel forgets it when it is closed."""
-        with suppress(OSError):  # It is closed by now, or known already.
+        """Make bytes that arrive over *descriptor* end a resting pause. The kernel drops it when it is closed."""
+        with suppress(OSError):  # It was closed meanwhile, or is known already.
             self._everything.register(descriptor, select.EPOLLIN | select.EPOLLET)
 
     def wait(self, pause_s: float) -> bool:
-        """Returns once the pause is over, or at once when it is called or somebody connects, and whether that is so."""
+        """Waits until the pause is over, is ended, or a client connects. Tells whether one of the latter came true."""
         return bool(self._calls.poll(pause_s))
 
     def wait_resting(self, pause_s: float) -> bool:
-        """Waits as :meth:`wait` does, and returns also when somebody has sent something."""
+        """Waits as :meth:`wait` does, and returns also when a client has sent something."""
         return bool(self._everything.poll(pause_s))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Durations counted by how long they were: what a histogram is made of."""
+"""Counts durations by their length, for histograms."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import accumulate
 
 
 class Durations:
-    """Durations, counted by bounds. ``total``: seconds altogether. ``counts``: how many are at most as long as each
-    bound, then the longer ones."""
+    """Durations, counted by bounds. ``total``: the sum in seconds. ``counts``: the numbers of durations up to each
+    bound, then of the longer ones."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -25,5 +25,5 @@ class Durations:
         self.total += seconds * times
 
     def cumulated_counts(self) -> Iterator[tuple[str, int]]:
-        """Returns each bound as text, and how many took at most that; ``+Inf`` comes last."""
+        """Yields each bound as text, with the number of durations up to it; ``+Inf`` comes last."""
         return zip((*(f"{bound:g}" for bound in self.bounds), "+Inf"), accumulate(self.counts), strict=True)

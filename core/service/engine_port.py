@@ -1,5 +1,5 @@
-"""The interface of an engine to the service: :class:`kornel.core.partition.engine.Engine` has it, a scripted fake in
-tests too."""
+"""The interface of an engine to the service, which :class:`kornel.core.partition.engine.Engine` and fakes in tests
+have."""
 
 from __future__ import annotations
 
@@ -26,39 +26,42 @@ class Slice(Protocol):
 
 
 class EnginePort(ReadableEngine, Protocol):
-    """A deterministic engine: commands and times in, effects out; and its state, for readers."""
+    """A deterministic engine: commands and times in, effects out, and its state for readers."""
 
     @property
     def extra_config(self) -> Mapping[str, str]:
-        """Extra settings in force, as the last accepted registration or configuration update gave them."""
+        """The extra settings in force, from the last accepted registration or configuration update."""
 
     @property
     def preemption_interval_ns(self) -> int | None:
-        """Returns the interval at which :meth:`preempt` wants to be called; ``None``: never."""
+        """The interval at which :meth:`preempt` has to be called; ``None``: never."""
 
     def apply(self, command: Command, now_ns: int) -> list[Effect]:
-        """Raises ``CommandRefused``, or ``ConfigError`` for a configuration that cannot be used."""
+        """Carry out *command* and return the effects. Raises ``CommandRefused``, or ``ConfigError`` for a configuration
+        that cannot be used."""
 
     def update_in_steps(self, command: UpdateConfiguration, now_ns: int) -> Generator[None, None, list[Effect]]:
-        """Does the same with an update, and yields often; nothing else may be asked of the engine before its end."""
+        """Does the same as :meth:`apply` with an update, but yields often. The engine must not be used before the
+        end."""
 
     def prepare_configuration(self, text: str, configuration: Configuration) -> None:
-        """Take the hint that *text* is *configuration*, so that a command with it need not be read again."""
+        """Keep *configuration*, parsed from *text*, so that a command with that text need not parse it again."""
 
     def build_ahead(self, rm_id: str, configuration: Configuration) -> Iterator[None]:
-        """Build in small steps what a registration of *rm_id* with *configuration* is about to bring into force."""
+        """Build, in small steps, the partitions for a registration of *rm_id* with *configuration* that is about to
+        come."""
 
     def cycle(self, now_ns: int, budget: int) -> Slice:
-        """Returns one slice of at most about *budget* decisions."""
+        """Run one slice of at most about *budget* decisions."""
 
     def preempt(self, now_ns: int) -> list[Effect]:
-        """Returns one periodic preemption round over all partitions."""
+        """Run one round of the periodic preemption cycle in all partitions."""
 
     def record_events(self) -> None:
-        """Record the event history from now on, whether a shim wants it or not."""
+        """Record the event history from now on, whether or not a shim wants it."""
 
     def observe_ignored(self, observer: Callable[[Ignored, str], None]) -> None:
-        """Have *observer* called for every request entry without effect, with the cause and the ID it named."""
+        """Call *observer* for every request entry without effect, with the cause and the ID in the entry."""
 
     def next_wakeup_ns(self) -> int | None:
-        """Returns when :meth:`cycle` next has work by the passing of time alone."""
+        """Returns when :meth:`cycle` next has work because of time alone; ``None``: never."""

@@ -20,13 +20,13 @@ _USERGROUP: Final = int(EventType.USERGROUP)
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """All that is set must match; without anything set every event does.
+    """A filter for events: all fields that are set must match, and without any every event matches.
 
     types               numbers of ``si.v1.EventRecord.Type``
-    object_prefix       of the object's ID
-    application_prefix  of the ID of the application an event is about or names
-    queue               full path: events of it, of queues below, and of what is in them
-    node_prefix         of a node's ID, in events about nodes
+    object_prefix       beginning of the object's ID
+    application_prefix  beginning of the ID of the application that an event is about or names
+    queue               full path: events of this queue, of queues below, and of what is in them
+    node_prefix         beginning of a node's ID, in events about nodes
     """
 
     types: frozenset[int] = frozenset()
@@ -36,7 +36,8 @@ class EventFilter:
     node_prefix: str = ""
 
     def matches_event(self, event: EventRecorded, queue_of: Callable[[str], str]) -> bool:
-        """Tells whether *event* is wanted. *queue_of*: path of the queue of an application; empty: none known."""
+        """Tells whether *event* is wanted. *queue_of* returns the path of the queue of an application; empty: it is not
+        known."""
         if self.types and event.type not in self.types:
             return False
         if not event.object_id.startswith(self.object_prefix):

@@ -14,13 +14,16 @@ Tracking switched off: nothing more is kept of either, and what is kept stays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.event_settings import EventSettings, event_settings
-from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided
+from kornel.core.domain.effects import Effect, EventRecorded, PlacementRecorded, PreemptionDecided
+from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, select_records, unpack_effects
 from kornel.core.domain.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.service.configuration_history import Version
@@ -51,6 +54,8 @@ ROUTINE: Final = frozenset(
 """Attempts that end so come by the thousand and change nothing: they are not kept."""
 
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
+_DETAIL_OF: Final = itemgetter(EventRecorded._fields.index("detail"))
+"""Asks without a step of Python for each event; of a placement it gets a text, which is no detail."""
 
 
 class Decision(NamedTuple):
@@ -67,7 +72,7 @@ class EventJournal:
         self.instance: Final = instance
         self.settings = EventSettings()
         """The settings in force."""
-        self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity)
+        self.events: Final[Ring[EventRecorded]] = Ring(self.settings.ring_capacity, unpack_effects)
         self.decisions: Final[Ring[Decision]] = Ring(DECISIONS_KEPT)
         self.places: Final = StreamPlaces(lambda: self.settings)
         """The clients that follow events, over whatever protocol."""
@@ -87,12 +92,15 @@ class EventJournal:
         """Keep what *effects* say of the history."""
         if not self.settings.tracking:
             return
-        events = [effect for effect in effects if type(effect) is EventRecorded]
-        if len(events) < len(effects):
+        kinds = Counter(map(type, effects))
+        if PreemptionDecided in kinds:
             self._keep_decisions(effects)
-        for event in [event for event in events if event.detail == _QUEUE_APP]:
-            self._note_queue(event)
-        self.events.append_entries(events)
+        records = select_records(effects)
+        if _QUEUE_APP in map(_DETAIL_OF, records):
+            for event in records:
+                if type(event) is EventRecorded and event.detail == _QUEUE_APP:
+                    self._note_queue(event)
+        self.events.append_packed(records, kinds[EventRecorded] + EVENTS_OF_PLACEMENT * kinds[PlacementRecorded])
 
     def version_added(self, version: Version) -> None:
         """Keep a configuration that came into force or was refused."""
@@ -104,13 +112,13 @@ class EventJournal:
         return self._queues.get(application_id, "")
 
     def _keep_decisions(self, effects: Sequence[Effect]) -> None:
-        if PreemptionDecided not in set(map(type, effects)):
-            return
         next_event = self.events.next_id
         found = []
         for effect in effects:
             if type(effect) is EventRecorded:
                 next_event += 1
+            elif type(effect) is PlacementRecorded:
+                next_event += EVENTS_OF_PLACEMENT
             elif type(effect) is PreemptionDecided and (effect.victims or effect.outcome not in ROUTINE):
                 found.append(Decision(next_event, effect))
         self.decisions.append_entries(found)

@@ -1,121 +1,160 @@
 """A ring of the newest entries of an endless numbered sequence, and readers that follow it.
 
-Entries are numbered from 0 and numbers are never given twice. A full ring overwrites its oldest entry.
+Entries are numbered from 0 and numbers are never given twice. A full ring drops its oldest entries.
 
-Readers hold a position and nothing else: the ring is the only buffer, so a reader that is slow costs no memory. When it
-comes back and its next entry was overwritten, or it is further behind than it may be, it gets :class:`Missed`, and can
-give up or go on with the oldest entry kept. Give each write to a client a deadline, because a reader that never comes
-back gets no error.
+Entries may come packed: a record can stand for several entries, which are made only when they are read, which is rare.
+They are kept in the pieces in which they came, so that adding them costs the same however many they are.
 
-Used from one thread only, that of the event loop. Rules: rest.md 4.2 and 5.
+A reader holds only a position. The ring is the only buffer, so a slow reader costs no memory. If its next entry was
+dropped, or it is further behind than allowed, its next reading raises :class:`Missed`, and it can end or go on with the
+oldest kept entry. Each write to a client needs a deadline, because a reader that never reads again gets no error.
+
+It is used from one thread only, that of the event loop. Rules: rest.md 4.2 and 5.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
+SMALL_PIECE: Final = 256
+"""A piece with fewer entries takes those that come next, too: a quiet core adds them one by one."""
+
 
 class Missed(Exception):
-    """A reader was too slow. ``next_id``: number of the first entry it has not read."""
+    """A reader was too slow. ``next_id``: the number of the first entry that it has not read."""
 
     def __init__(self, reason: str, next_id: int) -> None:
         super().__init__(reason)
         self.next_id: Final = next_id
 
 
+class _Piece(Generic[T]):
+    """Entries that follow each other: *count* of them, *packed* until somebody reads them."""
+
+    __slots__ = ("count", "entries", "packed")
+
+    def __init__(self, packed: list[Any], count: int) -> None:
+        self.packed = packed
+        self.count = count
+        self.entries: list[T] | None = None
+
+
 class Ring(Generic[T]):
     """The newest entries, at most ``capacity`` of them."""
 
-    def __init__(self, capacity: int) -> None:
-        """Makes an empty ring. *capacity*: at least 1."""
+    def __init__(self, capacity: int, unpack: Callable[[Iterable[Any]], list[Any]] = list) -> None:
+        """Makes an empty ring. *capacity* is at least 1. *unpack*: makes entries of records that stand for them."""
         self._capacity = _check_capacity(capacity)
-        self._slots: list[T] = []
-        self._base = 0
-        """Number of the entry that came, or would have come, into slot 0 first."""
+        self._unpack = unpack
+        self._pieces: list[_Piece[T]] = []
+        self._firsts: list[int] = []
+        """The number of the first entry of each piece."""
+        self._lowest_id = 0
         self._next_id = 0
         self._waiting: list[asyncio.Future[None]] = []
         self.closed = False
-        """Tells whether nothing more will come. What is kept can still be read."""
+        """Tells whether no more entries will come. Kept entries can still be read."""
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return self._next_id - self._lowest_id
 
     @property
     def capacity(self) -> int:
-        """Most entries kept."""
+        """The most entries that are kept."""
         return self._capacity
 
     @property
     def next_id(self) -> int:
-        """Number of the next entry to come."""
+        """The number of the next entry."""
         return self._next_id
 
     @property
     def lowest_id(self) -> int:
-        """Number of the oldest entry kept; 0 while nothing was ever stored."""
-        return self._next_id - len(self._slots)
+        """The number of the oldest kept entry; 0 as long as nothing was stored."""
+        return self._lowest_id
 
     @property
     def highest_id(self) -> int:
-        """Number of the newest entry; 0 while nothing was ever stored."""
+        """The number of the newest entry; 0 as long as nothing was stored."""
         return max(0, self._next_id - 1)
 
     def append_entries(self, entries: Sequence[T]) -> None:
         """Append *entries*, in order, and wake the readers that wait."""
-        if not entries:
+        self.append_packed(entries, len(entries))
+
+    def append_packed(self, records: Sequence[Any], count: int) -> None:
+        """Append the entries that *records* stand for, *count* in all, and wake the readers that wait."""
+        if not count:
             return
-        slots, capacity = self._slots, self._capacity
-        room = capacity - len(slots)
-        if len(entries) <= room:
-            slots.extend(entries)
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last.count < SMALL_PIECE:
+            last.count += count
+            if last.entries is None:
+                last.packed += records
+            else:
+                last.entries += self._unpack(records)
         else:
-            slots.extend(entries[:room])
-            self._overwrite_oldest(entries[room:], self._next_id + room)
-        self._next_id += len(entries)
+            self._pieces.append(_Piece(list(records), count))
+            self._firsts.append(self._next_id)
+        self._next_id += count
+        self._drop_oldest()
         if self._waiting:
             self._wake_readers()
 
-    def _overwrite_oldest(self, entries: Sequence[T], first_id: int) -> None:
-        """Replace the oldest entries of a full ring by those from *first_id* on."""
-        slots, capacity = self._slots, self._capacity
-        skipped = max(0, len(entries) - capacity)
-        kept = entries[skipped:]
-        at = (first_id + skipped - self._base) % capacity
-        split = min(capacity - at, len(kept))
-        slots[at : at + split] = kept[:split]
-        slots[: len(kept) - split] = kept[split:]
+    def _drop_oldest(self) -> None:
+        """Drop what the ring has no room for."""
+        self._lowest_id = max(self._lowest_id, self._next_id - self._capacity)
+        firsts = self._firsts
+        if len(firsts) > 1 and firsts[1] <= self._lowest_id:
+            whole = bisect_right(firsts, self._lowest_id) - 1
+            del firsts[:whole]
+            del self._pieces[:whole]
 
     def get(self, start: int, count: int) -> list[T] | None:
-        """Returns up to *count* entries from number *start* on; ``None``: that one is not kept, or has not come yet."""
-        if not self.lowest_id <= start < self._next_id:
+        """Returns up to *count* entries from number *start* on; ``None``: the entry *start* is no longer kept, or has
+        not come yet."""
+        if not self._lowest_id <= start < self._next_id:
             return None
-        count = max(0, min(count, self._next_id - start))
-        at = (start - self._base) % self._capacity
-        found = self._slots[at : at + count]
-        return found + self._slots[: count - len(found)]
+        found: list[T] = []
+        at = bisect_right(self._firsts, start) - 1
+        skipped = start - self._firsts[at]
+        left = min(count, self._next_id - start)
+        while left > 0:
+            some = self._entries_of(self._pieces[at])[skipped : skipped + left]
+            found += some
+            left -= len(some)
+            skipped = 0
+            at += 1
+        return found
+
+    def _entries_of(self, piece: _Piece[T]) -> list[T]:
+        entries = piece.entries
+        if entries is None:
+            entries = piece.entries = self._unpack(piece.packed)
+            piece.packed = []
+        return entries
 
     def newest_start(self, count: int) -> int:
-        """Returns where to start for the *count* newest entries, or all if there are fewer."""
+        """Returns the number of the first of the *count* newest entries, or of all if there are fewer."""
         return max(self.lowest_id, self._next_id - max(0, count))
 
     def resize(self, capacity: int) -> None:
-        """Keep at most *capacity* entries from now on; the newest stay, and numbers go on."""
+        """Keep at most *capacity* entries from now on. The newest ones stay, and numbers go on."""
         if _check_capacity(capacity) == self._capacity:
             return
-        kept = self.get(self.newest_start(capacity), capacity) or []
-        self._slots = kept
-        self._base = self._next_id - len(kept)
         self._capacity = capacity
+        self._drop_oldest()
 
     def subscribe(self, start: int | None = None, *, bound: int | None = None) -> RingReader[T]:
-        """Returns a reader of what comes from number *start* on; ``None``: of what comes from now on.
+        """Returns a reader of the entries from number *start* on; ``None``: of future entries.
 
-        *bound*: most entries it may be behind when it reads; ``None``: as many as the ring keeps. Any *start* will do:
-        one that is not kept any more is :class:`Missed` at the first reading.
+        *bound*: the most entries by which it may be behind when it reads; ``None``: as many as the ring keeps. If
+        *start* is no longer kept, the first reading raises :class:`Missed`.
         """
         return RingReader(self, self._next_id if start is None else start, bound)
 
@@ -125,7 +164,7 @@ class Ring(Generic[T]):
         self._wake_readers()
 
     async def wait_for_entry(self, position: int) -> None:
-        """Return once there is an entry *position*, or there was, or the ring is closed."""
+        """Return once there is or was an entry *position*, or the ring is closed."""
         while self._next_id <= position and not self.closed:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -143,26 +182,27 @@ class Ring(Generic[T]):
 
 
 class RingReader(Generic[T]):
-    """Follows a ring. Needs no closing: the ring does not know it."""
+    """Follows a ring. It need not be closed, because the ring does not know it."""
 
     def __init__(self, ring: Ring[T], position: int, bound: int | None) -> None:
         self._ring = ring
         self._bound = bound
         self.position = position
-        """Number of the next entry it reads."""
+        """The number of the next entry that it reads."""
 
     @property
     def behind(self) -> int:
-        """Returns how many entries it has not read, overwritten ones included."""
+        """Returns how many entries it has not read, dropped ones included."""
         return max(0, self._ring.next_id - self.position)
 
     @property
     def overtaken(self) -> bool:
-        """Tells whether the next entry to read was overwritten."""
+        """Tells whether the next entry to read was dropped."""
         return self.position < self._ring.lowest_id
 
     def take_entries(self, limit: int) -> list[T]:
-        """Returns the next entries, at most *limit*; empty: there are none yet. Raises :class:`Missed`, each time."""
+        """Returns the next entries, at most *limit*; empty: there are none yet. Raises :class:`Missed` until
+        :meth:`skip_missed` is called."""
         ring, behind = self._ring, self.behind
         if self.overtaken:
             raise Missed(f"read too slowly: {behind} events behind, and only {len(ring)} are kept", self.position)
@@ -173,13 +213,13 @@ class RingReader(Generic[T]):
         return found
 
     def skip_missed(self) -> int:
-        """Go on with the oldest entry kept. How many were left out."""
+        """Go on with the oldest kept entry. Returns how many were left out."""
         left_out = max(0, self._ring.lowest_id - self.position)
         self.position += left_out
         return left_out
 
     async def wait_for_news(self) -> None:
-        """Return once there is something to read, or something was missed, or nothing will come any more."""
+        """Return once there is something to read, something was missed, or nothing more will come."""
         await self._ring.wait_for_entry(self.position)
 
 

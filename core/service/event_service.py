@@ -1,9 +1,10 @@
 """``kornel.v1.EventService``: the events of the core as a stream that can be resumed.
 
-A stream holds nothing but its place in the ring. An event is encoded once for all streams: a response is the
-concatenation of its fields, so the bytes of events are put together as they are. A response is written only when the
-client took the one before; one that takes none for a while is dropped, and so is one that was overtaken by the ring
-because it takes them slowly. One that was overtaken because the core was too busy to send learns what it missed.
+A stream holds nothing but its position in the ring. An event is encoded once for all streams: a response is the
+concatenation of its fields, so the bytes of events are joined as they are. A response is written only after the client
+has taken the one before. A client that takes none for a while is dropped, and so is a client that the ring has
+overtaken because it reads slowly. A client that was overtaken because the core was too busy to send gets a message with
+what it missed.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from kornel.core.service.status_codes import (
 from kornel.v1 import events_pb2 as pb
 
 SLOW_WRITE_S: Final = 1.0
-"""A client that took so long to read the last response is to blame itself if it is overtaken."""
+"""A client that took this long to read the last response is itself to blame if it is overtaken."""
 
 MOST_BYTES: Final = 1 << 20
 """The most bytes of the events of one response: far below what clients accept, however long messages are."""
 
 SILENT_EVENTS: Final = 10_000
-"""The number of events without one for a client after which it gets its position, to resume there."""
+"""The number of events after which a client for which none was meant gets its position, so that it can resume there."""
 
 
 class EventService:
@@ -64,11 +65,11 @@ class EventService:
             except SlowReader as error:
                 self._journal.places.dropped += 1
                 self._logger.info("event stream dropped", peer=context.peer(), cause=str(error))
-                # The status stands behind the response that was not read; whoever never reads must not keep its place.
+                # The status is queued behind the unread response; a client that never reads must not keep its place.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(WRITE_PATIENCE_S):
                         await end_call(context, error, self._logger)
-                raise asyncio.CancelledError from error  # gRPC takes no other exception without a complaint in the log.
+                raise asyncio.CancelledError from error  # gRPC logs any other exception as an error.
             except Exception as error:
                 raw = b""  # The frame of this call outlives it for a moment.
                 await end_call(context, error, self._logger)
@@ -94,11 +95,11 @@ class _Watch:
         self._filter = decode_filter(request.filter) if request.HasField("filter") else None
         self._end_id = self._ring.next_id if request.stored_only else None
         self._told_id = 0
-        """The last position that the client has, where it could resume."""
+        """The last position that the client was sent, from which it could resume."""
         self._write_took_s = 0.0
 
     async def run(self) -> None:
-        """Tell what the request asks for. Raises a ``ServiceError`` that ends the stream."""
+        """Send the events that the request asks for. Raises a ``ServiceError`` that ends the stream."""
         start, opened = self._open_place()
         reader = self._ring.subscribe(start)
         self._told_id = start
@@ -129,12 +130,12 @@ class _Watch:
             restarted = request.resume.instance not in ("", instance)
             start = ring.lowest_id if restarted else request.resume.next_id
             if start > ring.next_id:
-                raise CursorOutOfRange(f"event {start} has not happened yet, the next one is {ring.next_id}")
+                raise CursorOutOfRange(f"event {start} has not happened yet; the next one is {ring.next_id}")
         opened = pb.EventsOpened(instance=instance, restarted=restarted, lowest_id=ring.lowest_id, end_id=ring.next_id)
         return start, opened
 
     async def _note_overtaken(self, reader: RingReader[EventRecorded]) -> None:
-        """Say what was missed, if it was not the client that is too slow."""
+        """Tell the client what it missed. Raises an error if it was the client that was too slow."""
         first_id = reader.position
         if self._write_took_s >= SLOW_WRITE_S:
             behind, kept = reader.behind, len(self._ring)

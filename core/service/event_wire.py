@@ -1,7 +1,7 @@
-"""Translation between messages of ``kornel.v1.EventService`` and the engine's values.
+"""Translates between messages of ``kornel.v1.EventService`` and the engine's values.
 
-A busy core records tens of thousands of events in a second. Building messages only to serialise them costs three times
-as much as writing their bytes, so that is what happens here; tests hold the bytes against those of the messages.
+A busy core records tens of thousands of events a second. Building messages only to serialise them costs three times as
+much as writing their bytes, so this module writes the bytes; tests compare them with those of the messages.
 
 Rules: protocol.md 2.6, 14.
 """
@@ -71,7 +71,7 @@ def encode_position(next_id: int) -> bytes:
 
 
 def decode_filter(message: pb.EventFilter) -> EventFilter:
-    """Returns what a client wants to hear of."""
+    """Returns the filter in *message*, which says which events a client wants."""
     return EventFilter(
         types=frozenset(message.types),
         object_prefix=message.object_prefix,

@@ -1,4 +1,4 @@
-"""Suppositions of ``kornel.v1.ExplainService`` as the engine takes them."""
+"""Decodes suppositions of ``kornel.v1.ExplainService`` into those of the engine."""
 
 from __future__ import annotations
 

@@ -45,6 +45,8 @@ _CHECKS: Final = (
 )
 """The names of the checks, in the order that clients look for; the last one is ours."""
 
+_REFUSED: Final = frozenset({AllocationRejected, NodeRejected})
+
 
 class HealthKeeper:
     """An ``EffectObserver``. ``report``: the last result; ``None`` before the first.
@@ -77,6 +79,8 @@ class HealthKeeper:
 
     def observe(self, effects: Sequence[Effect]) -> None:
         """Count what was refused and should not have been asked for."""
+        if _REFUSED.isdisjoint(map(type, effects)):
+            return
         for effect in effects:
             if type(effect) is AllocationRejected:
                 self._count_error()

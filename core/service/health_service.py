@@ -1,8 +1,8 @@
-"""``grpc.health.v1.Health``: the health of each service, for everybody.
+"""``grpc.health.v1.Health``: the health of each service, for every caller.
 
-Everybody may ask, so nothing here grows with who does. A change is noted at once and waits for nobody. A watcher
-gets the present state once it has read the one before: one that does not read misses what lay between, and holds up
-nobody.
+Every caller may ask, so memory does not grow with the number of callers. A change takes effect at once and waits for no
+watcher. A watcher gets the present state once it has read the one before; one that does not read misses the states in
+between and delays no other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kornel.core.service.rpc import Context, Handler, end_call, parse, server_st
 from kornel.core.service.status_codes import InvalidRequest, TooMany, UnknownService
 
 MOST_WATCHERS: Final = 256
-"""Watches of all callers together: each one is a call that stays open."""
+"""The most watches of all callers together: each one is a call that stays open."""
 
 MOST_OF_ONE_HOST: Final = 64
 
 LONGEST_NAME: Final = 256
-"""Characters of a service's name. Names that nobody serves may be watched, and are kept meanwhile."""
+"""The most characters of a service's name. Names of unknown services may be watched, and are kept meanwhile."""
 
 _NEWER: Final[Any] = pb
 """The methods that the stubs do not know yet."""
@@ -53,12 +53,12 @@ class HealthService:
         return len(self._watchers)
 
     def set_serving(self, service: str, serving: bool) -> None:
-        """Say from now on whether *service* serves; the empty name is the core as a whole."""
+        """Report from now on whether *service* serves; the empty name stands for the core as a whole."""
         self._statuses[service] = _SERVING if serving and not self._leaving else _NOT_SERVING
         self._wake_watchers()
 
     def stop_serving(self) -> None:
-        """Say of everything that it does not serve any more, whatever is set later."""
+        """Report from now on that no service serves, whatever is set later."""
         self._leaving = True
         for service in self._statuses:
             self._statuses[service] = _NOT_SERVING

@@ -1,6 +1,6 @@
-"""Judges configurations that are not to come into force: by themselves, and never many at once.
+"""Validates configurations that are not to come into force, apart from all others and a few at a time.
 
-Large texts are read by a process of its own, one after the other (:mod:`kornel.core.service.reading_process`). Small
+Large texts are read by a separate process, one after the other (:mod:`kornel.core.service.reading_process`). Small
 ones, which are nearly all, take a thread for some milliseconds.
 """
 
@@ -35,14 +35,14 @@ MOST_PREVIEWS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of a text that could come into force. ``checksum``: of that text."""
+    """The judgement of a valid text, with its checksum and warnings."""
 
     checksum: str
     warnings: tuple[Problem, ...]
 
 
 class TextRoom:
-    """Room for one text. :meth:`add` raises :class:`TooMany` when there is none for so much."""
+    """Room for one text. :meth:`add` raises :class:`TooMany` if there is not enough."""
 
     def __init__(self, rooms: TextRooms) -> None:
         self._rooms = rooms
@@ -55,7 +55,7 @@ class TextRoom:
 
 
 class TextRooms:
-    """Room for as many texts as may be received, wait and be read at once."""
+    """Room for the texts that are being received, waiting or being read at one time."""
 
     def __init__(self) -> None:
         self._texts = 0
@@ -63,7 +63,7 @@ class TextRooms:
 
     @contextmanager
     def take_room(self) -> Iterator[TextRoom]:
-        """Yields room for a text, from its first byte to its verdict. Raises :class:`TooMany`."""
+        """Yields room for a text, to be kept from its first byte to its verdict. Raises :class:`TooMany`."""
         if self._texts >= MOST_TEXTS:
             raise TooMany("too many configurations wait to be read")
         self._texts += 1
@@ -82,7 +82,7 @@ class TextRooms:
 
 
 class Judge:
-    """Reads configurations and says whether they could come into force. *unavailable_resolvers*: types of resolver that
+    """Tells whether configurations could come into force. *unavailable_resolvers*: types of resolver that
     do not work here, with the reason."""
 
     def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
@@ -97,7 +97,7 @@ class Judge:
         return self._rooms.take_room()
 
     async def judge_text(self, text: str) -> Judgement:
-        """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` where the process was lost."""
+        """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
         if len(text) <= SMALL:
             async with self._small:
                 verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self._unavailable_resolvers), text)
@@ -109,5 +109,5 @@ class Judge:
         return Judgement(checksum, problems)
 
     async def close(self) -> None:
-        """Accept no more texts, and give up one that is being read."""
+        """Accept no more texts, and stop reading."""
         await self._large.close()

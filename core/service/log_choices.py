@@ -13,7 +13,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """Least severity that is written."""
+    """The least severity that is written."""
 
     DEBUG = "debug"
     INFO = "info"

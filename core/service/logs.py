@@ -1,4 +1,4 @@
-"""Structured logging: one logger, built once and passed in."""
+"""Structured logging: one logger, which is built once and passed to all that use it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class LevelSwitch:
         self.level = level
 
     def follow_settings(self, extra_config: Mapping[str, str]) -> None:
-        """Follow ``log.level``; what is absent or no level means the one that the core was started with."""
+        """Apply ``log.level``; if it is absent or not a level, the level with which the core was started counts."""
         self.level = _NAMES.get(extra_config.get(LEVEL_KEY, "").lower(), self._start)
 
     @property
     def name(self) -> str:
-        """Level by upstream's name."""
+        """The level by YuniKorn's name."""
         return "warn" if self.level is LogLevel.WARNING else str(self.level)
 
     def wrap_logger(self, *args: Any, **kwargs: Any) -> FilteringBoundLogger:
-        """Returns the logger that structlog calls for each line, which filters by the level of the moment."""
+        """Returns the logger that structlog calls for each line, which filters by the present level."""
         made: FilteringBoundLogger = _FILTERS[self.level](*args, **kwargs)
         return made
 
@@ -61,8 +61,8 @@ class LevelSwitch:
 def build_logger(
     log_format: LogFormat, level: LogLevel | LevelSwitch, output: TextIO | None = None
 ) -> FilteringBoundLogger:
-    """Returns a logger that writes one line per event to *output*, by default standard error. Configures nothing
-    global."""
+    """Returns a logger that writes one line per event to *output*, by default standard error. Changes no global
+    configuration."""
     target = sys.stderr if output is None else output
     processors: list[Processor] = [
         structlog.processors.add_log_level,
@@ -80,6 +80,6 @@ def build_logger(
     logger: FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(target),
         processors=processors,
-        wrapper_class=cast("type[Any]", switch.wrap_logger),  # It is called, and nothing else.
+        wrapper_class=cast("type[Any]", switch.wrap_logger),  # structlog only calls it.
     )
     return logger

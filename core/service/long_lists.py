@@ -1,7 +1,7 @@
-"""The pages of long lists, made one after the other, however many callers want one at once.
+"""Makes the pages of long lists one after the other, however many callers want one at once.
 
-A page is looked through and encoded in steps of about a millisecond. Were all pages that are wanted made side by side,
-each turn of the event loop would have a step of every one of them, and whoever asks for health would wait for them all.
+A page is searched and encoded in steps of about a millisecond. If all pages were made side by side, each turn of the
+event loop would have a step of every page, and health checks would have to wait for all of them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kornel.core.service.sharing import Sharing
 from kornel.core.service.status_codes import TooMany
 
 MOST_WAITING: Final = 256
-"""Callers that may wait for a page: all calls that a security file allows one connection by default."""
+"""The most callers that wait for a page: as many as the calls that a security file allows one connection by default."""
 
 AT_ONCE: Final = 50
-"""Entries looked at and encoded before others get their turn: about a millisecond."""
+"""The entries examined and encoded before others get their turn, which takes about a millisecond."""
 
 ItemT = TypeVar("ItemT")
 EncodedT = TypeVar("EncodedT")
 
 
 class ListPage(NamedTuple, Generic[ItemT, EncodedT]):
-    """Entries of one answer. ``last``: the last of them, ``None`` without any; ``more``: others follow it."""
+    """The entries of one answer. ``last``: the last of them; ``None``: there are none. ``more``: others follow."""
 
     encoded: list[EncodedT]
     last: ItemT | None
@@ -33,7 +33,7 @@ class ListPage(NamedTuple, Generic[ItemT, EncodedT]):
 
 
 class LongLists:
-    """Makes the pages of one service."""
+    """Makes the pages of one service, one at a time."""
 
     def __init__(self) -> None:
         self._one = asyncio.Lock()
@@ -46,12 +46,12 @@ class LongLists:
         encode: Callable[[ItemT], EncodedT],
         test: Callable[[ItemT], bool] = lambda item: True,
     ) -> ListPage[ItemT, EncodedT]:
-        """Returns the first *size* of *items*, asked for when it is their turn, that pass *test*.
+        """Returns the first *size* of *items* that pass *test*. *items* is called when it is this page's turn.
 
         Raises :class:`TooMany` when too many callers wait.
         """
         if self._waiting >= MOST_WAITING:
-            raise TooMany("too many lists are being made")
+            raise TooMany("too many lists are being made; try again later")
         self._waiting += 1
         try:
             async with self._one:

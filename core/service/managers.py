@@ -1,9 +1,9 @@
 """The resource managers of one core, each with an engine, a partition task, streams, callbacks and configurations.
 
-A manager shares no record with another one, so nothing that it sends, fails at or floods is in the other's way but for
-the time of the event loop, which the partition tasks have in turns. A core keeps one place for a manager from its start
-on. Whoever registers first takes it; each further manager gets a place of its own, up to a bound. The place of a
-manager that was unregistered goes, with everything in it, unless it is the last one.
+Managers share no records, so what one of them sends, or fails at, affects the others only by the time that it takes of
+the event loop, which the partition tasks use in turns. A core has one place for a manager from its start. The first
+manager to register takes it; each further manager gets a place of its own, up to a bound. When a manager is
+unregistered, its place is removed with everything in it, unless it is the last place.
 
 Rules: protocol.md 1.1, 5.1, 5.2.
 """
@@ -29,27 +29,27 @@ from kornel.core.service.streams import Switchboard
 from kornel.core.telling.core_reader import CoreReader
 
 MOST_MANAGERS: Final = 16
-"""Default for the most resource managers that one core serves."""
+"""The default number of resource managers that one core serves at most."""
 
 LOOK_AGAIN_S: Final = 0.02
-"""The pause between two looks whether a place that was given up has freed its records."""
+"""The pause between two checks whether a place that was given up has freed its records."""
 
 
 class KeptHistory(Protocol):
-    """The part of the durable history that is one manager's."""
+    """The part of the durable history that belongs to one manager."""
 
     @property
     def wanted(self) -> bool:
-        """Tells whether the manager wants what it does kept."""
+        """Tells whether the history of this manager is to be kept."""
 
 
 @dataclass(eq=False, slots=True)
 class Place:
     """All that a core holds for one resource manager, or for the next one that registers.
 
-    ``tell``: says in the event history, in words, what became of the manager or its configuration.
-    ``meant_for``: the manager that registered here last, or tries to. ``registering``: registrations under way.
-    ``damaged``: a bug has left the state of its engine in doubt.
+    ``tell``: writes into the event history, in words, what happened to the manager or its configuration. ``meant_for``:
+    the manager that was the last to register here, or to try. ``registering``: registrations under way. ``served``: a
+    manager was registered here once. ``damaged``: after a bug, the state of its engine cannot be trusted.
     """
 
     runner: PartitionRunner
@@ -61,6 +61,7 @@ class Place:
     history: KeptHistory
     meant_for: str = ""
     registering: int = 0
+    served: bool = False
     damaged: bool = False
     task: asyncio.Task[None] | None = None
     """The partition task, once started."""
@@ -72,12 +73,12 @@ class Place:
 
     @property
     def vacant(self) -> bool:
-        """Tells whether nobody is registered here, or about to be."""
+        """Tells whether no manager is registered here, or about to be."""
         return not self.runner.rm_id and not self.registering
 
 
 class Lobby(NamedTuple):
-    """The boards of streams that have not said yet which manager they belong to."""
+    """The boards for streams whose manager is not known yet."""
 
     switchboard: Switchboard
     callbacks: CallbackBoard
@@ -96,8 +97,8 @@ class Managers:
         logger: FilteringBoundLogger,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """*lobby*: carries streams until their first message says whose they are. *make*: makes another place; absent:
-        the core serves one manager at a time. *most*: as many at a time.
+        """*lobby*: serves streams until their first message names the manager. *make*: makes another place; absent: the
+        core serves one manager at a time. *most*: the most managers at a time.
 
         *on_change*: called when a place was damaged, mended or given up.
         """
@@ -114,11 +115,11 @@ class Managers:
         self._stopping = False
         self._former_turns = 0
         self.died: asyncio.Event = asyncio.Event()
-        """Set when the partition task of the only place has died, which is a bug."""
+        """Set when the partition task of the only place has died, because of a bug."""
         self.questions: Final = Questions()
         """The queue of questions that take long."""
         self.reader: Final = CoreReader(lambda: [place.runner.reader for place in self._places])
-        """Answers what the partitions of all managers hold."""
+        """Reads the partitions of all managers."""
         self._adopt(first)
 
     @property
@@ -140,7 +141,7 @@ class Managers:
     def leader(self) -> Place:
         """The first place where a manager is registered; where none is, the first one.
 
-        The extra settings of its manager are the core's, where the core has one of a thing for all managers.
+        The extra settings of its manager apply to whatever a core has only once for all managers.
         """
         return next(iter(self.registered), self.first)
 
@@ -154,13 +155,14 @@ class Managers:
         return next((place for place in self._places if rm_id and place.rm_id == rm_id), None)
 
     def place_for(self, rm_id: str) -> Place:
-        """Returns where a request of *rm_id* is dealt with; that of an unknown one is refused there in its turn."""
+        """Returns the place that handles a request of *rm_id*; the request of an unknown manager is refused there in
+        its turn."""
         return self.find(rm_id) or self.first
 
     def choose(self, rm_id: str) -> Place:
-        """Returns the place that a request means which may name a manager and need not while there is only one.
+        """Returns the place for a request that may name a manager, and must if there are several.
 
-        Raises :class:`UnknownManager`, or :class:`InvalidRequest` if one has to be named.
+        Raises :class:`UnknownManager`, or :class:`InvalidRequest` if the name is missing.
         """
         if rm_id:
             found = self.find(rm_id)
@@ -174,11 +176,11 @@ class Managers:
         return found_all[0] if found_all else self.first
 
     async def register(self, command: RegisterManager) -> Outcome:
-        """Register a manager at its own place, or at another one. Raises as the engine does."""
+        """Register a manager at the place it has, or at a new one. Raises the engine's errors."""
         place = self._find_room(command.rm_id)
         place.registering += 1
         place.meant_for = command.rm_id
-        # It goes on when whoever waited for it is gone, and the place is not vacant before it ends.
+        # The task goes on if its caller is gone, and the place is not vacant before the task ends.
         task = asyncio.create_task(place.configurator.register(command))
         self._registering.add(task)
         task.add_done_callback(partial(self._note_registered, place))
@@ -187,9 +189,14 @@ class Managers:
     def _note_registered(self, place: Place, task: asyncio.Task[Outcome]) -> None:
         self._registering.discard(task)
         place.registering -= 1
+        if not task.cancelled() and task.exception() is None:
+            place.served = True
+        elif place.vacant and not place.served and place is not self.first and not self._stopping:
+            # Nothing that anybody could come back for: whoever tries again gets another place.
+            self._give_up(place, ManagerGone("the registration failed; register again"))
 
     async def unregister(self, rm_id: str) -> Place:
-        """Remove a manager with all that it has. Returns its place, which has gone unless it is the last one."""
+        """Remove a manager with all that it has. Returns its place, which is removed too unless it is the last one."""
         place = self.place_for(rm_id)
         await place.runner.call(UnregisterManager(rm_id))
         if len(self._places) > 1 and place.vacant:
@@ -197,7 +204,7 @@ class Managers:
         return place
 
     def _find_room(self, rm_id: str) -> Place:
-        """Returns where *rm_id* is to register."""
+        """Returns the place at which *rm_id* is to register."""
         for place in self._places:
             if rm_id and rm_id in (place.rm_id, place.meant_for if not place.rm_id else ""):
                 return place
@@ -215,7 +222,7 @@ class Managers:
                     f"the resource managers {names} are registered, and this core serves {self.most} at most"
                     " (--managers): unregister one that is not needed (`kornel unregister`), or start another core",
                 )
-            self._give_up(vacant[0], ManagerGone("another resource manager has the place; register again"))
+            self._give_up(vacant[0], ManagerGone("another resource manager has taken the place; register again"))
         place = self._make()
         self._adopt(place)
         self._places.append(place)
@@ -228,7 +235,9 @@ class Managers:
         place.runner.questions = self.questions
 
     def _give_up(self, place: Place, error: Exception) -> None:
-        """Take *place* away: end its streams, and let go of its records bit by bit."""
+        """Remove *place*: end its streams, and free its records a few at a time."""
+        if place not in self._places:
+            return
         self._places.remove(place)
         self._former_turns += place.runner.turns_taken
         self._on_change()
@@ -239,7 +248,7 @@ class Managers:
     async def _close_place(self, place: Place, error: Exception) -> None:
         for end_all in (place.switchboard.finish_all, place.callbacks.finish_all):
             end_all(error)
-        while not self._stopping and not place.runner.asleep and place.task is not None and not place.task.done():  # noqa: ASYNC110 - a few looks, once in a manager's life
+        while not self._stopping and not place.runner.asleep and place.task is not None and not place.task.done():  # noqa: ASYNC110 - a few checks, once in a manager's life
             await asyncio.sleep(LOOK_AGAIN_S)
         place.presence.stop()
         place.runner.stop()
@@ -257,17 +266,22 @@ class Managers:
         """Tells whether no manager has an engine that can be trusted."""
         return all(place.damaged for place in self.registered or self._places)
 
-    # What follows is what the partition tasks have in common.
+    @property
+    def one_damaged(self) -> bool:
+        """Tells whether the engine of at least one manager cannot be trusted."""
+        return any(place.damaged for place in self._places)
+
+    # The members below concern all partition tasks together.
 
     @property
     def turns_taken(self) -> int:
-        """The number of turns taken: while it stays the same nothing has changed."""
+        """The number of turns that the partition tasks have taken; while it is the same, nothing has changed."""
         return self._former_turns + sum(place.runner.turns_taken for place in self._places)
 
     @property
     def exchanged(self) -> int:
-        """The number of commands applied and entries sent; unchanged: nothing was received or sent since."""
-        return self.first.runner.exchanged  # They count in one record.
+        """The number of commands applied and entries sent; while it is the same, nothing was received or sent."""
+        return self.first.runner.exchanged  # All runners count in one record.
 
     @property
     def intake_waiting(self) -> int:
@@ -288,9 +302,9 @@ class Managers:
                 return
 
     async def follow_file(self, text: str) -> None:
-        """Let every manager's configuration follow the file's new *text*, that of managers that come meanwhile too.
+        """Apply the file's new *text* to every manager, including managers that register meanwhile.
 
-        Raises :class:`ServiceError` if one of them takes nothing for now.
+        Raises :class:`ServiceError` if a manager cannot take a configuration now.
         """
         followed: set[Place] = set()
         refused: ServiceError | None = None
@@ -305,7 +319,7 @@ class Managers:
             raise refused
 
     def report_problem(self, problem: str) -> None:
-        """Note that the file cannot be used, for the reason of *problem*."""
+        """Note that the file cannot be used because of *problem*."""
         for place in self._places:
             place.configurator.report_problem(problem)
 
@@ -316,7 +330,7 @@ class Managers:
 
     @property
     def absence(self) -> str:
-        """A sentence about each manager that is gone; empty: all are there."""
+        """One sentence for each manager that is gone; empty if all are there."""
         gone = [place.runner.presence for place in self._places]
         return "; ".join(found.words for found in gone if found is not None and found.words)
 
@@ -336,7 +350,7 @@ class Managers:
             if place.task is not None:
                 try:
                     await place.task
-                except Exception:  # noqa: BLE001 - its death was reported when it died; the way down leads on
+                except Exception:  # noqa: BLE001 - its death was reported already, and stopping goes on
                     self._logger.debug("stopped after the partition task had died")
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
@@ -348,7 +362,7 @@ class Managers:
             callbacks.finish_all(error)
 
     async def close(self) -> None:
-        """End what configurations are being worked out."""
+        """Stop working out configurations."""
         for place in self._places:
             await place.configurator.close()
 
@@ -365,4 +379,4 @@ class Managers:
         if len(self._places) == 1:
             self.died.set()
         else:
-            self._give_up(place, EngineFault("internal error, see the log of the core"))
+            self._give_up(place, EngineFault("internal error; see the log of the core"))

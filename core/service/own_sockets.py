@@ -131,6 +131,19 @@ def received_bytes(descriptor: int) -> int | None:
         connection.detach()
 
 
+def bound_window(descriptor: int, size_bytes: int) -> None:
+    """Let the client of a TCP connection send at most *size_bytes* ahead of whoever reads it.
+
+    Its buffer stays as large as it is: one that is smaller than what is on its way loses that, and the client waits.
+    """
+    with suppress(OSError):
+        connection = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, fileno=descriptor)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, size_bytes)
+        finally:
+            connection.detach()
+
+
 def port_of(address: str) -> int:
     """Returns the TCP port of *address*; 0: it has none."""
     port = address.rpartition(":")[2]

@@ -1,7 +1,7 @@
-"""The presence of the registered manager, which is there while one of its streams is open.
+"""The presence of the registered manager, which counts as there while one of its streams is open.
 
-The engine knows no streams, and schedules for a manager that is gone as for any other: what it decides waits until the
-manager comes back. Somebody has to say so, or everything looks well while nothing starts.
+The engine does not know of streams, and schedules for a manager that is gone as for any other; its decisions wait until
+the manager comes back. Users have to know, because otherwise everything looks well while nothing starts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 from kornel.core.service.clock import SECOND_NS, Clock, Timer
 
 GRACE_NS: Final = 10 * SECOND_NS
-"""A manager that restarts opens its streams anew within this; whoever takes longer counts as gone."""
+"""The time within which a manager that restarts has to open its streams again; one that takes longer counts as gone."""
 
 
 class Presence(NamedTuple):
-    """The manager *rm_id* as of now.
+    """The present state of the manager ``rm_id``.
 
-    streams            how many of its streams are open, counted from their first message on
-    no_stream_since_ns since when none is, from the registration if there never was one; ``None``: one is open
-    gone               that has lasted for longer than :data:`GRACE_NS`
+    streams            the number of its open streams, each counted from its first message on
+    no_stream_since_ns since when none is open, at the earliest from the registration; ``None``: one is open
+    gone               none has been open for longer than :data:`GRACE_NS`
     """
 
     rm_id: str
@@ -40,7 +40,7 @@ class Presence(NamedTuple):
 
 
 class PresenceKeeper:
-    """Counts the streams of managers. ``on_change`` is called when the registered one counts as gone, or is back."""
+    """Counts the streams of managers. *on_change* is called when the registered manager counts as gone, or is back."""
 
     def __init__(self, clock: Clock, on_change: Callable[[Presence], None] = lambda presence: None) -> None:
         self._clock = clock
@@ -60,13 +60,13 @@ class PresenceKeeper:
         return Presence(self._rm_id, self._streams[self._rm_id], self._since_ns, gone)
 
     def note_registered(self, rm_id: str) -> None:
-        """Note that *rm_id* holds the core from here on, or nobody if it is empty."""
+        """Note that *rm_id* is registered from now on; empty: no manager is."""
         self._rm_id = rm_id
         self._since_ns = None
         self._follow_streams()
 
     def note_opened(self, rm_id: str) -> None:
-        """Note that a stream belongs to *rm_id* from here on."""
+        """Note that a stream belongs to *rm_id* from now on."""
         self._streams[rm_id] += 1
         self._follow_streams()
 
@@ -78,7 +78,7 @@ class PresenceKeeper:
         self._follow_streams()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

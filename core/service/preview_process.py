@@ -1,7 +1,7 @@
 """The process in which large configurations are tried: ``python -m kornel.core.service.preview_process``.
 
-A request is the text in force, the text to be tried, and what the partitions are like, in pieces so that whoever makes
-them can do something else in between; an empty frame ends it. The answer is a refusal, or the encoded response.
+A request consists of the text in force, the text to be tried, and the state of the partitions in pieces, so that its
+sender can do other work in between; an empty frame ends it. The answer is a refusal or the encoded response.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kornel.core.telling.configuration.partition_moment import PartitionMoment
 
 MODULE: Final = "kornel.core.service.preview_process"
 ROWS: Final = 200
-"""Queues or applications in one piece, which takes a millisecond or two."""
+"""The number of queues or applications in one piece, which takes a millisecond or two."""
 _IMPACT: Final = b"i"
 _REFUSAL: Final = b"r"
 _PARTS: Final = ("queues", "subjects", "holders")
 
 
 def request_frames(in_force: str, text: str, preview: ConfigurationPreview) -> Iterator[bytes]:
-    """Returns the request to try *text* on *preview*, which follows the text *in_force*."""
+    """Yields the frames of a request to try *text* on *preview*, whose partitions run under the text *in_force*."""
     yield in_force.encode("utf-8", "surrogatepass")
     yield text.encode("utf-8", "surrogatepass")
     yield preview.rm_id.encode("utf-8", "surrogatepass")
@@ -52,7 +52,7 @@ def read_answer(answer: bytes) -> bytes:
 
 
 def answer_request(reader: ConfigurationReader, in_force: str, source: BinaryIO) -> bytes:
-    """Returns the answer to a request of which *source* has what comes after the text *in_force*."""
+    """Returns the answer to a request whose frames after *in_force* are read from *source*."""
     text, rm_id = _read_text(source), _read_text(source)
     moments = _read_moments(source)
     before = reader.load(in_force)
@@ -101,7 +101,7 @@ def _of_proxy(proxy: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Try configurations until nobody asks any more."""
+    """Try configurations until the input ends."""
     source, sink = begin_reading()
     begun = read_frame(source)
     if begun is None:

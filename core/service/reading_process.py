@@ -1,6 +1,7 @@
-"""A process of our own that reads configurations for the core: started when there is one, ended when none has come.
+"""A separate process that reads configurations for the core: started when there is one, ended when none has come for a
+while.
 
-Reading a text of some megabytes takes seconds, and the interpreter's lock with it.
+Reading a text of some megabytes takes seconds, during which it would hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class ReadingProcess:
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
         self._ending: dict[asyncio.subprocess.Process, asyncio.Task[int]] = {}
-        """Processes that are ending because nobody asked, each with whoever waits for its end."""
+        """Idle processes that are ending, each with the task that waits for its end."""
         self.process: asyncio.subprocess.Process | None = None
-        """``None``: it was never started, was given up, or is ending."""
+        """The process; ``None``: it was never started, was killed, or is ending."""
 
     @property
     def busy(self) -> bool:
@@ -41,15 +42,15 @@ class ReadingProcess:
         return self._one.locked()
 
     async def ask(self, frames: Iterable[bytes]) -> bytes:
-        """Returns the answer to a request made of *frames*, in its turn; others go on between two of them.
+        """Returns the answer to a request made of *frames*, in its turn. Other tasks run between two frames.
 
-        Raises :class:`TooMany` where the process was lost.
+        Raises :class:`TooMany` if the process has ended.
         """
         async with self._one:
             return await self._ask(frames)
 
     async def close(self) -> None:
-        """Accept no more requests, and give up one that is being answered."""
+        """Accept no more requests, and drop the one that is being answered."""
         self._closed = True
         if self._idle is not None:
             self._idle.cancel()
@@ -75,13 +76,13 @@ class ReadingProcess:
             answer = await process.stdout.readexactly(size)
             complete = True
         except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
-            # The event loop has a RuntimeError for a pipe whose other end is gone.
+            # The event loop raises a RuntimeError for a pipe whose other end is closed.
             if not self._closed:
                 self._logger.error("the process that reads configurations has ended", cause=str(error))
-            raise TooMany("the process that reads configurations has ended, try again") from error
+            raise TooMany("the process that reads configurations has ended; try again") from error
         finally:
             if not complete:
-                await self._end_process()  # Whoever comes next must not get this answer.
+                await self._end_process()  # The next caller must not get this answer.
         self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
         return answer
 
@@ -95,7 +96,7 @@ class ReadingProcess:
     def _end_idle(self) -> None:
         if self.process is None or self.busy:
             return
-        # Whoever asks from here on gets a process of their own: this one reads no more.
+        # Later callers get a new process, because this one reads no more.
         process, self.process = self.process, None
         assert process.stdin is not None
         process.stdin.close()

@@ -25,7 +25,7 @@ KEPT_OF_KIND: Final = 500
 """The most refusals of each kind that are remembered."""
 
 LONGEST_SENTENCE: Final = 2_000
-"""Characters of a reason that are kept: a configuration may be refused for thousands of lines."""
+"""The most characters of a reason that are kept: the reasons against a configuration may have thousands of lines."""
 
 LINES_AT_ONCE: Final = 20
 """The most log lines about refusals within :data:`LINE_WINDOW_NS`; the others are counted in one line."""
@@ -35,7 +35,7 @@ LINE_WINDOW_NS: Final = 10 * SECOND_NS
 _REFUSED: Final = frozenset({AllocationRejected, ApplicationRejected, NodeRejected})
 _TOKENS: Final = frozenset(map(str, Rejection))
 BAD_TEXT: Final = "bad-configuration"
-"""The token of configurations that were refused."""
+"""The token of refused configurations."""
 
 
 class RefusalKind(StrEnum):
@@ -54,8 +54,8 @@ class Refusal(NamedTuple):
     """One refusal.
 
     number       from 1, in the order of the refusals of this core
-    name         key, ID, or number of the version of a configuration
-    partition    full name as the entry gave it; empty for a configuration
+    name         the key or ID, or the number of a configuration's version
+    partition    the full name given by the entry; empty for a configuration
     reason       token of :class:`kornel.core.domain.reasons.Rejection`, ``bad-configuration``, or empty
     message      the reason in words
     """
@@ -86,11 +86,11 @@ class RefusalKeeper:
         self.counts: Counter[RefusalKind] = Counter()
 
     def of_manager(self, manager: Callable[[], str]) -> EffectObserver:
-        """Returns an observer for the engine of *manager*, which tells who is registered there."""
+        """Returns an observer for one engine. *manager* returns the manager that is registered there."""
         return CallingObserver(lambda effects: self.keep_refused(effects, manager))
 
     def keep_refused(self, effects: Sequence[Effect], manager: Callable[[], str]) -> None:
-        """Keep what was refused among the *effects* of the engine of *manager*."""
+        """Keep the refusals among *effects*, of the engine where *manager* is registered."""
         if _REFUSED.isdisjoint(map(type, effects)):
             return
         now_ns, rm_id = self._clock.now_ns(), manager()
@@ -120,7 +120,7 @@ class RefusalKeeper:
                 )
 
     def version_added(self, version: Version) -> None:
-        """Keep a configuration that was refused; whoever refused it has logged that."""
+        """Keep a configuration that was refused; the refusal has been logged already."""
         if not version.applied:
             owner = ("", "", version.principal)
             name = str(version.number)
@@ -169,7 +169,7 @@ class RefusalKeeper:
         )
 
     def _has_line(self, at_ns: int) -> bool:
-        """Tells whether another line may be logged now; logs how many had none in the time before."""
+        """Tells whether another line may be logged now. Logs how many lines were left out in the window before."""
         if at_ns - self._window_ns >= LINE_WINDOW_NS:
             if self._lines > LINES_AT_ONCE:
                 self._logger.info("more entries refused", entries=self._lines - LINES_AT_ONCE)

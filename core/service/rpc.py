@@ -1,7 +1,7 @@
-"""Reading of every call's request, and the end of the call: bytes in, bytes or a status out.
+"""Reads the requests of all calls, and ends the calls: bytes in, bytes or a status out.
 
-Requests are parsed here and not by gRPC, because gRPC answers bytes that are no message with UNKNOWN and a Python
-exception text.
+Requests are parsed here and not by gRPC, because gRPC answers bytes that are not a message with UNKNOWN and the text of
+a Python exception.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Requests: TypeAlias = AsyncIterator[bytes]
 
 UNTIE_S: Final = 0.1
-"""The time after which nothing of an ended call is kept: by then its error has passed all who handle it."""
+"""The time after which nothing of an ended call is kept; by then all handlers have seen its error."""
 
 RequestT = TypeVar("RequestT", bound=Message)
 
@@ -46,9 +46,9 @@ def parse(message_type: type[RequestT], raw: bytes) -> RequestT:
 
 
 async def end_call(context: Context, error: Exception, logger: FilteringBoundLogger) -> None:
-    """End the call with the status of *error*. Never returns."""
+    """End the call with the status of *error*. Always raises an error itself."""
     if isinstance(error, grpc.aio.InternalError):
-        # The client is gone, so nobody is to be told; gRPC takes no other exception without a complaint in the log.
+        # The client is gone, so no status is needed; gRPC would log any other exception as an error.
         raise asyncio.CancelledError from error
     status = status_of(error)
     if status.code is grpc.StatusCode.INTERNAL:
@@ -65,15 +65,15 @@ def _untie_call(aborted: grpc.aio.AbortError) -> None:
     """Unties the references among the call, the error that ended it and the frames that the error passed, so that all
     are freed at once.
 
-    gRPC keeps the error with the call, its frames hold the call, and with it the request that was refused for its size.
-    Only the collector of cycles would free them, some time.
+    gRPC keeps the error with the call, and the error's frames hold the call and with it a request that may be huge.
+    Otherwise only the cycle collector would free them, some time later.
     """
     aborted.__traceback__ = None
     aborted.__context__ = None
 
 
 class Encoded(NamedTuple):
-    """A response that somebody has encoded already."""
+    """A response that is encoded already."""
 
     raw: bytes
 
@@ -95,7 +95,7 @@ def unary(
         try:
             return (await answer(parse(request_type, raw))).SerializeToString()
         except Exception as error:
-            del raw  # The frame of this call outlives it for a moment.
+            del raw  # The frame outlives the call for a moment.
             await end_call(context, error, logger)
             raise
 
@@ -116,9 +116,10 @@ def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Hand
 
 
 async def close_requests(requests: Requests) -> None:
-    """Let go of the last request that was read.
+    """Free the last request that was read.
 
-    gRPC's iterator holds itself and that request, so one that is left before its end stays for the collector of cycles.
+    gRPC's iterator holds itself and that request, so an iterator that is left before its end waits for the cycle
+    collector.
     """
     close = getattr(aiter(requests), "aclose", None)
     if close is not None:

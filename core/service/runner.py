@@ -58,6 +58,7 @@ from kornel.core.service.status_codes import (
     JournalFull,
     JournalUnavailable,
     ManagerGone,
+    NotLeading,
     ServiceError,
     ShuttingDown,
     Superseded,
@@ -205,6 +206,10 @@ class PartitionRunner:
         """The number of turns taken: while it stays the same nothing has changed."""
         engine.observe_ignored(self._log_ignored)
 
+    def check_intake(self) -> None:
+        """Raises :class:`ServiceError` while nothing new can be taken."""
+        self._gate.check_intake()
+
     async def submit(self, stream: Stream, command: StreamCommand) -> None:
         """Queue what came on *stream*; waits while the queue is full. Raises :class:`ShuttingDown`.
 
@@ -226,7 +231,7 @@ class PartitionRunner:
 
     async def end(self, stream: Stream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done, and its responses are sent."""
-        if isinstance(error, JournalFull | JournalUnavailable):
+        if isinstance(error, JournalFull | JournalUnavailable | NotLeading):
             # Nothing is done as long as that lasts, and somebody waits for the reason.
             self._switchboard.end_stream(stream, error, flush=False)
             return
@@ -246,7 +251,7 @@ class PartitionRunner:
 
     async def detach(self, stream: CallbackStream, error: Exception | None) -> None:
         """End *stream* once everything queued before is done."""
-        if isinstance(error, JournalFull | JournalUnavailable):
+        if isinstance(error, JournalFull | JournalUnavailable | NotLeading):
             self._callbacks.end_stream(stream, error)  # As with the others: nothing is done as long as that lasts.
             return
         await self._put(_Turn(partial(self._link.detach_stream, stream, error)))
@@ -318,6 +323,10 @@ class PartitionRunner:
     def extra_config(self) -> Mapping[str, str]:
         """Returns extra settings in force."""
         return self._engine.extra_config
+
+    def take_over(self, untold: Sequence[Effect]) -> None:
+        """Go on, once :meth:`run` is called, where another core ended; *untold*: as for a new runner."""
+        self._untold = untold
 
     def stop(self) -> None:
         """Take nothing more, finish what is queued, and let :meth:`run` return."""
@@ -407,7 +416,7 @@ class PartitionRunner:
                     Fault.UNKNOWN_MANAGER,
                     f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
                 )
-            self._sessions.check(stream.session)
+            self._sessions.check_stream(stream.session)
             self._switchboard.bind(stream, command.rm_id)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
@@ -418,7 +427,7 @@ class PartitionRunner:
 
     def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         try:
-            self._sessions.check(stream.session)
+            self._sessions.check_stream(stream.session)
         except Superseded as error:
             self._metrics.commands_refused += 1
             self._callbacks.end_stream(stream, error)
@@ -518,7 +527,7 @@ class PartitionRunner:
             raise
         except Exception as error:
             self._report_damage(error, "applying a command", command=type(command).__name__)
-            raise EngineFault("internal error while the request was applied, see the log of the core") from error
+            raise EngineFault("internal error while the request was applied; see the log of the core") from error
         self._metrics.commands_applied += 1
         self._timer.command_took(time.perf_counter() - began)
         return effects
@@ -541,7 +550,7 @@ class PartitionRunner:
                     raise
                 except Exception as error:
                     self._report_damage(error, "applying a command", command=type(command).__name__)
-                    message = "internal error while the request was applied, see the log of the core"
+                    message = "internal error while the request was applied; see the log of the core"
                     raise EngineFault(message) from error
                 if time.perf_counter() - since >= STEP_S:
                     if since == began:
@@ -593,10 +602,11 @@ class PartitionRunner:
             self._gate.pass_on(partial(self._tell_effects, effects))
 
     def _tell_effects(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, PreemptionDecided):
-                self._metrics.preemption_decisions += 1
-                self._log_preemption(effect)
+        if PreemptionDecided in map(type, effects):
+            for effect in effects:
+                if isinstance(effect, PreemptionDecided):
+                    self._metrics.preemption_decisions += 1
+                    self._log_preemption(effect)
         self._switchboard.deliver_effects(effects)
         self._callbacks.deliver_effects(effects)
         for observer in self._observers:

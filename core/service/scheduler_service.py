@@ -1,9 +1,9 @@
-"""``si.v1.Scheduler``: one registration call and three streams that only ever feed and drain the partition task.
+"""``si.v1.Scheduler``: one registration call, and three streams between shims and the partition task.
 
-Each stream has a reader and a writer. The reader parses, checks that the stream stays with one rmID, and queues
-commands, waiting where the queue or the responses have no room. The writer sends what the switchboard has for it.
-Every end, be it the client's or an error, takes its turn in the same queue, so what was accepted before it stays
-accepted. The reader of applications also waits for the groups of their users, where a resolver is configured.
+Each stream has a reader and a writer. The reader parses requests, checks that the stream keeps to one rmID, and queues
+commands; it waits while the queue or the responses are full. The writer sends what the switchboard has for the stream.
+The end of a stream, by the client or an error, is queued as well, so that everything accepted before it still counts.
+If a resolver is configured, the reader of applications also waits for their users' groups.
 
 Rules: protocol.md 1.1, 5.1.
 """
@@ -26,18 +26,19 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, unary
 from kornel.core.service.runner import StreamCommand
-from kornel.core.service.status_codes import OtherManagerOnStream, ServiceError, ShuttingDown
+from kornel.core.service.standing import Standing
+from kornel.core.service.status_codes import NotLeading, OtherManagerOnStream, ServiceError, ShuttingDown
 from kornel.core.service.streams import Batch, Kind, Stream
 from kornel.core.service.wire import Decoder, Encoder
 from kornel.core.service.wire_pieces import read_request
 from kornel.si.v1 import si_pb2 as si
 
 RESPONSE_LIMIT: Final = MESSAGE_LIMIT // 2
-"""A response that would be larger is sent in parts."""
+"""The most bytes of a response; a larger one is sent in parts."""
 
 
 class SchedulerService:
-    """The four calls."""
+    """Serves the four calls."""
 
     def __init__(
         self,
@@ -47,8 +48,11 @@ class SchedulerService:
         metrics: ServiceMetrics,
         logger: FilteringBoundLogger,
         clock: Clock,
+        standing: Standing | None = None,
     ) -> None:
+        """*standing* absent: the core always leads."""
         self._managers = managers
+        self._standing = standing or Standing()
         self._lookups = lookups
         self._metrics = metrics
         self._logger = logger
@@ -76,12 +80,18 @@ class SchedulerService:
 
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
         """Register a resource manager (protocol.md 5.1)."""
+        self._standing.check_leads()
         await self._managers.register(self._decoder.decode_registration(request))
         LINK.get().manager = True
         return si.RegisterResourceManagerResponse()
 
     def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:
         async def serve(requests: Requests, context: Context) -> None:
+            try:
+                self._standing.check_leads()
+            except NotLeading as refusal:
+                # At once, so that a shim that has nothing to send looks for the leader as well.
+                await end_call(context, refusal, self._logger)
             await self._serve(kind, requests, context)
 
         return serve
@@ -104,7 +114,7 @@ class SchedulerService:
             await end_call(context, stream.error, self._logger)
 
     async def _read(self, stream: Stream, requests: Requests) -> None:
-        """Queue everything *requests* brings, then the end of the stream."""
+        """Queue everything in *requests*, then the end of the stream."""
         commands_of = self._decode[stream.kind]
         error: Exception | None = None
         rm_id = ""
@@ -125,13 +135,13 @@ class SchedulerService:
                         )
                     for command in commands_of(request):
                         if number:
-                            # A long request is read piece by piece, and others get their turn. Its answers wait for
-                            # whoever is to read them, as those to many short requests do.
+                            # A long request is read piece by piece, with turns for others. Its answers wait for the
+                            # client to read them, like those to many short requests.
                             await asyncio.sleep(0)
                             await stream.board.wait_for_room(stream)
                         number += 1
                         if isinstance(command, UpdateApplications):
-                            command = await self._lookups.add_groups(command)  # noqa: PLW2901 - with more known
+                            command = await self._lookups.add_groups(command)  # noqa: PLW2901 - the same with groups
                         await place.runner.submit(stream, command)
                 await stream.board.wait_for_room(stream)
                 link.note_taken(len(raw))
@@ -139,16 +149,16 @@ class SchedulerService:
             return  # The server ends all streams in its own order.
         except ServiceError as refusal:
             error = refusal
-        except Exception as failure:  # noqa: BLE001 - a reader that dies silently leaves a client waiting for ever
+        except Exception as failure:  # noqa: BLE001 - if a reader died silently, its client would wait for ever
             error = failure
         if place is None:
             stream.board.end_stream(stream, error)
         else:
-            with suppress(ShuttingDown):  # Whoever stopped that task ends all streams in its own order.
+            with suppress(ShuttingDown):  # The server ends all streams in its own order.
                 await place.runner.end(stream, error)
 
     async def _write(self, stream: Stream, context: Context) -> None:
-        """Send what *stream* gets until it ends. Entries that could not be sent stay for another stream."""
+        """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""
         while True:
             batch = stream.board.take_batch(stream)
             if batch is not None:

@@ -1,12 +1,15 @@
-"""Sessions of shims: of two programs that speak for one resource manager, the one that registered last is listened to.
+"""Sessions of shims: of two programs that act for one resource manager, the core accepts only the one that registered
+last.
 
 A program names its session in the metadata of its calls (:data:`SESSION_KEY`), the same for the registration and for
-all streams. Where it names none, the connection stands for it. A registration from another session ends the streams of
-those before it, and what they still send is refused: otherwise two programs would submit the same applications in a
-rolling update, and the younger would hear that they are there already.
+all streams. If it names none, its connection counts as the session. A registration from another session ends the
+streams of earlier sessions, and what they still send is refused; otherwise, in a rolling update, two programs would
+submit the same applications, and the core would reject those of the new one, because they exist already.
 
-A connection without a name that never registered is taken for the younger program's own if it comes from the same
-address, since nothing says that a program uses one connection for everything.
+A connection without a session name that never registered counts as the new program's if it comes from the same address,
+because a program need not use one connection for everything. If a program without a name was superseded at that
+address, the connection counts as that program's, which has connected again, unless the new program has no name either
+and the same address.
 
 Rules: protocol.md 1.1, 5.1.
 """
@@ -27,19 +30,20 @@ LEASE_KEY: Final = "kornel-lease"
 
 LONGEST_NAME: Final = 256
 MOST_REMEMBERED: Final = 1_000
-"""The most sessions that are known as superseded; of more, the one that was heard of longest ago is forgotten."""
+"""The most superseded sessions that are kept; if there are more, the one that has been silent for longest is
+dropped."""
 
 CONNECTION_NS: Final = 60 * SECOND_NS
-"""The time for which a superseded connection without a name is known after it was last heard of: its port may be used
-again."""
+"""The time for which a superseded connection without a session name is kept after its last call, because its port may
+be used again."""
 
 LEASE_S: Final = 10
 LONGEST_LEASE_S: Final = 3_600
 
 
 class Session(NamedTuple):
-    """The program behind a call. ``named``: it said so itself. ``lease_s``: how long the one before has to be gone
-    before it registers; ``None``: it does not wait."""
+    """The program behind a call. ``named``: it gave the name itself. ``lease_s``: for how long the earlier session has
+    to be gone before this one registers; ``None``: it does not wait."""
 
     key: str = ""
     host: str = ""
@@ -48,14 +52,14 @@ class Session(NamedTuple):
 
 
 NO_SESSION: Final = Session()
-"""The session of what does not come over gRPC: it is never superseded."""
+"""The session of requests that do not come over gRPC; it is never superseded."""
 
 SESSION: Final[ContextVar[Session]] = ContextVar("session", default=NO_SESSION)
 """The session of the call that is being served; tasks started by the call inherit it."""
 
 
 class CallContext(Protocol):
-    """The part of gRPC's context that is read here: what a call says of itself."""
+    """The part of gRPC's context that is read here."""
 
     def peer(self) -> str:
         """Returns gRPC's name of the connection."""
@@ -85,16 +89,19 @@ def _lease_s(text: str) -> int:
 
 
 class Sessions:
-    """The session that holds the core, and those that did before it."""
+    """The session that holds the core, and the sessions that held it before."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._holder = NO_SESSION
         self._superseded: dict[Session, int | None] = {}
-        """Each with the time until which it is remembered; ``None``: as long as there is room."""
+        """The superseded sessions, each with the time until which it is kept; ``None``: as long as there is room."""
+        self._superseded_hosts: dict[str, None] = {}
+        """The addresses of superseded programs without a name, whose further connections may come from there."""
 
     def admit(self, session: Session, rm_id: str, presence: Presence | None) -> None:
-        """Raises :class:`RegistrationHeld` if *session* waits for the holder of *rm_id* to be gone, and it is not."""
+        """Raises :class:`RegistrationHeld` if *session* wants to wait until the holder of *rm_id* is gone, and it is
+        not gone."""
         if session.lease_s is None or presence is None or presence.rm_id != rm_id:
             return
         if session.lease_s < 0:
@@ -108,7 +115,7 @@ class Sessions:
             if gone_ns >= lease_ns:
                 return
         raise RegistrationHeld(
-            f"held: another session of resource manager {rm_id!r} has the core; it is let go of {session.lease_s} s"
+            f"held: another session of resource manager {rm_id!r} has the core; it loses it {session.lease_s} s"
             " after the last stream of that session has ended",
             retry_ms=max(1, (lease_ns - gone_ns) // 1_000_000),
         )
@@ -119,20 +126,26 @@ class Sessions:
         for other in {self._holder, *older}:
             if other.key and not _same(other, session):
                 self._remember(other)
+                if not other.named:
+                    self._superseded_hosts[other.host] = None
         for other in [other for other in self._superseded if _same(other, session)]:
             del self._superseded[other]
+        if not session.named:
+            self._superseded_hosts.pop(session.host, None)
+        while len(self._superseded_hosts) > MOST_REMEMBERED:
+            del self._superseded_hosts[next(iter(self._superseded_hosts))]
         self._holder = session
         return older
 
     def unregistered(self) -> None:
-        """Notes that nobody holds the core."""
+        """Notes that no session holds the core."""
         self._holder = NO_SESSION
 
     def check(self, session: Session) -> None:
-        """Raises :class:`Superseded` for a session that another one has taken over from.
+        """Raises :class:`Superseded` for a session that another one has replaced.
 
-        A named one that is not the named holder speaks for a registration that is not its own, be it one of before
-        this core started: whoever registers, or comes back after an interruption, is known by its name.
+        A named session that is not the named holder acts for another session's registration, which may be older than
+        this core: a session that registers, or comes back after an interruption, is known by its name.
         """
         if session.named and self._holder.named and not _same(self._holder, session):
             raise Superseded("superseded: another session of this resource manager holds the core")
@@ -147,6 +160,18 @@ class Sessions:
             return
         self._remember(known)
         raise Superseded("superseded: another session of this resource manager has registered since")
+
+    def check_stream(self, session: Session) -> None:
+        """Raises :class:`Superseded` as :meth:`check` does, and for a connection without a name from an address whose
+        nameless program was superseded: it has dialled again, and does not know yet.
+
+        Calls that are no streams are left alone, because those who administer the core have no name either.
+        """
+        self.check(session)
+        if session.key and not session.named and session.host in self._superseded_hosts and session != self._holder:
+            raise Superseded(
+                "superseded: another session of this resource manager has registered since; register again"
+            )
 
     def _gives_way(self, other: Session, session: Session) -> bool:
         if not other.key or not session.key or _same(other, session):
@@ -164,10 +189,11 @@ class Sessions:
 
 
 def _known(session: Session) -> Session:
-    """Returns *session* as it is remembered: by its name, from whatever address it comes, or by its connection."""
+    """Returns *session* as it is kept: by its name, whatever its address, or by its connection."""
     return Session(session.key, "" if session.named else session.host, session.named)
 
 
 def _same(one: Session, other: Session) -> bool:
-    """Tells whether both are one program. All connections to a socket file have one name, so they count as one."""
+    """Tells whether both sessions are one program. All connections to a socket file have the same name, so they count
+    as one."""
     return one.key == other.key and one.named is other.named

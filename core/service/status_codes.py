@@ -28,6 +28,7 @@
     NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
     NotPermitted                  PERMISSION_DENIED     whoever grants permissions
     TooMany                       RESOURCE_EXHAUSTED    the caller: wait
+    TooLarge                      RESOURCE_EXHAUSTED    the caller: send less at once
     HistoryOff                    FAILED_PRECONDITION   the administrator: kornel serve --history
     HistoryUnavailable            UNAVAILABLE           the caller: try again when the database answers
     TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
@@ -36,27 +37,33 @@
     SlowReader                    RESOURCE_EXHAUSTED    the caller: resume, and read faster
     JournalFull                   RESOURCE_EXHAUSTED    the administrator: make room for the journal
     JournalUnavailable            UNAVAILABLE           the caller: try again when the journal can be written
+    NotLeading                    UNAVAILABLE           the caller: ask the leader, as the trailing metadata says
     ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
     anything else                 INTERNAL              us: it is a bug
+
+Where waiting helps, the status says for how long (:mod:`kornel.core.service.retry_info`).
 
 Rules: protocol.md 1.1 and 5.1.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
 import grpc
 
 from kornel.core.config.problems import ConfigError, Problem
 from kornel.core.domain.commands import CommandRefused, Fault
+from kornel.core.service.retry_info import DETAILS_KEY, encode_retry_info
 from kornel.core.telling.core_reader import AmbiguousPartition
 from kornel.core.telling.encoding.kornel_v1 import encode_problem
 from kornel.v1.configuration_pb2 import ConfigurationProblems
 
 PROBLEMS_KEY: Final = "kornel-problems-bin"
 RETRY_KEY: Final = "kornel-retry-after-ms"
+LEADER_KEY: Final = "kornel-leader"
 
 # A status travels in HTTP/2 headers, of which clients take 8 KiB by default and then fail the call for another reason
 # than ours. Details are percent-encoded there and binary metadata grows by a third.
@@ -66,6 +73,14 @@ PROBLEMS_LIMIT: Final = 3_500
 
 class ServiceError(Exception):
     """A call or stream that the service itself ends."""
+
+    RETRY_S: ClassVar[float | None] = None
+    """The seconds after which the same may be tried again; ``None``: waiting alone does not help."""
+
+    @property
+    def retry_s(self) -> float | None:
+        """The seconds after which this call may be tried again; ``None``: waiting alone does not help."""
+        return self.RETRY_S
 
 
 class MalformedMessage(ServiceError):
@@ -99,6 +114,11 @@ class RegistrationHeld(ServiceError):
         super().__init__(message)
         self.retry_ms = retry_ms
 
+    @property
+    def retry_s(self) -> float | None:
+        """The seconds after which the session before may be gone."""
+        return self.retry_ms / 1000
+
 
 class InvalidRequest(ServiceError):
     """The values of a request make no sense."""
@@ -115,9 +135,13 @@ class CursorOutOfRange(ServiceError):
 class EventStreamsFull(ServiceError):
     """Another event stream would be more than the settings allow."""
 
+    RETRY_S = 5.0
+
 
 class SlowReader(ServiceError):
     """The client of an event stream does not keep up."""
+
+    RETRY_S = 1.0
 
 
 class UnknownPartition(ServiceError):
@@ -191,6 +215,12 @@ class NotPermitted(ServiceError):
 class TooMany(ServiceError):
     """The caller asks for more at once than it may have."""
 
+    RETRY_S = 1.0
+
+
+class TooLarge(ServiceError):
+    """A request is larger than may be, and would be as large the next time."""
+
 
 class HistoryOff(ServiceError):
     """Asked about a history that is not kept."""
@@ -199,13 +229,27 @@ class HistoryOff(ServiceError):
 class HistoryUnavailable(ServiceError):
     """The history database does not answer."""
 
+    RETRY_S = 1.0
+
 
 class JournalFull(ServiceError):
     """There is no room for the journal, so nothing is taken."""
 
+    RETRY_S = 5.0
+
 
 class JournalUnavailable(ServiceError):
     """The journal cannot be written, so nothing is taken."""
+
+    RETRY_S = 1.0
+
+
+class NotLeading(ServiceError):
+    """The core stands by. ``leader``: the address of the one that leads; empty: nobody knows."""
+
+    def __init__(self, message: str, *, leader: str = "") -> None:
+        super().__init__(message)
+        self.leader = leader
 
 
 class ShuttingDown(ServiceError):
@@ -260,10 +304,12 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     NotAuthenticated: grpc.StatusCode.UNAUTHENTICATED,
     NotPermitted: grpc.StatusCode.PERMISSION_DENIED,
     TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     HistoryOff: grpc.StatusCode.FAILED_PRECONDITION,
     HistoryUnavailable: grpc.StatusCode.UNAVAILABLE,
     JournalFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     JournalUnavailable: grpc.StatusCode.UNAVAILABLE,
+    NotLeading: grpc.StatusCode.UNAVAILABLE,
     ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     EngineFault: grpc.StatusCode.INTERNAL,
 }
@@ -277,8 +323,9 @@ def status_of(error: Exception) -> Status:
     if isinstance(error, ConfigError):
         found = ((PROBLEMS_KEY, _encode_problems(error.problems)),)
         return Status(_CODES[ConfigError], _shorten_text(str(error)), found)
-    if isinstance(error, RegistrationHeld):
-        return Status(_CODES[RegistrationHeld], str(error), ((RETRY_KEY, str(error.retry_ms)),))
+    if isinstance(error, NotLeading):
+        trailing = ((LEADER_KEY, error.leader),) if error.leader else ()
+        return Status(_CODES[NotLeading], _shorten_text(str(error)), trailing)
     if isinstance(error, AmbiguousPartition):
         names = ", ".join(map(repr, error.names))
         return Status(
@@ -287,8 +334,17 @@ def status_of(error: Exception) -> Status:
         )
     code = _CODES.get(type(error))
     if code is None:
-        return Status(grpc.StatusCode.INTERNAL, "internal error, see the log of the core")
-    return Status(code, _shorten_text(str(error)))
+        return Status(grpc.StatusCode.INTERNAL, "internal error; see the log of the core")
+    details = _shorten_text(str(error))
+    return Status(code, details, tuple(_say_when_to_retry(error, code, details)))
+
+
+def _say_when_to_retry(error: Exception, code: grpc.StatusCode, details: str) -> Iterator[tuple[str, str | bytes]]:
+    """Yields the trailing metadata that say when the call may be tried again, if waiting helps."""
+    if isinstance(error, RegistrationHeld):
+        yield RETRY_KEY, str(error.retry_ms)
+    if isinstance(error, ServiceError) and error.retry_s is not None:
+        yield DETAILS_KEY, encode_retry_info(code, details, error.retry_s)
 
 
 def _encode_problems(problems: tuple[Problem, ...]) -> bytes:

@@ -19,6 +19,7 @@ from kornel.core.service.presence import Presence
 from kornel.core.service.questions import Questions
 from kornel.core.service.rollbacks import Rollback
 from kornel.core.service.rpc import Handler, unary
+from kornel.core.service.standing import Standing
 from kornel.core.service.status_codes import UnknownAsk, UnknownPartition, UnknownQueue, UnknownUser, say_no_partition
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 
 class ManagerStatus(NamedTuple):
-    """One manager at one moment. ``rm_id`` empty: nobody is registered there."""
+    """One manager at one moment. ``rm_id`` empty: no manager is registered at the place."""
 
     rm_id: str
     checksum: str
@@ -58,7 +59,7 @@ _encode_manager: Final = ENCODERS.add(
 
 
 class StatusService:
-    """Serves ``kornel.v1.StatusService``. ``version``: of this core."""
+    """Serves ``kornel.v1.StatusService``. *version*: the version of this core."""
 
     def __init__(
         self,
@@ -68,8 +69,11 @@ class StatusService:
         logger: FilteringBoundLogger,
         clock: Clock,
         version: str,
+        standing: Standing | None = None,
     ) -> None:
+        """*standing* absent: the core always leads."""
         self._managers = managers
+        self._standing = standing or Standing()
         self._reader = managers.reader
         self._metrics = metrics
         self._logger = logger
@@ -97,7 +101,7 @@ class StatusService:
         return encode_user_explanation(found)
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
-        """Returns the bounds of a queue (config.md 7.3), which its administrators may see as well as everybody who may
+        """Returns the bounds of a queue (config.md 7.3). Its administrators may see them, as may everybody who may
         read."""
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
@@ -122,7 +126,7 @@ class StatusService:
         return reader.explain(subject) if reader is not None else None
 
     def _require_partition(self, partition: str) -> None:
-        """Raises :class:`UnknownPartition` if that is why nothing was found."""
+        """Raises :class:`UnknownPartition` if *partition* does not exist."""
         if self._reader.get(partition) is None:
             raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
 
@@ -140,7 +144,7 @@ class StatusService:
         return pb.GetStateDumpResponse(json=json.dumps(dump))
 
     async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
-        """Returns the state at one moment, so the engine stands still for it: one such call after the other."""
+        """Returns the state at one moment. The engine stands still meanwhile, so there is one such call at a time."""
         return await self._questions.ask(lambda: self._read_status(request))
 
     def _read_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
@@ -168,11 +172,23 @@ class StatusService:
             rollback=_encode_rollback(first.rollback) if first.rollback is not None else None,
             presence=_encode_presence(first.presence) if first.presence is not None else None,
             managers=[_encode_manager(each) for each in found if each.rm_id],
+            standing=_describe_standing(self._standing) if self._standing.shared else None,
         )
 
 
+def _describe_standing(standing: Standing) -> pb.CoreStanding:
+    return pb.CoreStanding(
+        role=standing.role,
+        leader_address=standing.leader_address,
+        epoch=standing.epoch,
+        records_behind=standing.records_behind,
+        behind_ms=round(standing.behind_s * 1_000),
+        problem=standing.problem,
+    )
+
+
 def _describe_place(place: Place) -> ManagerStatus:
-    """Returns what there is to tell of the manager at *place*, all but its partitions."""
+    """Returns the status of the manager at *place*, without its partitions."""
     runner, configurator = place.runner, place.configurator
     return ManagerStatus(
         rm_id=place.rm_id,
@@ -187,7 +203,7 @@ def _describe_place(place: Place) -> ManagerStatus:
 
 
 async def _read_diagnostics(place: Place) -> dict[str, Any]:
-    """Returns the shim's own state, or why there is none."""
+    """Returns the shim's own state, or an error that says why there is none."""
     try:
         return dict(document_without_secrets(_json_object(await place.callbacks.state_dump())))
     except NoStateDump as reason:
@@ -195,10 +211,10 @@ async def _read_diagnostics(place: Place) -> dict[str, Any]:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    """Returns *text* as something that can be written as JSON again. Raises :class:`NoStateDump`."""
+    """Returns the JSON object in *text*. Raises :class:`NoStateDump` if there is none that JSON can carry."""
     try:
         value = json.loads(text)
-        # Python reads and writes NaN and infinities, which no other reader of JSON takes.
+        # Python reads and writes NaN and infinities, which other readers of JSON refuse.
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise NoStateDump(f"the shim's answer is not JSON: {error}") from error

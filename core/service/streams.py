@@ -1,12 +1,12 @@
 """Delivery of responses to streams, and the queue of those that wait while there is none.
 
-Per kind of stream there is one *lane*: the entries not yet sent, and the live streams bound to it. The stream bound
-most recently receives; when it ends, the one bound before it does. A lane without a stream keeps its entries in order,
-up to a limit. Past the limit everything is dropped and the manager has to register again, because what it would read
-from then on had a hole in it.
+There is one *lane* for each kind of stream: the entries not sent yet, and the open streams bound to it. The stream
+bound last receives the entries; when it ends, the one bound before it does. A lane without a stream keeps its entries
+in order, up to a limit. Beyond the limit everything is dropped and the manager has to register again, because it would
+miss entries.
 
-An entry is sent at most once. It counts as sent when the transport has taken it; a write that fails puts its entries
-back, unless another stream has read on from there.
+An entry is sent at most once. It counts as sent when the transport has taken it. The entries of a write that fails are
+put back, unless another stream has taken later ones meanwhile.
 
 Rules: protocol.md 1.1, 5.2 (DB-4), 15.
 """
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from enum import StrEnum
-from itertools import islice
+from functools import partial
+from itertools import compress, islice, repeat, starmap, takewhile
+from operator import is_
 from typing import Final
 
 from kornel.core.domain.effects import (
@@ -43,19 +45,19 @@ from kornel.core.service.status_codes import ResyncRequired
 from kornel.core.service.wire import list_key
 
 QUEUE_LIMIT: Final = 1_048_576
-"""Default for the most entries that wait in one lane."""
+"""The default limit of entries that wait in one lane."""
 
 RUN_LIMIT: Final = 5_000
-"""Most entries of one response message: about 1 MB, within the 4 MiB a client takes by default."""
+"""The most entries of one response message: about 1 MB, within the 4 MiB that a client accepts by default."""
 
 HIGH_WATER: Final = 65_536
-"""Entries waiting in a lane at which its streams stop being read."""
+"""The number of entries waiting in a lane from which on its streams are no longer read."""
 
 Response = AllocationEffect | ApplicationEffect | NodeEffect
 
 
 class Kind(StrEnum):
-    """The three streams, by the request they carry."""
+    """The kinds of streams, by the requests that they carry."""
 
     ALLOCATION = "AllocationRequest"
     APPLICATION = "ApplicationRequest"
@@ -63,23 +65,23 @@ class Kind(StrEnum):
 
 
 class Stream:
-    """One open stream. Belongs to no manager (``rm_id`` empty) until its first message was accepted."""
+    """One open stream. It belongs to no manager (``rm_id`` is empty) until its first message is accepted."""
 
     __slots__ = ("_news", "board", "error", "flush", "kind", "link", "rm_id", "session")
 
     def __init__(self, kind: Kind, board: Switchboard) -> None:
         self.kind = kind
         self.board = board
-        """The switchboard that carries it."""
+        """The switchboard that serves it."""
         self.rm_id = ""
         self.link = LINK.get()
-        """The connection it came over."""
+        """The connection of the stream."""
         self.session = SESSION.get()
         """The program that opened it."""
         self.error: Exception | None = None
         """The reason why it ends; meaningful once ``flush`` is set. ``None``: it ends without an error."""
         self.flush: int | None = None
-        """Set: the stream ends after sending this many entries more."""
+        """The number of entries after which the stream ends; ``None``: it goes on."""
         self._news = asyncio.Event()
 
     @property
@@ -88,32 +90,33 @@ class Stream:
         return self.flush is not None
 
     def wake_writer(self) -> None:
-        """Let the writer look again."""
+        """Make the writer check for entries again."""
         self._news.set()
 
     async def wait_for_news(self) -> None:
-        """Return when there may be something to send, or the end has come."""
+        """Return when there may be something to send, or the stream ends."""
         await self._news.wait()
         self._news.clear()
 
 
 class _Lane:
-    """Everything to be said on one kind of stream."""
+    """The entries and streams of one kind."""
 
     __slots__ = ("backlog", "entered", "gone", "read_on", "room", "streams", "void")
 
     def __init__(self) -> None:
         self.backlog: deque[Response] = deque()
         self.entered = 0
-        """The entries that were ever added."""
+        """The number of entries that were ever added."""
         self.gone = 0
-        """The entries that the transport took, or that nobody is to get any more."""
+        """The number of entries that the transport took or that a registration made void."""
         self.void = 0
-        """Runs up to this number were taken before the last registration, which counts their entries as gone."""
+        """The number of the last run taken before the latest registration, which counts the entries of all runs up to
+        it as gone."""
         self.streams: list[Stream] = []
-        """Bound and live, most recently bound last."""
+        """The open streams bound to this lane, the last one bound last."""
         self.read_on = 0
-        """A number that grows with every run taken, and when a new registration empties the lane."""
+        """A number that grows with every run that is taken, and when a registration empties the lane."""
         self.room = asyncio.Event()
         self.room.set()
 
@@ -141,8 +144,25 @@ _KIND_OF: Final[dict[type, Kind]] = {
 }
 
 
+_IS_ALLOCATED: Final = partial(is_, Allocated)
+
+_CARRIED: Final = {kind: frozenset(each for each, of in _KIND_OF.items() if of is kind) for kind in Kind}
+"""The effects that the streams of each kind carry."""
+
+
+def _count_run(backlog: Iterable[Response]) -> int:
+    """Returns how many of the first in *backlog* may share a message."""
+    waiting = list(backlog)
+    # Nearly all are allocations, which are counted without a step of Python for each.
+    placed = len(list(takewhile(_IS_ALLOCATED, map(type, waiting))))
+    if placed:
+        return placed
+    key = list_key(waiting[0])
+    return len(list(takewhile(lambda effect: list_key(effect) == key, waiting)))
+
+
 class Switchboard:
-    """All streams and lanes of one manager. Used from the event loop's thread only."""
+    """All streams and lanes of one manager. It is used only from the event loop's thread."""
 
     def __init__(
         self, metrics: ServiceMetrics, *, queue_limit: int = QUEUE_LIMIT, presence: PresenceKeeper | None = None
@@ -155,12 +175,12 @@ class Switchboard:
         self._rm_id = ""
         self._lost = False
         self._queued = 0
-        """Entries waiting in all lanes, as they were last counted."""
+        """The number of entries waiting in all lanes at the last count."""
         self._lanes = {kind: _Lane() for kind in Kind}
         self._open: set[Stream] = set()
 
     def open(self, kind: Kind) -> Stream:
-        """Returns a new stream, bound to nobody."""
+        """Returns a new stream, which is not bound yet."""
         stream = Stream(kind, self)
         self._open.add(stream)
         self._metrics.streams_opened += 1
@@ -168,14 +188,14 @@ class Switchboard:
         return stream
 
     def take_over(self, stream: Stream) -> None:
-        """Carry *stream* from now on, which is open and bound to nobody yet, in place of the board that opened it."""
+        """Serve *stream*, which is open and not bound yet, from now on instead of the board that opened it."""
         if stream in stream.board._open:
             stream.board._open.remove(stream)
             self._open.add(stream)
         stream.board = self
 
     def close(self, stream: Stream) -> None:
-        """Remove *stream*. What it did not send waits for the next one."""
+        """Remove *stream*. What it did not send waits for the next stream."""
         if stream in self._open:
             self._open.remove(stream)
             self._metrics.live_streams -= 1
@@ -187,7 +207,7 @@ class Switchboard:
                 self._presence.note_closed(stream.rm_id)
 
     def note_registered(self, rm_id: str) -> None:
-        """Note that *rm_id* holds the core from here on, or nobody if empty. Nothing from before reaches it (DB-4).
+        """Note that *rm_id* is registered from now on; empty: no manager is. It gets no earlier entries (DB-4).
 
         Streams that the same manager still has open stay bound.
         """
@@ -200,13 +220,13 @@ class Switchboard:
             self._presence.note_registered(rm_id)
 
     def bind(self, stream: Stream, rm_id: str) -> None:
-        """Make *stream* the receiver of its lane, as its first message has been accepted.
+        """Make *stream* the receiver of its lane, because its first message has been accepted.
 
         Raises :class:`ResyncRequired` while the manager must register again.
         """
         if self._lost:
             raise ResyncRequired(
-                f"resync-required: responses for {rm_id!r} were dropped because nobody read them; register again"
+                f"resync-required: responses for {rm_id!r} were dropped because no stream read them; register again"
             )
         if stream.rm_id:
             return
@@ -218,19 +238,23 @@ class Switchboard:
             self._presence.note_opened(rm_id)
         stream.wake_writer()
 
-    def deliver_effects(self, effects: Iterable[Effect]) -> None:
-        """Hand *effects* over to their lanes, in order. Those that no stream carries are left out."""
-        touched = set()
-        for effect in effects:
-            kind = _KIND_OF.get(type(effect))
-            if kind is not None and not self._lost:
-                lane = self._lanes[kind]
-                lane.backlog.append(effect)  # type: ignore[arg-type]  # _KIND_OF says so
-                lane.entered += 1
-                touched.add(kind)
-        for kind in Kind:
-            if kind in touched:
-                self._settle_lane(kind)
+    def deliver_effects(self, effects: Sequence[Effect]) -> None:
+        """Add *effects* to their lanes, in order. Effects that no stream carries are left out."""
+        if self._lost:
+            return
+        types = set(map(type, effects))
+        touched = []
+        for kind, carried in _CARRIED.items():
+            if types.isdisjoint(carried):
+                continue
+            lane = self._lanes[kind]
+            before = len(lane.backlog)
+            # Without a step of Python for each: a slice decides hundreds.
+            lane.backlog.extend(compress(effects, map(carried.__contains__, map(type, effects))))  # type: ignore[arg-type]
+            lane.entered += len(lane.backlog) - before
+            touched.append(kind)
+        for kind in touched:
+            self._settle_lane(kind)
 
     def take_batch(self, stream: Stream, limit: int = RUN_LIMIT) -> Batch | None:
         """Returns the next entries that may share a message, at most *limit*. ``None``: nothing for *stream* right
@@ -243,14 +267,7 @@ class Switchboard:
         if limit <= 0:
             return None
         backlog = lane.backlog
-        key = list_key(backlog[0])
-        entries: list[Response] = []
-        for effect in islice(backlog, limit):
-            if list_key(effect) != key:
-                break
-            entries.append(effect)
-        for _ in entries:
-            backlog.popleft()
+        entries = list(starmap(backlog.popleft, repeat((), _count_run(islice(backlog, limit)))))
         if stream.flush is not None:
             stream.flush -= len(entries)
         if len(backlog) < HIGH_WATER // 2:
@@ -260,7 +277,8 @@ class Switchboard:
         return Batch(entries, lane.read_on)
 
     def give_back(self, stream: Stream, batch: Batch, start: int = 0) -> None:
-        """Keep the entries of *batch* from *start* on, which were not sent, unless others have been taken since."""
+        """Put the entries of *batch* from *start* on, which were not sent, back, unless later ones have been taken
+        since."""
         lane = self._lanes[stream.kind]
         if batch.mark != lane.read_on:
             self.note_sent(stream, batch, len(batch.entries))
@@ -277,18 +295,19 @@ class Switchboard:
             lane.gone += entries
 
     def count_entered(self) -> tuple[int, ...]:
-        """Returns how many entries of each kind were ever handed over to be sent."""
+        """Returns how many entries of each kind were ever added."""
         return tuple(lane.entered for lane in self._lanes.values())
 
     def count_gone(self) -> tuple[int, ...]:
-        """Returns how many of them the transport has taken, or a registration made void.
+        """Returns how many entries of each kind the transport has taken or a registration made void.
 
-        Those that were dropped because nobody read them are not: their manager has to hear that it missed them.
+        Entries that were dropped because no stream read them do not count, because the manager has to learn that it
+        missed them.
         """
         return tuple(lane.gone for lane in self._lanes.values())
 
     def end_stream(self, stream: Stream, error: Exception | None, *, flush: bool = True) -> None:
-        """End *stream*: with *error*, or well. With *flush* it first sends what waits for it now."""
+        """End *stream* with *error*, or without one. With *flush* it first sends what waits for it now."""
         if stream.ending:
             return
         lane = self._lanes[stream.kind]
@@ -318,7 +337,8 @@ class Switchboard:
             self.end_stream(stream, error)
 
     async def wait_for_room(self, stream: Stream) -> None:
-        """Return when so little waits on *stream*'s lane that more may be asked for: back-pressure (DB-13)."""
+        """Return when so few entries wait in *stream*'s lane that further requests may be read: back-pressure
+        (DB-13)."""
         await self._lanes[stream.kind].room.wait()
 
     def _find_receiver(self, lane: _Lane) -> Stream | None:
@@ -333,7 +353,7 @@ class Switchboard:
             receiver.wake_writer()
 
     def _settle_lane(self, kind: Kind) -> None:
-        """Wake the receiver, stop the readers, or give up, after an addition."""
+        """After an addition, wake the receiver, stop the readers, or drop everything."""
         lane = self._lanes[kind]
         if len(lane.backlog) > self._limit:
             self._drop_lane()
@@ -367,6 +387,6 @@ class Switchboard:
         self._count_queued(0)
 
     def _count_queued(self, entries: int) -> None:
-        """Note that so many entries wait; the boards of other managers count in the same record."""
+        """Note that *entries* entries wait; the boards of all managers count in the same record."""
         self._metrics.queued_entries += entries - self._queued
         self._queued = entries

@@ -1,7 +1,7 @@
-"""The choice of connections that are cut when there are too many, so that whoever holds them locks nobody out.
+"""Chooses the connections to cut if there are too many, so that nobody can lock others out by holding connections.
 
-A newcomer has a moment to prove who it is. Those who have proved nothing give way, whether they hold a call or not; of
-those who have, the newest of the identity that has most connections.
+A new connection has a moment to prove who its caller is. Connections that have proved nothing are cut first, with or
+without a call; of the others, the newest of the identity with the most connections.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 GRACE_S: Final = 2.0
-"""The time that a newcomer has to make a call and to prove who it is."""
+"""The time for a new connection to make a call and prove who the caller is."""
 
 
 class Standing(IntEnum):
-    """The claims that connections have to their place, the weakest first."""
+    """The ranks of connections, the lowest first."""
 
     NEVER_CALLED = 0
     IDLE = 1
     CALLING = 2
-    """A connection with a call whose caller has proved nothing."""
+    """The connection has a call whose caller has proved nothing."""
     NEWCOMER = 3
     PROVED_IDLE = 4
     PROVED = 5
-    """A connection with a call of somebody who has proved who it is, or to a socket file, whose calls are not known."""
+    """The connection has a call whose caller has proved who it is, or belongs to a socket file, for which calls are not
+    known."""
     MANAGER = 6
 
 
 class Member(NamedTuple):
-    """One open connection. ``since_s``: when it was last in use, or opened. ``holder``: whose it is, as was proved."""
+    """One open connection. ``since_s``: when it was last in use, or opened. ``holder``: the identity that was
+    proved."""
 
     name: str
     block: str
@@ -40,14 +42,14 @@ class Member(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The connections that may be open at once, and the newcomers that may be open beyond them for a moment."""
+    """The connections that may be open at once, and the new ones that may be open in addition for a moment."""
 
     most: int
     newcomers: int
 
 
 def choose_surplus(members: Sequence[Member], everywhere: Room, of_block: Room) -> Iterator[str]:
-    """Yields the names of those of *members* that have to go, each once."""
+    """Yields the names of the *members* to be cut, each once."""
     blocks: dict[str, list[Member]] = {}
     for member in members:
         blocks.setdefault(member.block, []).append(member)
@@ -73,7 +75,8 @@ def _choose(members: Sequence[Member], room: Room) -> Iterator[str]:
 
 
 def _take(members: Iterable[Member], count: int, *, by: Callable[[Member], str], oldest: bool) -> Iterator[str]:
-    """Yields the names of *count* members: of the weakest standing, and among equals of whoever *by* has most left."""
+    """Yields the names of *count* members: those of the lowest rank, and among equals those of the *by* with the most
+    left."""
     left = sorted(members, key=lambda member: (member.standing, member.since_s if oldest else -member.since_s))
     held = Counter(map(by, left))
     for _ in range(min(count, len(left))):

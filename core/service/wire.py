@@ -1,8 +1,8 @@
-"""Between messages of ``si.v1`` and the engine's values, both ways, both generations of the interface.
+"""Translates between messages of ``si.v1``, of both generations, and the engine's values.
 
-The message is the unit of cost, so each field is read once, what repeats is recognised by its bytes (resources), and no
-message is kept. Protobuf maps have no order that two processes agree on: they come in sorted by key, so that the same
-requests give the same commands everywhere.
+Cost is paid per message, so each field is read once, repeated resources are recognised by their bytes, and no message
+is kept. The order of protobuf maps differs between processes, so their entries are sorted by key: the same requests
+give the same commands everywhere.
 
 Rules: protocol.md 2 (fields), 3.4 (older generation), 3.5 (preemption policy), 4.1 (partitions), 4.4 (tags), 15.
 """
@@ -55,22 +55,29 @@ FOREIGN_TAG: Final = "foreign"
 REQUIRED_NODE_TAG: Final = "yunikorn.apache.org/requiredNode"
 
 PIECE: Final = 100
-"""Most entries of one command: a longer request reaches the engine in several, so that no single one stalls it."""
+"""The most entries of one command: a longer request is split into several commands, so that none stalls the engine."""
 
 CACHE_SIZE: Final = 4_096
 
 LONGEST_CACHED: Final = 4_096
-"""Bytes of resources that are remembered: the cache holds so many of them."""
+"""The longest encoded resources that are cached, in bytes."""
 
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
-_NO_TAGS: Final[tuple[tuple[str, str], ...]] = ()
+
+_Said = tuple[int | None, str, str, tuple[tuple[str, str], ...], bool, int, int, bool, TopologyRequest | None]
+"""The fields of an :class:`AllocationSpec` from ``created_s`` on: those that tags may set, with defaults between."""
+
+_UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None)
+"""The same of an allocation without tags."""
+
+_new: Final = tuple.__new__
 
 
 class Decoder:
     """A decoder of requests into commands. Never fails: the engine refuses bad entries one by one."""
 
     def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
-        """Makes a decoder. *ahead_s*: by how many seconds the wall clock, which shims write down, is ahead of the
+        """Makes a decoder. *ahead_s*: by how many seconds the wall clock, whose time shims report, is ahead of the
         core's time."""
         self._resources: dict[bytes, Resources] = {}
         self._ahead_s = ahead_s
@@ -154,19 +161,9 @@ class Decoder:
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
             tags = message.allocationTags
-            created_s: int | None = None
-            required_node = foreign = ""
-            dependent = False
-            topology: TopologyRequest | None = None
-            kept = _NO_TAGS
-            if tags:
-                kept = sorted_items(tags)
-                created_s, required_node, foreign, dependent, topology = _read_tags(kept)
-                if created_s is not None:
-                    created_s -= ahead_s
-            spec = AllocationSpec(
+            fields = (
                 message.allocationKey,
-                intern(message.applicationID),  # Kept with every ask: one string for all of an application.
+                intern(message.applicationID),  # Every ask keeps it, so all asks of an application share one string.
                 names[message.partitionName],
                 resources,
                 message.priority,
@@ -176,13 +173,9 @@ class Decoder:
                 message.originator,
                 preempt_self,
                 preempt_other,
-                created_s,
-                required_node,
-                foreign,
-                kept,
             )
-            if dependent or topology is not None:
-                spec = spec._replace(dependent=dependent, topology=topology)
+            # What tags say stands last, and the constructor of a named tuple would double what an ask costs.
+            spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else _UNTAGGED))
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec
 
@@ -194,30 +187,21 @@ class Decoder:
             if message.HasField("preemptionPolicy"):
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
-            tags = sorted_items(message.tags)
-            created_s, required_node, foreign, dependent, topology = _read_tags(tags)
-            if created_s is not None:
-                created_s -= ahead_s
+            said = _read_tags(message.tags, ahead_s) if message.tags else _UNTAGGED
             yield AllocationSpec(
-                key=message.allocationKey,
-                application_id=message.applicationID,
-                partition=names[message.partitionName],
-                resources=self._decode_optional(message.resourceAsk, given=message.HasField("resourceAsk")),
-                priority=message.priority,
-                task_group=message.taskGroupName,
-                placeholder=message.placeholder,
-                originator=message.Originator,
-                allow_preempt_self=preempt_self,
-                allow_preempt_other=preempt_other,
-                created_s=created_s,
-                required_node=required_node,
-                foreign=foreign,
-                tags=tags,
-                legacy=True,
-                max_allocations=message.maxAllocations,
-                dependent=dependent,
-                topology=topology,
-            )
+                message.allocationKey,
+                message.applicationID,
+                names[message.partitionName],
+                self._decode_optional(message.resourceAsk, given=message.HasField("resourceAsk")),
+                message.priority,
+                "",
+                message.taskGroupName,
+                message.placeholder,
+                message.Originator,
+                preempt_self,
+                preempt_other,
+                *said,
+            )._replace(legacy=True, max_allocations=message.maxAllocations)
 
     def _decode_application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
         tags = sorted_items(message.tags)
@@ -249,7 +233,7 @@ class Decoder:
             capacity=self._decode_optional(message.schedulableResource, given=message.HasField("schedulableResource")),
             occupied=self._decode_optional(message.occupiedResource, given=message.HasField("occupiedResource")),
             existing=tuple(
-                # A G2 shim need not repeat on each entry where it runs: it came with the node.
+                # A G2 shim need not name the node of each allocation, because it came with the node.
                 spec._replace(
                     node_id=spec.node_id or message.nodeID,
                     partition=spec.partition if entry.partitionName else partition,
@@ -275,14 +259,14 @@ class Decoder:
         resources = Resources({name: amounts[name].value for name in sorted(amounts)})
         if 0 < len(raw) <= LONGEST_CACHED:
             if len(self._resources) >= CACHE_SIZE:
-                # Shims ask for a few sizes over and over; one that does not gains nothing from a cleverer eviction.
+                # Most shims ask for a few sizes over and over; for others, a cleverer eviction would not help either.
                 self._resources.clear()
             self._resources[raw] = resources
         return resources
 
 
 class Encoder:
-    """Encodes runs of effects that belong to one list of one response: gives that response, serialised."""
+    """Encodes runs of effects that belong to one list of one response, and returns that response, serialised."""
 
     def __init__(self) -> None:
         self._tails: dict[tuple[object, ...], bytes] = {}
@@ -294,12 +278,13 @@ class Encoder:
             if isinstance(effect, Allocated):
                 spec = effect.spec
                 entry = response.new.add()
-                # What repeats from one allocation to the next is merged in as bytes: a third of the cost of setting it.
+                # Fields that many allocations share are merged in as bytes, which costs a third of setting them.
                 entry.MergeFromString(self._encode_tail(effect))
                 entry.allocationKey = spec.key
                 entry.nodeID = effect.node_id
                 entry.applicationID = spec.application_id
-                # Shims up to 1.4 know the same by another field, and a release without it would mean everything.
+                # Shims up to 1.4 read the ID from another field, and take a release without it for a release of
+                # everything.
                 entry.allocationID = entry.UUID = allocation_id(spec.key, spec.instance)
             elif isinstance(effect, Released):
                 known_as = allocation_id(effect.key, effect.instance)
@@ -358,7 +343,7 @@ class Encoder:
         return response.SerializeToString()
 
     def _encode_tail(self, effect: Allocated) -> bytes:
-        """Returns the fields of a new allocation that many share, serialised."""
+        """Returns the fields that many new allocations share, serialised."""
         spec = effect.spec
         shared = (
             effect.resources,
@@ -413,7 +398,7 @@ def sorted_items(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class _PartitionNames(dict[str, str]):
-    """Full partition names of one manager by the name a message gives."""
+    """The full partition names of one manager, by the names in messages."""
 
     def __init__(self, rm_id: str) -> None:
         super().__init__()
@@ -429,18 +414,17 @@ def creation_time(tags: Iterable[tuple[str, str]], name: str) -> int | None:
     return next((int(value) for key, value in tags if key == name and _SECONDS.fullmatch(value)), None)
 
 
-def _read_tags(
-    tags: tuple[tuple[str, str], ...],
-) -> tuple[int | None, str, str, bool, TopologyRequest | None]:
-    """Returns the core's reading of allocation tags: creation time, required node, kind of foreign load, whether it
-    depends on other placements, and where its group is to stand (protocol.md 4.4)."""
+def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
+    """Returns the fields of a spec from its creation time on, as read from the tags *sent* with an allocation
+    (protocol.md 4.4)."""
+    tags = sorted_items(sent)
     created_s: int | None = None
     required_node = foreign = ""
     dependent = False
     topology: TopologyRequest | None = None
     for key, value in tags:
         if key == CREATION_TIME_TAG:
-            created_s = int(value) if _SECONDS.fullmatch(value) else None
+            created_s = int(value) - ahead_s if _SECONDS.fullmatch(value) else None
         elif key == REQUIRED_NODE_TAG:
             required_node = value
         elif key == FOREIGN_TAG:
@@ -449,17 +433,17 @@ def _read_tags(
             dependent = value == "true"
         elif key in TOPOLOGY_TAGS and topology is None:
             topology = read_request(tags)
-    return created_s, required_node, foreign, dependent, topology
+    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology
 
 
 def _count_meant(ask: si.AllocationAsk) -> int:
-    """Returns how many allocations *ask* makes the engine book; one that will be refused costs as much as one."""
+    """Returns how many allocations the engine books for *ask*; an ask that will be refused counts as one."""
     number = ask.maxAllocations
     return number if 1 <= number <= MOST_INSTANCES else 1
 
 
 def _split_asks(asks: Sequence[si.AllocationAsk]) -> Iterator[list[si.AllocationAsk]]:
-    """Yields *asks* in order, in parts that mean about :data:`PIECE` allocations or hold a single ask."""
+    """Yields *asks* in order, in parts of about :data:`PIECE` allocations, or of a single ask."""
     some: list[si.AllocationAsk] = []
     size = 0
     for ask in asks:
@@ -504,14 +488,14 @@ def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _Partition
 
 
 def _find_instance(key: str, given_id: str) -> int:
-    """Returns which of the allocations under *key* goes by *given_id*. An ID that no core made of the key says
-    nothing."""
+    """Returns which of the allocations under *key* has the ID *given_id*. An ID that no core made from the key is
+    ignored."""
     parts = taken_apart(given_id)
     return parts[1] if parts is not None and parts[0] == key else 0
 
 
 def _decode_releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
-    """Returns releases by key, or by the ID that G2 names an allocation by (protocol.md 3.4)."""
+    """Returns releases by key, or by the ID with which G2 names an allocation (protocol.md 3.4)."""
     return tuple(
         [
             ReleaseSpec(

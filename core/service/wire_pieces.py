@@ -1,9 +1,9 @@
-"""Long requests, counted and taken apart before any of them is parsed.
+"""Counts the entries of long requests, and splits the requests, before they are parsed.
 
-A parsed entry takes up to a hundred times the memory of its bytes, and nothing says how many there are but the bytes
-themselves. So a long request is walked from field to field, which makes nothing; one with too many entries is refused
-there and then, and one with many small ones is parsed a piece at a time. What the pieces mean together is what the
-request means: lists keep their order, and of a field that is no list the last one counts.
+A parsed entry takes up to a hundred times the memory of its bytes, and only the bytes themselves show how many entries
+there are. So a long request is scanned from field to field, without making objects. One with too many entries is
+refused at once, and one with many small entries is parsed piece by piece. The pieces together mean the same as the
+request: lists keep their order, and for a field that is not a list, the last one counts.
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from kornel.core.service.rpc import parse
-from kornel.core.service.status_codes import MalformedMessage, TooMany
+from kornel.core.service.status_codes import MalformedMessage, TooLarge
 from kornel.core.service.streams import Kind
 from kornel.core.service.wire import PIECE
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
 
 SHORT: Final = 32 * 1024
-"""Bytes of a request that is parsed as it is: 500 asks. All empty entries, it takes 3 MiB."""
+"""The size up to which a request is parsed as a whole: 500 asks. If it consists of empty entries, it takes 3 MiB."""
 
 SHORT_OF_ENTRIES: Final = 4 * 1024
-"""The same where entries hold entries, which the engine may have to take in all at once."""
+"""The size up to which a request is parsed as a whole if its entries contain entries, which the engine may have to
+handle all at once."""
 
 MOST_ENTRIES: Final = 500_000
-"""Most entries of one request, which are more than a shim puts into 16 MiB."""
+"""The most entries of one request: more than a shim puts into 16 MiB."""
 
 SPARSE: Final = 32
-"""Bytes of an entry, on average, from which on a request of ordinary length needs not be taken apart."""
+"""The average size of entries from which a request of ordinary length need not be split."""
 
 LONGEST_ENTRY: Final = 1 << 20
-"""Most bytes of one entry: a node with all its labels and allocations."""
+"""The most bytes of one entry, such as a node with all its labels and allocations."""
 
 MOST_PARTS: Final = 20_000
-"""Most fields of one entry, those of fields left out."""
+"""The most fields of one entry, without fields of fields."""
 
 MOST_WITHIN: Final = 5_000
-"""Most allocations that one node may bring along. The node is taken in with all of them or not at all, so the engine
-stands still for them."""
+"""The most allocations reported with one node. The node is added with all of them or not at all, so the engine handles
+them without a pause."""
 
 PIECE_BYTES: Final = 64 * 1024
-"""Bytes of entries after which a piece ends, however few they are."""
+"""The size after which a piece ends, however few entries it has."""
 
 FIELDS_PER_TURN: Final = 5_000
-"""Fields walked before others get their turn: a few milliseconds."""
+"""The fields scanned before others get their turn, which takes a few milliseconds."""
 
 _LENGTH_DELIMITED: Final = 2
 _WIDTHS: Final = {1: 8, 5: 4}
@@ -60,8 +61,8 @@ _WIDTHS: Final = {1: 8, 5: 4}
 class Layout:
     """The lists of a request. ``lists``: their fields, in the order in which they take effect.
 
-    ``within``: fields that hold lists of their own, which are entries of the request as much as others. ``inner``: the
-    field of an entry that is a list of entries again, 0 without one; they count as others do, but stay together.
+    ``within``: the fields that contain lists, whose elements are entries of the request like others. ``inner``: the
+    field of an entry that is itself a list of entries; 0: there is none. These count as well, but stay together.
     """
 
     message: type[Message]
@@ -79,7 +80,7 @@ class Layout:
 
 LAYOUTS: Final[Mapping[Kind, Layout]] = MappingProxyType(
     {
-        # Asks, then releases of asks, then releases, as core.service.wire.Decoder takes them.
+        # Asks, then releases of asks, then releases, in the order of core.service.wire.Decoder.
         Kind.ALLOCATION: Layout(si.AllocationRequest, 3, (4, 1), MappingProxyType({2: (2, 1)})),
         Kind.APPLICATION: Layout(si.ApplicationRequest, 3, (1, 2)),
         Kind.NODE: Layout(si.NodeRequest, 2, (1,), inner=6),
@@ -92,7 +93,7 @@ ANSWERS: Final = Layout(callback_pb2.AttachRequest, 0, (), MappingProxyType({2: 
 async def read_request(kind: Kind, raw: bytes) -> Iterable[Any]:
     """Returns the messages that together mean *raw*, at least one, each with the rmID of the whole.
 
-    Raises :class:`TooMany`, or :class:`MalformedMessage`, which the messages may do as well.
+    Raises :class:`TooLarge` or :class:`MalformedMessage`, as may reading the messages.
     """
     layout = LAYOUTS[kind]
     short = SHORT_OF_ENTRIES if layout.inner else SHORT
@@ -108,7 +109,8 @@ def _yield_messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]
     given = found.named.get(layout.rm_id, b"")
     empty = True
     for path, piece in _split_entries(layout, found, raw):
-        # A message is its fields one after the other, so a piece is the manager's name and some of the entries.
+        # A message is the concatenation of its fields, so a piece consists of the manager's name and some of the
+        # entries.
         message = parse(layout.message, given + (piece if len(path) == 1 else _write_field(path[0], piece)))
         empty = False
         yield message
@@ -117,16 +119,16 @@ def _yield_messages(layout: Layout, found: _Survey, raw: bytes) -> Iterator[Any]
 
 
 async def check_answers(raw: bytes) -> None:
-    """Raises :class:`TooMany` unless the entries of *raw*, a message of a callback stream, are few enough to parse."""
+    """Raises :class:`TooLarge` unless the entries of *raw*, a message of a callback stream, are few enough to parse."""
     if len(raw) > SHORT:
         await _survey_message(ANSWERS, raw)
 
 
 def _is_sparse(raw: bytes) -> bool:
-    """Tells whether *raw* has one field in :data:`SPARSE` bytes at most, and none is long; no when in doubt.
+    """Tells whether *raw* has at most one field in :data:`SPARSE` bytes, and no long one; false when in doubt.
 
-    Every large request of a well-behaved shim passes here, so this looks at the usual form of a field only: a list's
-    entry of less than 16 KiB.
+    Every large request of a well-behaved shim is checked here, so only the usual form of a field is examined: an
+    element of a list with less than 16 KiB.
     """
     at, end, left = 0, len(raw), len(raw) // SPARSE
     try:
@@ -149,16 +151,16 @@ def _is_sparse(raw: bytes) -> bool:
 
 
 class _Survey:
-    """The places of a request's entries: by path of their field, runs of them as (start, end, entries)."""
+    """The positions of a request's entries: by path of their field, runs of entries as (start, end, entries)."""
 
     def __init__(self) -> None:
         self.entries = 0
         self.runs: dict[tuple[int, ...], array[int]] = {}
         self.named: dict[int, bytes] = {}
-        """The last of each field that is in no list, tag and all."""
+        """The last occurrence of each field that is not a list, with its tag."""
 
     def add(self, path: tuple[int, ...], start: int, end: int, entries: int) -> None:
-        """Note that an entry of *path*, which counts as *entries*, is between *start* and *end*."""
+        """Note that an entry of *path*, which counts as *entries* entries, is between *start* and *end*."""
         self.entries += entries
         runs = self.runs.get(path)
         if runs is None:
@@ -182,7 +184,7 @@ async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
         elif path == (layout.rm_id,):
             found.named[layout.rm_id] = raw[start:stop]
         if max(steps, found.entries) > MOST_ENTRIES:
-            raise TooMany(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
+            raise TooLarge(f"more than {MOST_ENTRIES:,} entries in one {layout.message.DESCRIPTOR.name}; send several")
         if walked >= FIELDS_PER_TURN:
             walked = 0
             await asyncio.sleep(0)
@@ -190,7 +192,8 @@ async def _survey_message(layout: Layout, raw: bytes) -> _Survey:
 
 
 def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yields the path, start, start of the content and end of each field of *raw*, and of those that hold lists."""
+    """Yields the path, start, start of the content and end of each field of *raw*, and of the fields within those that
+    contain lists."""
     for number, start, content, stop in _read_fields(raw, 0, len(raw)):
         yield (number,), start, content, stop
         if number in layout.within:
@@ -199,19 +202,19 @@ def _walk_fields(layout: Layout, raw: bytes) -> Iterator[tuple[tuple[int, ...], 
 
 
 def _check_entry(raw: bytes, start: int, end: int, layout: Layout) -> tuple[int, int]:
-    """Returns how many fields of the entry between *start* and *end* were looked at, and as how many entries it counts:
-    itself and those within it."""
+    """Returns how many fields of the entry between *start* and *end* were examined, and as how many entries it counts,
+    including those within it."""
     if end - start <= SHORT and not layout.inner:
         return 0, 1
     if end - start > LONGEST_ENTRY:
-        raise TooMany(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
+        raise TooLarge(f"an entry of more than {LONGEST_ENTRY:,} bytes in one {layout.message.DESCRIPTOR.name}")
     parts, entries = 0, 1
     for parts, (number, *_) in enumerate(_read_fields(raw, start, end), 1):
         if parts > MOST_PARTS:
-            raise TooMany(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
+            raise TooLarge(f"an entry of more than {MOST_PARTS:,} fields in one {layout.message.DESCRIPTOR.name}")
         entries += number == layout.inner
     if entries > MOST_WITHIN:
-        raise TooMany(
+        raise TooLarge(
             f"a node with more than {MOST_WITHIN:,} allocations of its own in one {layout.message.DESCRIPTOR.name}"
         )
     return parts, entries
@@ -236,7 +239,7 @@ def _split_entries(layout: Layout, found: _Survey, raw: bytes) -> Iterator[tuple
 
 
 def _read_fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yields the number, start, start of the content and end of each field between *at* and *end*. Only looks at
+    """Yields the number, start, start of the content and end of each field between *at* and *end*. Reads only
     prefixes."""
     try:
         while at < end:
@@ -264,7 +267,7 @@ def _read_fields(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int, int,
             return
     except (IndexError, KeyError):
         pass
-    raise MalformedMessage("a request whose fields do not fit it")
+    raise MalformedMessage("the fields of the request are longer than the request")
 
 
 def _read_varint(raw: bytes, at: int) -> tuple[int, int]:

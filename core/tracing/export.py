@@ -1,4 +1,5 @@
-"""Export of spans to an OTLP receiver over HTTP, from a thread of its own; what it cannot take in time is dropped."""
+"""Export of spans to an OTLP receiver over HTTP, from a thread of its own; spans that it does not take in time are
+dropped."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from kornel.core.tracing.tracing import Tracing
 TIMEOUT_S: Final = 2.0
 TRACES_PATH: Final = "/v1/traces"
 REPEAT_S: Final = 60.0
-"""The time for which the exporter's complaints are only counted, after one has been logged."""
+"""The time for which the exporter's errors are only counted after one has been logged."""
 
 
 class BadEndpoint(ValueError):
-    """The endpoint is no address that spans can be sent to."""
+    """The endpoint is not an address to which spans can be sent."""
 
 
 def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tracing:
@@ -31,7 +32,7 @@ def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tra
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadEndpoint(f"{endpoint!r} is no address of an OTLP receiver, such as http://127.0.0.1:4318")
+        raise BadEndpoint(f"{endpoint!r} is not an OTLP receiver's address, such as http://127.0.0.1:4318")
     if parts.path in ("", "/"):
         endpoint = endpoint.rstrip("/") + TRACES_PATH
     theirs = logging.getLogger("opentelemetry")
@@ -41,12 +42,13 @@ def tracing_to(endpoint: str, version: str, logger: FilteringBoundLogger) -> Tra
 
 
 class _Complaints(logging.Handler):
-    """A filter of OpenTelemetry's two log lines for each batch that it cannot send: logs one, and then counts."""
+    """A handler for the two log lines that OpenTelemetry writes for each batch it cannot send: logs one, then
+    counts."""
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
         super().__init__(logging.WARNING)
         self._logger = logger
-        # Not the handler's own lock: logging the line may take as long as the output does.
+        # A lock besides the handler's own, because logging the line may take as long as the output does.
         self._counting = threading.Lock()
         self._told_s: float | None = None
         self._untold = 0

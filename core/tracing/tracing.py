@@ -1,8 +1,8 @@
 """Traces of each unary call, each request on a stream, and each ask from its arrival to its decision.
 
-A stream lives as long as its shim and would be a span without end, so each request on it is one: from its arrival to
-when the engine's queue has taken it. The span of an ask is its child and ends with the first decision about it. Callers
-join in with the W3C entry ``traceparent`` of their metadata.
+A stream lives as long as its shim and would be a span without end. So each request on a stream has a span, from its
+arrival until it is in the engine's queue. The span of an ask is a child of its request's span and ends with the first
+decision about the ask. Callers continue their own traces with the W3C entry ``traceparent`` of their metadata.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from kornel.core.domain.commands import Command, UpdateAllocations
 from kornel.core.domain.effects import Allocated, AllocationRejected, AskReleased, Effect, PreemptionDecided, Released
 
 MOST_ASKS: Final = 10_000
-"""Asks whose span is open. The oldest one's is ended undecided when there are more."""
+"""The most asks whose spans are open. If there are more, the span of the oldest is ended as not followed any more."""
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """An effect observer, and what the server's interceptors and the runner tell. *processor* takes what is over."""
+    """Makes spans from effects and from what the server's interceptors and the runner report. *processor* takes ended
+    spans."""
 
     def __init__(self, processor: SpanProcessor, version: str) -> None:
         self._provider = TracerProvider(
@@ -45,7 +46,7 @@ class Tracing:
         return _Interceptor(self._tracer)
 
     def note_submitted(self, command: Command) -> None:
-        """Note that a request of a stream is queued for the engine; the current span is that request's."""
+        """Note that a request of a stream is queued for the engine. The current span has to be the request's."""
         if not isinstance(command, UpdateAllocations):
             return
         for spec in command.allocations:
@@ -90,7 +91,8 @@ class Tracing:
                     )
 
     def close(self) -> None:
-        """End what is open and hand everything over. Blocks until the receiver has it, or its patience is over."""
+        """End all open spans and hand everything over. Blocks until the receiver has them or the exporter's time is
+        over."""
         while self._asks:
             self._end_span(next(iter(self._asks)), "undecided when the core stopped")
         self._provider.shutdown()
@@ -165,7 +167,7 @@ class _Interceptor(grpc.aio.ServerInterceptor):
             span = self._tracer.start_span(
                 f"{method.lstrip('/')} request", context=parent, kind=SpanKind.SERVER, attributes=_attributes_of(method)
             )
-            # Never detached: the context is the reading task's own, and may be gone when this is cleaned up.
+            # Never detached: the context belongs to the reading task, and may be gone when this generator is closed.
             otel_context.attach(trace.set_span_in_context(span))
             try:
                 yield request

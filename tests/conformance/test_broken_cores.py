@@ -31,7 +31,7 @@ DEADLINE_S = 1.0
         (broken_cores.AcceptsAgain, {49}),
         (broken_cores.ForgetsPriority, {83}),
         (broken_cores.KeepsOldQueues, {16}),
-        (broken_cores.AsksAtOnce, {160, 161, 163}),
+        (broken_cores.AsksAtOnce, {160, 161, 163, 170}),
     ],
 )
 async def test_what_is_broken_is_named(breakage: type[BrokenEngine], broken: set[int]) -> None:

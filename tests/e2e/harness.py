@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 
 from kornel.core.journal.journal import Journal
+from kornel.core.journal.standby import Standby
 from kornel.core.partition.engine import Engine
 from kornel.core.process.server import KornelServer, ServerSettings
 from kornel.core.service.clock import ManualClock
@@ -91,15 +92,19 @@ async def running_core(
     tracing: Any = None,
     clock: ManualClock | None = None,
     journal: Journal | None = None,
+    standby: Standby | None = None,
+    alone: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Core]:
-    """A core that serves *engine*, by default the real one, or that of *journal*. Checks at the end that nothing of it
-    is left over."""
+    """A core that serves *engine*, by default the real one, or that of *journal* or *standby*. Checks at the end that
+    nothing of it is left over, if it is *alone*: another one that runs longer has tasks of its own."""
     before = asyncio.all_tasks()
     metrics = ServiceMetrics()
     clock = clock or ManualClock()
     if journal is not None:
         engine, clock = journal.engine, ManualClock(journal.last_ns)
+    if standby is not None:
+        engine = standby.engine
     server = KornelServer(
         Engine() if engine is None else engine,
         ServerSettings(**{"address": "127.0.0.1:0", "version": "test", **settings}),
@@ -109,8 +114,9 @@ async def running_core(
         garbage=GarbageKeeper(enabled=False),
         sources=sources,
         tracing=tracing,
-        make_engine=Engine if journal is None else None,
+        make_engine=Engine if journal is None and standby is None else None,
         journal=journal,
+        standby=standby,
     )
     address = await server.start()
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -124,7 +130,8 @@ async def running_core(
     await until(lambda: metrics.live_streams == 0, "streams to end with their channel")
     await server.stop()
     # A fixture is finished by another task than the one that began it.
-    await until(lambda: not asyncio.all_tasks() - before - {asyncio.current_task()}, "tasks of the core to end")
+    if alone:
+        await until(lambda: not asyncio.all_tasks() - before - {asyncio.current_task()}, "tasks of the core to end")
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:

@@ -37,6 +37,8 @@ type Core struct {
 	HoldAsks bool
 	// ServerOptions are those of gRPC.
 	ServerOptions []grpc.ServerOption
+	// NamesPlacements has the core say that questions name the placement to await.
+	NamesPlacements bool
 	// WithoutCallbacks has the core know nothing of callbacks.
 	WithoutCallbacks bool
 

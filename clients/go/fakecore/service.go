@@ -139,7 +139,9 @@ func (s *callbacks) Attach(stream kornelv1.CallbackService_AttachServer) error {
 				timeout = 1000
 			}
 			c.note("attach %s", subscription.GetRmId())
-			mine.line.messages <- &kornelv1.AttachResponse{Attached: &kornelv1.Attached{TimeoutMs: timeout}}
+			mine.line.messages <- &kornelv1.AttachResponse{Attached: &kornelv1.Attached{
+				TimeoutMs: timeout, AwaitsPlacements: c.NamesPlacements && subscription.GetAwaitsPlacements(),
+			}}
 		}
 		for _, answer := range request.GetPredicates() {
 			mine.resolve(answer.GetQuestionId(), &kornelv1.AttachRequest{Predicates: []*kornelv1.PredicatesAnswer{answer}})
@@ -148,7 +150,7 @@ func (s *callbacks) Attach(stream kornelv1.CallbackService_AttachServer) error {
 			mine.resolve(answer.GetQuestionId(), &kornelv1.AttachRequest{PreemptionPredicates: []*kornelv1.PreemptionPredicatesAnswer{answer}})
 		}
 		for _, placed := range request.GetAcknowledged() {
-			c.note("acknowledged %s", placed.GetAllocationKey())
+			c.note("acknowledged %s on %s", placed.GetAllocationKey(), placed.GetNodeId())
 		}
 		if answer := request.GetStateDump(); answer != nil {
 			mine.resolve(answer.GetQuestionId(), &kornelv1.AttachRequest{StateDump: answer})

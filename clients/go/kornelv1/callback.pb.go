@@ -253,8 +253,11 @@ type Subscription struct {
 	TimeoutMs int64 `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	// Wants preemption notices and withdrawals. Without, the time to prepare passes unheard.
 	PreemptionNotices bool `protobuf:"varint,8,opt,name=preemption_notices,json=preemptionNotices,proto3" json:"preemption_notices,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Waits itself until it has in place what "after" of a question names. The core then asks the next dependent question
+	// together with the placement before it, and needs no acknowledgement.
+	AwaitsPlacements bool `protobuf:"varint,9,opt,name=awaits_placements,json=awaitsPlacements,proto3" json:"awaits_placements,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Subscription) Reset() {
@@ -343,13 +346,22 @@ func (x *Subscription) GetPreemptionNotices() bool {
 	return false
 }
 
+func (x *Subscription) GetAwaitsPlacements() bool {
+	if x != nil {
+		return x.AwaitsPlacements
+	}
+	return false
+}
+
 // The subscription is in force.
 type Attached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the core waits for an answer, in milliseconds.
-	TimeoutMs     int64 `protobuf:"varint,1,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeoutMs int64 `protobuf:"varint,1,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// The core names in "after" what the shim has to await. False, or absent in an older core: acknowledge instead.
+	AwaitsPlacements bool `protobuf:"varint,2,opt,name=awaits_placements,json=awaitsPlacements,proto3" json:"awaits_placements,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Attached) Reset() {
@@ -389,6 +401,13 @@ func (x *Attached) GetTimeoutMs() int64 {
 	return 0
 }
 
+func (x *Attached) GetAwaitsPlacements() bool {
+	if x != nil {
+		return x.AwaitsPlacements
+	}
+	return false
+}
+
 // One ask against nodes that have room for it.
 type PredicatesQuestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -405,8 +424,12 @@ type PredicatesQuestion struct {
 	// True: the ask is to be placed. False: a node is to be reserved for it, or it is to replace a placeholder there.
 	Allocate bool `protobuf:"varint,6,opt,name=allocate,proto3" json:"allocate,omitempty"`
 	// The ask depends on other placements: no other such question is open, all such placements made so far were
-	// acknowledged or given time to be, and a yes is for the first node that is not refused.
-	Dependent     bool `protobuf:"varint,7,opt,name=dependent,proto3" json:"dependent,omitempty"`
+	// acknowledged or given time to be, but for the one that "after" names, and a yes is for the first node that is not
+	// refused.
+	Dependent bool `protobuf:"varint,7,opt,name=dependent,proto3" json:"dependent,omitempty"`
+	// Only for a shim that awaits placements: the dependent placement before this question. It is to be judged once the
+	// shim has that in place, or knows that it cannot have it. Absent: there is nothing to await.
+	After         *PlacementKey `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,6 +513,13 @@ func (x *PredicatesQuestion) GetDependent() bool {
 	return false
 }
 
+func (x *PredicatesQuestion) GetAfter() *PlacementKey {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 // The shim's judgement. Nodes not listed here may be used.
 type PredicatesAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -563,7 +593,7 @@ type PlacementKey struct {
 	// The ask.
 	AllocationKey string `protobuf:"bytes,2,opt,name=allocation_key,json=allocationKey,proto3" json:"allocation_key,omitempty"`
 	// In an acknowledgement: the node on which the shim has it in place, so that one that comes late, when the ask runs
-	// on another node already, settles nothing. Empty: whichever node it is on.
+	// on another node already, settles nothing. Empty: whichever node it is on. In "after": where it was placed.
 	NodeId        string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1273,7 +1303,7 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\x12preemption_notices\x18\a \x03(\v2\x1b.kornel.v1.PreemptionNoticeR\x11preemptionNotices\x12\\\n" +
 	"\x16preemption_withdrawals\x18\b \x03(\v2%.kornel.v1.PreemptionNoticeWithdrawalR\x15preemptionWithdrawals\x126\n" +
 	"\n" +
-	"not_placed\x18\t \x03(\v2\x17.kornel.v1.PlacementKeyR\tnotPlaced\"\xaa\x02\n" +
+	"not_placed\x18\t \x03(\v2\x17.kornel.v1.PlacementKeyR\tnotPlaced\"\xd7\x02\n" +
 	"\fSubscription\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x1e\n" +
 	"\n" +
@@ -1286,10 +1316,12 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"state_dump\x18\x06 \x01(\bR\tstateDump\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\x12-\n" +
-	"\x12preemption_notices\x18\b \x01(\bR\x11preemptionNotices\")\n" +
+	"\x12preemption_notices\x18\b \x01(\bR\x11preemptionNotices\x12+\n" +
+	"\x11awaits_placements\x18\t \x01(\bR\x10awaitsPlacements\"V\n" +
 	"\bAttached\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\"\xf6\x01\n" +
+	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\x12+\n" +
+	"\x11awaits_placements\x18\x02 \x01(\bR\x10awaitsPlacements\"\xa5\x02\n" +
 	"\x12PredicatesQuestion\x12\x1f\n" +
 	"\vquestion_id\x18\x01 \x01(\x03R\n" +
 	"questionId\x12\x1c\n" +
@@ -1298,7 +1330,8 @@ const file_kornel_v1_callback_proto_rawDesc = "" +
 	"\x0eallocation_key\x18\x04 \x01(\tR\rallocationKey\x12\x19\n" +
 	"\bnode_ids\x18\x05 \x03(\tR\anodeIds\x12\x1a\n" +
 	"\ballocate\x18\x06 \x01(\bR\ballocate\x12\x1c\n" +
-	"\tdependent\x18\a \x01(\bR\tdependent\"\x9b\x01\n" +
+	"\tdependent\x18\a \x01(\bR\tdependent\x12-\n" +
+	"\x05after\x18\b \x01(\v2\x17.kornel.v1.PlacementKeyR\x05after\"\x9b\x01\n" +
 	"\x10PredicatesAnswer\x12\x1f\n" +
 	"\vquestion_id\x18\x01 \x01(\x03R\n" +
 	"questionId\x122\n" +
@@ -1410,18 +1443,19 @@ var file_kornel_v1_callback_proto_depIdxs = []int32{
 	12, // 12: kornel.v1.AttachResponse.preemption_notices:type_name -> kornel.v1.PreemptionNotice
 	13, // 13: kornel.v1.AttachResponse.preemption_withdrawals:type_name -> kornel.v1.PreemptionNoticeWithdrawal
 	6,  // 14: kornel.v1.AttachResponse.not_placed:type_name -> kornel.v1.PlacementKey
-	7,  // 15: kornel.v1.PredicatesAnswer.refusals:type_name -> kornel.v1.NodeRefusal
-	18, // 16: kornel.v1.PreemptionPredicatesQuestion.arguments:type_name -> si.v1.PreemptionPredicatesArgs
-	19, // 17: kornel.v1.PreemptionPredicatesAnswer.response:type_name -> si.v1.PreemptionPredicatesResponse
-	20, // 18: kornel.v1.PreemptionNotice.negotiable_need:type_name -> si.v1.Resource
-	15, // 19: kornel.v1.PreemptionNoticeAnswer.checkpoints:type_name -> kornel.v1.AllocationCheckpoint
-	0,  // 20: kornel.v1.CallbackService.Attach:input_type -> kornel.v1.AttachRequest
-	1,  // 21: kornel.v1.CallbackService.Attach:output_type -> kornel.v1.AttachResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	6,  // 15: kornel.v1.PredicatesQuestion.after:type_name -> kornel.v1.PlacementKey
+	7,  // 16: kornel.v1.PredicatesAnswer.refusals:type_name -> kornel.v1.NodeRefusal
+	18, // 17: kornel.v1.PreemptionPredicatesQuestion.arguments:type_name -> si.v1.PreemptionPredicatesArgs
+	19, // 18: kornel.v1.PreemptionPredicatesAnswer.response:type_name -> si.v1.PreemptionPredicatesResponse
+	20, // 19: kornel.v1.PreemptionNotice.negotiable_need:type_name -> si.v1.Resource
+	15, // 20: kornel.v1.PreemptionNoticeAnswer.checkpoints:type_name -> kornel.v1.AllocationCheckpoint
+	0,  // 21: kornel.v1.CallbackService.Attach:input_type -> kornel.v1.AttachRequest
+	1,  // 22: kornel.v1.CallbackService.Attach:output_type -> kornel.v1.AttachResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_callback_proto_init() }

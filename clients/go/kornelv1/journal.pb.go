@@ -1933,8 +1933,10 @@ type JournalAttachment struct {
 	TimeoutNs int64 `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	// Notices of preemption.
 	PreemptionNotices bool `protobuf:"varint,7,opt,name=preemption_notices,json=preemptionNotices,proto3" json:"preemption_notices,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// It waits itself until placements are in place that a question depends on.
+	AwaitsPlacements bool `protobuf:"varint,8,opt,name=awaits_placements,json=awaitsPlacements,proto3" json:"awaits_placements,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *JournalAttachment) Reset() {
@@ -2012,6 +2014,13 @@ func (x *JournalAttachment) GetTimeoutNs() int64 {
 func (x *JournalAttachment) GetPreemptionNotices() bool {
 	if x != nil {
 		return x.PreemptionNotices
+	}
+	return false
+}
+
+func (x *JournalAttachment) GetAwaitsPlacements() bool {
+	if x != nil {
+		return x.AwaitsPlacements
 	}
 	return false
 }
@@ -2612,7 +2621,7 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x13JournalApplications\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12/\n" +
 	"\x03add\x18\x02 \x03(\v2\x1d.kornel.v1.JournalApplicationR\x03add\x128\n" +
-	"\x06remove\x18\x03 \x03(\v2 .kornel.v1.JournalApplicationRefR\x06remove\"\x90\x02\n" +
+	"\x06remove\x18\x03 \x03(\v2 .kornel.v1.JournalApplicationRefR\x06remove\"\xbd\x02\n" +
 	"\x11JournalAttachment\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x1e\n" +
 	"\n" +
@@ -2623,7 +2632,8 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\bR\x06events\x12\x1d\n" +
 	"\n" +
 	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\x12-\n" +
-	"\x12preemption_notices\x18\a \x01(\bR\x11preemptionNotices\"(\n" +
+	"\x12preemption_notices\x18\a \x01(\bR\x11preemptionNotices\x12+\n" +
+	"\x11awaits_placements\x18\b \x01(\bR\x10awaitsPlacements\"(\n" +
 	"\x11JournalDetachment\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\"\x85\x01\n" +
 	"\x17JournalPredicatesAnswer\x12\x1a\n" +

@@ -121,7 +121,9 @@ type GetStatusResponse struct {
 	// Whether the registered RM is there. Not set: none is registered.
 	Presence *ManagerPresence `protobuf:"bytes,9,opt,name=presence,proto3" json:"presence,omitempty"`
 	// Each registered RM that the request does not leave out, the one first that came first.
-	Managers      []*ManagerStatus `protobuf:"bytes,10,rep,name=managers,proto3" json:"managers,omitempty"`
+	Managers []*ManagerStatus `protobuf:"bytes,10,rep,name=managers,proto3" json:"managers,omitempty"`
+	// Where this core stands among those that share its journal. Not set: it is the only one.
+	Standing      *CoreStanding `protobuf:"bytes,11,opt,name=standing,proto3" json:"standing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,6 +228,105 @@ func (x *GetStatusResponse) GetManagers() []*ManagerStatus {
 	return nil
 }
 
+func (x *GetStatusResponse) GetStanding() *CoreStanding {
+	if x != nil {
+		return x.Standing
+	}
+	return nil
+}
+
+// Where a core stands among those that share a journal: one leads and decides, the others follow it, answer what they
+// are asked, and take over when there is no leader.
+type CoreStanding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "leader"; "standby"; or "unfit": it follows no more and never leads, because its state is not the leader's.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Where the leader serves. Empty: nobody leads at the moment.
+	LeaderAddress string `protobuf:"bytes,2,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"`
+	// Number of the leader's epoch: how many times a core has begun to lead.
+	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Records of the journal that this core has not played, when it looked last.
+	RecordsBehind int64 `protobuf:"varint,4,opt,name=records_behind,json=recordsBehind,proto3" json:"records_behind,omitempty"`
+	// How old what this core tells may be, in milliseconds. 0: it leads.
+	BehindMs int64 `protobuf:"varint,5,opt,name=behind_ms,json=behindMs,proto3" json:"behind_ms,omitempty"`
+	// What is wrong: why it is unfit, or cannot read the journal. Empty: nothing.
+	Problem       string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoreStanding) Reset() {
+	*x = CoreStanding{}
+	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoreStanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoreStanding) ProtoMessage() {}
+
+func (x *CoreStanding) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoreStanding.ProtoReflect.Descriptor instead.
+func (*CoreStanding) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CoreStanding) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *CoreStanding) GetLeaderAddress() string {
+	if x != nil {
+		return x.LeaderAddress
+	}
+	return ""
+}
+
+func (x *CoreStanding) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *CoreStanding) GetRecordsBehind() int64 {
+	if x != nil {
+		return x.RecordsBehind
+	}
+	return 0
+}
+
+func (x *CoreStanding) GetBehindMs() int64 {
+	if x != nil {
+		return x.BehindMs
+	}
+	return 0
+}
+
+func (x *CoreStanding) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // One registered RM. Its fields mean what those of GetStatusResponse mean.
 type ManagerStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -251,7 +352,7 @@ type ManagerStatus struct {
 
 func (x *ManagerStatus) Reset() {
 	*x = ManagerStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	mi := &file_kornel_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +364,7 @@ func (x *ManagerStatus) String() string {
 func (*ManagerStatus) ProtoMessage() {}
 
 func (x *ManagerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[2]
+	mi := &file_kornel_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +377,7 @@ func (x *ManagerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManagerStatus.ProtoReflect.Descriptor instead.
 func (*ManagerStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ManagerStatus) GetRmId() string {
@@ -352,7 +453,7 @@ type RollbackStatus struct {
 
 func (x *RollbackStatus) Reset() {
 	*x = RollbackStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[3]
+	mi := &file_kornel_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +465,7 @@ func (x *RollbackStatus) String() string {
 func (*RollbackStatus) ProtoMessage() {}
 
 func (x *RollbackStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[3]
+	mi := &file_kornel_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +478,7 @@ func (x *RollbackStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackStatus.ProtoReflect.Descriptor instead.
 func (*RollbackStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RollbackStatus) GetVersion() int64 {
@@ -423,7 +524,7 @@ type ManagerPresence struct {
 
 func (x *ManagerPresence) Reset() {
 	*x = ManagerPresence{}
-	mi := &file_kornel_v1_status_proto_msgTypes[4]
+	mi := &file_kornel_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +536,7 @@ func (x *ManagerPresence) String() string {
 func (*ManagerPresence) ProtoMessage() {}
 
 func (x *ManagerPresence) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[4]
+	mi := &file_kornel_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +549,7 @@ func (x *ManagerPresence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManagerPresence.ProtoReflect.Descriptor instead.
 func (*ManagerPresence) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ManagerPresence) GetOpenStreams() int64 {
@@ -518,7 +619,7 @@ type PartitionStatus struct {
 
 func (x *PartitionStatus) Reset() {
 	*x = PartitionStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[5]
+	mi := &file_kornel_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +631,7 @@ func (x *PartitionStatus) String() string {
 func (*PartitionStatus) ProtoMessage() {}
 
 func (x *PartitionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[5]
+	mi := &file_kornel_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +644,7 @@ func (x *PartitionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionStatus.ProtoReflect.Descriptor instead.
 func (*PartitionStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PartitionStatus) GetName() string {
@@ -689,7 +790,7 @@ type DrainedNode struct {
 
 func (x *DrainedNode) Reset() {
 	*x = DrainedNode{}
-	mi := &file_kornel_v1_status_proto_msgTypes[6]
+	mi := &file_kornel_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +802,7 @@ func (x *DrainedNode) String() string {
 func (*DrainedNode) ProtoMessage() {}
 
 func (x *DrainedNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[6]
+	mi := &file_kornel_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +815,7 @@ func (x *DrainedNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainedNode.ProtoReflect.Descriptor instead.
 func (*DrainedNode) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DrainedNode) GetNodeId() string {
@@ -762,7 +863,7 @@ type GovernorStatus struct {
 
 func (x *GovernorStatus) Reset() {
 	*x = GovernorStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[7]
+	mi := &file_kornel_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +875,7 @@ func (x *GovernorStatus) String() string {
 func (*GovernorStatus) ProtoMessage() {}
 
 func (x *GovernorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[7]
+	mi := &file_kornel_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +888,7 @@ func (x *GovernorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernorStatus.ProtoReflect.Descriptor instead.
 func (*GovernorStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GovernorStatus) GetWindowNs() int64 {
@@ -841,7 +942,7 @@ type GovernorScope struct {
 
 func (x *GovernorScope) Reset() {
 	*x = GovernorScope{}
-	mi := &file_kornel_v1_status_proto_msgTypes[8]
+	mi := &file_kornel_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +954,7 @@ func (x *GovernorScope) String() string {
 func (*GovernorScope) ProtoMessage() {}
 
 func (x *GovernorScope) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[8]
+	mi := &file_kornel_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +967,7 @@ func (x *GovernorScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GovernorScope.ProtoReflect.Descriptor instead.
 func (*GovernorScope) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GovernorScope) GetKind() string {
@@ -939,7 +1040,7 @@ type StuckVictim struct {
 
 func (x *StuckVictim) Reset() {
 	*x = StuckVictim{}
-	mi := &file_kornel_v1_status_proto_msgTypes[9]
+	mi := &file_kornel_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1052,7 @@ func (x *StuckVictim) String() string {
 func (*StuckVictim) ProtoMessage() {}
 
 func (x *StuckVictim) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[9]
+	mi := &file_kornel_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1065,7 @@ func (x *StuckVictim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StuckVictim.ProtoReflect.Descriptor instead.
 func (*StuckVictim) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StuckVictim) GetKey() string {
@@ -1026,7 +1127,7 @@ type MonitorStatus struct {
 
 func (x *MonitorStatus) Reset() {
 	*x = MonitorStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[10]
+	mi := &file_kornel_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1139,7 @@ func (x *MonitorStatus) String() string {
 func (*MonitorStatus) ProtoMessage() {}
 
 func (x *MonitorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[10]
+	mi := &file_kornel_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1152,7 @@ func (x *MonitorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MonitorStatus.ProtoReflect.Descriptor instead.
 func (*MonitorStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MonitorStatus) GetObserveOnly() bool {
@@ -1097,7 +1198,7 @@ type UserStatus struct {
 
 func (x *UserStatus) Reset() {
 	*x = UserStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[11]
+	mi := &file_kornel_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1210,7 @@ func (x *UserStatus) String() string {
 func (*UserStatus) ProtoMessage() {}
 
 func (x *UserStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[11]
+	mi := &file_kornel_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1223,7 @@ func (x *UserStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserStatus.ProtoReflect.Descriptor instead.
 func (*UserStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UserStatus) GetUser() string {
@@ -1184,7 +1285,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_kornel_v1_status_proto_msgTypes[12]
+	mi := &file_kornel_v1_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1297,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[12]
+	mi := &file_kornel_v1_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1310,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *QueueStatus) GetPath() string {
@@ -1323,7 +1424,7 @@ type ExplainAskRequest struct {
 
 func (x *ExplainAskRequest) Reset() {
 	*x = ExplainAskRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[13]
+	mi := &file_kornel_v1_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1436,7 @@ func (x *ExplainAskRequest) String() string {
 func (*ExplainAskRequest) ProtoMessage() {}
 
 func (x *ExplainAskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[13]
+	mi := &file_kornel_v1_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1449,7 @@ func (x *ExplainAskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAskRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainAskRequest) GetPartition() string {
@@ -1384,7 +1485,7 @@ type ExplainAskResponse struct {
 
 func (x *ExplainAskResponse) Reset() {
 	*x = ExplainAskResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[14]
+	mi := &file_kornel_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1497,7 @@ func (x *ExplainAskResponse) String() string {
 func (*ExplainAskResponse) ProtoMessage() {}
 
 func (x *ExplainAskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[14]
+	mi := &file_kornel_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1510,7 @@ func (x *ExplainAskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAskResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainAskResponse) GetApplicationId() string {
@@ -1462,7 +1563,7 @@ type AskFailure struct {
 
 func (x *AskFailure) Reset() {
 	*x = AskFailure{}
-	mi := &file_kornel_v1_status_proto_msgTypes[15]
+	mi := &file_kornel_v1_status_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1575,7 @@ func (x *AskFailure) String() string {
 func (*AskFailure) ProtoMessage() {}
 
 func (x *AskFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[15]
+	mi := &file_kornel_v1_status_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1588,7 @@ func (x *AskFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskFailure.ProtoReflect.Descriptor instead.
 func (*AskFailure) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AskFailure) GetMessage() string {
@@ -1524,7 +1625,7 @@ type ExplainQueueRequest struct {
 
 func (x *ExplainQueueRequest) Reset() {
 	*x = ExplainQueueRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[16]
+	mi := &file_kornel_v1_status_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1637,7 @@ func (x *ExplainQueueRequest) String() string {
 func (*ExplainQueueRequest) ProtoMessage() {}
 
 func (x *ExplainQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[16]
+	mi := &file_kornel_v1_status_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1650,7 @@ func (x *ExplainQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainQueueRequest.ProtoReflect.Descriptor instead.
 func (*ExplainQueueRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainQueueRequest) GetPartition() string {
@@ -1592,7 +1693,7 @@ type ExplainQueueResponse struct {
 
 func (x *ExplainQueueResponse) Reset() {
 	*x = ExplainQueueResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[17]
+	mi := &file_kornel_v1_status_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1705,7 @@ func (x *ExplainQueueResponse) String() string {
 func (*ExplainQueueResponse) ProtoMessage() {}
 
 func (x *ExplainQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[17]
+	mi := &file_kornel_v1_status_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1718,7 @@ func (x *ExplainQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainQueueResponse.ProtoReflect.Descriptor instead.
 func (*ExplainQueueResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{17}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainQueueResponse) GetPath() string {
@@ -1700,7 +1801,7 @@ type QueueAboveMax struct {
 
 func (x *QueueAboveMax) Reset() {
 	*x = QueueAboveMax{}
-	mi := &file_kornel_v1_status_proto_msgTypes[18]
+	mi := &file_kornel_v1_status_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1813,7 @@ func (x *QueueAboveMax) String() string {
 func (*QueueAboveMax) ProtoMessage() {}
 
 func (x *QueueAboveMax) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[18]
+	mi := &file_kornel_v1_status_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1826,7 @@ func (x *QueueAboveMax) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAboveMax.ProtoReflect.Descriptor instead.
 func (*QueueAboveMax) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QueueAboveMax) GetPath() string {
@@ -1800,7 +1901,7 @@ type QueueLevel struct {
 
 func (x *QueueLevel) Reset() {
 	*x = QueueLevel{}
-	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	mi := &file_kornel_v1_status_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1913,7 @@ func (x *QueueLevel) String() string {
 func (*QueueLevel) ProtoMessage() {}
 
 func (x *QueueLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	mi := &file_kornel_v1_status_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1926,7 @@ func (x *QueueLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLevel.ProtoReflect.Descriptor instead.
 func (*QueueLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueLevel) GetPath() string {
@@ -1894,7 +1995,7 @@ type QueueBound struct {
 
 func (x *QueueBound) Reset() {
 	*x = QueueBound{}
-	mi := &file_kornel_v1_status_proto_msgTypes[20]
+	mi := &file_kornel_v1_status_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2007,7 @@ func (x *QueueBound) String() string {
 func (*QueueBound) ProtoMessage() {}
 
 func (x *QueueBound) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[20]
+	mi := &file_kornel_v1_status_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2020,7 @@ func (x *QueueBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueBound.ProtoReflect.Descriptor instead.
 func (*QueueBound) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueBound) GetType() string {
@@ -1963,7 +2064,7 @@ type ExplainUserRequest struct {
 
 func (x *ExplainUserRequest) Reset() {
 	*x = ExplainUserRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[21]
+	mi := &file_kornel_v1_status_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2076,7 @@ func (x *ExplainUserRequest) String() string {
 func (*ExplainUserRequest) ProtoMessage() {}
 
 func (x *ExplainUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[21]
+	mi := &file_kornel_v1_status_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2089,7 @@ func (x *ExplainUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainUserRequest.ProtoReflect.Descriptor instead.
 func (*ExplainUserRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainUserRequest) GetPartition() string {
@@ -2025,7 +2126,7 @@ type ExplainUserResponse struct {
 
 func (x *ExplainUserResponse) Reset() {
 	*x = ExplainUserResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[22]
+	mi := &file_kornel_v1_status_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2138,7 @@ func (x *ExplainUserResponse) String() string {
 func (*ExplainUserResponse) ProtoMessage() {}
 
 func (x *ExplainUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[22]
+	mi := &file_kornel_v1_status_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2151,7 @@ func (x *ExplainUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainUserResponse.ProtoReflect.Descriptor instead.
 func (*ExplainUserResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainUserResponse) GetUser() string {
@@ -2113,7 +2214,7 @@ type LimitLevel struct {
 
 func (x *LimitLevel) Reset() {
 	*x = LimitLevel{}
-	mi := &file_kornel_v1_status_proto_msgTypes[23]
+	mi := &file_kornel_v1_status_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2226,7 @@ func (x *LimitLevel) String() string {
 func (*LimitLevel) ProtoMessage() {}
 
 func (x *LimitLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[23]
+	mi := &file_kornel_v1_status_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2239,7 @@ func (x *LimitLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitLevel.ProtoReflect.Descriptor instead.
 func (*LimitLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LimitLevel) GetPath() string {
@@ -2208,7 +2309,7 @@ type GetStateDumpRequest struct {
 
 func (x *GetStateDumpRequest) Reset() {
 	*x = GetStateDumpRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[24]
+	mi := &file_kornel_v1_status_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2321,7 @@ func (x *GetStateDumpRequest) String() string {
 func (*GetStateDumpRequest) ProtoMessage() {}
 
 func (x *GetStateDumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[24]
+	mi := &file_kornel_v1_status_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2334,7 @@ func (x *GetStateDumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateDumpRequest.ProtoReflect.Descriptor instead.
 func (*GetStateDumpRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetStateDumpRequest) GetRmId() string {
@@ -2254,7 +2355,7 @@ type GetStateDumpResponse struct {
 
 func (x *GetStateDumpResponse) Reset() {
 	*x = GetStateDumpResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[25]
+	mi := &file_kornel_v1_status_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2367,7 @@ func (x *GetStateDumpResponse) String() string {
 func (*GetStateDumpResponse) ProtoMessage() {}
 
 func (x *GetStateDumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[25]
+	mi := &file_kornel_v1_status_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2380,7 @@ func (x *GetStateDumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateDumpResponse.ProtoReflect.Descriptor instead.
 func (*GetStateDumpResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetStateDumpResponse) GetJson() string {
@@ -2299,7 +2400,7 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\vomit_queues\x18\x02 \x01(\bR\n" +
 	"omitQueues\x12\x14\n" +
 	"\x05audit\x18\x03 \x01(\bR\x05audit\x12\x13\n" +
-	"\x05rm_id\x18\x04 \x01(\tR\x04rmId\"\xf8\x03\n" +
+	"\x05rm_id\x18\x04 \x01(\tR\x04rmId\"\xad\x04\n" +
 	"\x11GetStatusResponse\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12!\n" +
 	"\fcore_version\x18\x02 \x01(\tR\vcoreVersion\x125\n" +
@@ -2313,7 +2414,15 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\brollback\x18\b \x01(\v2\x19.kornel.v1.RollbackStatusR\brollback\x126\n" +
 	"\bpresence\x18\t \x01(\v2\x1a.kornel.v1.ManagerPresenceR\bpresence\x124\n" +
 	"\bmanagers\x18\n" +
-	" \x03(\v2\x18.kornel.v1.ManagerStatusR\bmanagers\"\xf9\x02\n" +
+	" \x03(\v2\x18.kornel.v1.ManagerStatusR\bmanagers\x123\n" +
+	"\bstanding\x18\v \x01(\v2\x17.kornel.v1.CoreStandingR\bstanding\"\xbd\x01\n" +
+	"\fCoreStanding\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12%\n" +
+	"\x0eleader_address\x18\x02 \x01(\tR\rleaderAddress\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12%\n" +
+	"\x0erecords_behind\x18\x04 \x01(\x03R\rrecordsBehind\x12\x1b\n" +
+	"\tbehind_ms\x18\x05 \x01(\x03R\bbehindMs\x12\x18\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\"\xf9\x02\n" +
 	"\rManagerStatus\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x125\n" +
 	"\x16configuration_checksum\x18\x02 \x01(\tR\x15configurationChecksum\x123\n" +
@@ -2589,121 +2698,123 @@ func file_kornel_v1_status_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_status_proto_rawDescData
 }
 
-var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_kornel_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),     // 0: kornel.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),    // 1: kornel.v1.GetStatusResponse
-	(*ManagerStatus)(nil),        // 2: kornel.v1.ManagerStatus
-	(*RollbackStatus)(nil),       // 3: kornel.v1.RollbackStatus
-	(*ManagerPresence)(nil),      // 4: kornel.v1.ManagerPresence
-	(*PartitionStatus)(nil),      // 5: kornel.v1.PartitionStatus
-	(*DrainedNode)(nil),          // 6: kornel.v1.DrainedNode
-	(*GovernorStatus)(nil),       // 7: kornel.v1.GovernorStatus
-	(*GovernorScope)(nil),        // 8: kornel.v1.GovernorScope
-	(*StuckVictim)(nil),          // 9: kornel.v1.StuckVictim
-	(*MonitorStatus)(nil),        // 10: kornel.v1.MonitorStatus
-	(*UserStatus)(nil),           // 11: kornel.v1.UserStatus
-	(*QueueStatus)(nil),          // 12: kornel.v1.QueueStatus
-	(*ExplainAskRequest)(nil),    // 13: kornel.v1.ExplainAskRequest
-	(*ExplainAskResponse)(nil),   // 14: kornel.v1.ExplainAskResponse
-	(*AskFailure)(nil),           // 15: kornel.v1.AskFailure
-	(*ExplainQueueRequest)(nil),  // 16: kornel.v1.ExplainQueueRequest
-	(*ExplainQueueResponse)(nil), // 17: kornel.v1.ExplainQueueResponse
-	(*QueueAboveMax)(nil),        // 18: kornel.v1.QueueAboveMax
-	(*QueueLevel)(nil),           // 19: kornel.v1.QueueLevel
-	(*QueueBound)(nil),           // 20: kornel.v1.QueueBound
-	(*ExplainUserRequest)(nil),   // 21: kornel.v1.ExplainUserRequest
-	(*ExplainUserResponse)(nil),  // 22: kornel.v1.ExplainUserResponse
-	(*LimitLevel)(nil),           // 23: kornel.v1.LimitLevel
-	(*GetStateDumpRequest)(nil),  // 24: kornel.v1.GetStateDumpRequest
-	(*GetStateDumpResponse)(nil), // 25: kornel.v1.GetStateDumpResponse
-	nil,                          // 26: kornel.v1.PartitionStatus.TotalEntry
-	nil,                          // 27: kornel.v1.PartitionStatus.IgnoredEntry
-	nil,                          // 28: kornel.v1.GovernorScope.LostEntry
-	nil,                          // 29: kornel.v1.GovernorScope.MaxLostEntry
-	nil,                          // 30: kornel.v1.StuckVictim.ResourcesEntry
-	nil,                          // 31: kornel.v1.UserStatus.UsedEntry
-	nil,                          // 32: kornel.v1.QueueStatus.GuaranteedEntry
-	nil,                          // 33: kornel.v1.QueueStatus.MaxEntry
-	nil,                          // 34: kornel.v1.QueueStatus.UsedEntry
-	nil,                          // 35: kornel.v1.QueueStatus.PendingEntry
-	nil,                          // 36: kornel.v1.QueueStatus.PreemptingEntry
-	nil,                          // 37: kornel.v1.QueueStatus.PreemptedEntry
-	nil,                          // 38: kornel.v1.ExplainQueueResponse.HeadroomEntry
-	nil,                          // 39: kornel.v1.QueueAboveMax.AboveEntry
-	nil,                          // 40: kornel.v1.QueueAboveMax.LeavingEntry
-	nil,                          // 41: kornel.v1.QueueLevel.GuaranteedEntry
-	nil,                          // 42: kornel.v1.QueueLevel.MaxEntry
-	nil,                          // 43: kornel.v1.QueueLevel.UsedEntry
-	nil,                          // 44: kornel.v1.QueueLevel.PendingEntry
-	nil,                          // 45: kornel.v1.QueueLevel.PreemptingEntry
-	nil,                          // 46: kornel.v1.QueueLevel.HeadroomEntry
-	nil,                          // 47: kornel.v1.ExplainUserResponse.UsedEntry
-	nil,                          // 48: kornel.v1.LimitLevel.MaxEntry
-	nil,                          // 49: kornel.v1.LimitLevel.UsedEntry
-	nil,                          // 50: kornel.v1.LimitLevel.HeadroomEntry
+	(*CoreStanding)(nil),         // 2: kornel.v1.CoreStanding
+	(*ManagerStatus)(nil),        // 3: kornel.v1.ManagerStatus
+	(*RollbackStatus)(nil),       // 4: kornel.v1.RollbackStatus
+	(*ManagerPresence)(nil),      // 5: kornel.v1.ManagerPresence
+	(*PartitionStatus)(nil),      // 6: kornel.v1.PartitionStatus
+	(*DrainedNode)(nil),          // 7: kornel.v1.DrainedNode
+	(*GovernorStatus)(nil),       // 8: kornel.v1.GovernorStatus
+	(*GovernorScope)(nil),        // 9: kornel.v1.GovernorScope
+	(*StuckVictim)(nil),          // 10: kornel.v1.StuckVictim
+	(*MonitorStatus)(nil),        // 11: kornel.v1.MonitorStatus
+	(*UserStatus)(nil),           // 12: kornel.v1.UserStatus
+	(*QueueStatus)(nil),          // 13: kornel.v1.QueueStatus
+	(*ExplainAskRequest)(nil),    // 14: kornel.v1.ExplainAskRequest
+	(*ExplainAskResponse)(nil),   // 15: kornel.v1.ExplainAskResponse
+	(*AskFailure)(nil),           // 16: kornel.v1.AskFailure
+	(*ExplainQueueRequest)(nil),  // 17: kornel.v1.ExplainQueueRequest
+	(*ExplainQueueResponse)(nil), // 18: kornel.v1.ExplainQueueResponse
+	(*QueueAboveMax)(nil),        // 19: kornel.v1.QueueAboveMax
+	(*QueueLevel)(nil),           // 20: kornel.v1.QueueLevel
+	(*QueueBound)(nil),           // 21: kornel.v1.QueueBound
+	(*ExplainUserRequest)(nil),   // 22: kornel.v1.ExplainUserRequest
+	(*ExplainUserResponse)(nil),  // 23: kornel.v1.ExplainUserResponse
+	(*LimitLevel)(nil),           // 24: kornel.v1.LimitLevel
+	(*GetStateDumpRequest)(nil),  // 25: kornel.v1.GetStateDumpRequest
+	(*GetStateDumpResponse)(nil), // 26: kornel.v1.GetStateDumpResponse
+	nil,                          // 27: kornel.v1.PartitionStatus.TotalEntry
+	nil,                          // 28: kornel.v1.PartitionStatus.IgnoredEntry
+	nil,                          // 29: kornel.v1.GovernorScope.LostEntry
+	nil,                          // 30: kornel.v1.GovernorScope.MaxLostEntry
+	nil,                          // 31: kornel.v1.StuckVictim.ResourcesEntry
+	nil,                          // 32: kornel.v1.UserStatus.UsedEntry
+	nil,                          // 33: kornel.v1.QueueStatus.GuaranteedEntry
+	nil,                          // 34: kornel.v1.QueueStatus.MaxEntry
+	nil,                          // 35: kornel.v1.QueueStatus.UsedEntry
+	nil,                          // 36: kornel.v1.QueueStatus.PendingEntry
+	nil,                          // 37: kornel.v1.QueueStatus.PreemptingEntry
+	nil,                          // 38: kornel.v1.QueueStatus.PreemptedEntry
+	nil,                          // 39: kornel.v1.ExplainQueueResponse.HeadroomEntry
+	nil,                          // 40: kornel.v1.QueueAboveMax.AboveEntry
+	nil,                          // 41: kornel.v1.QueueAboveMax.LeavingEntry
+	nil,                          // 42: kornel.v1.QueueLevel.GuaranteedEntry
+	nil,                          // 43: kornel.v1.QueueLevel.MaxEntry
+	nil,                          // 44: kornel.v1.QueueLevel.UsedEntry
+	nil,                          // 45: kornel.v1.QueueLevel.PendingEntry
+	nil,                          // 46: kornel.v1.QueueLevel.PreemptingEntry
+	nil,                          // 47: kornel.v1.QueueLevel.HeadroomEntry
+	nil,                          // 48: kornel.v1.ExplainUserResponse.UsedEntry
+	nil,                          // 49: kornel.v1.LimitLevel.MaxEntry
+	nil,                          // 50: kornel.v1.LimitLevel.UsedEntry
+	nil,                          // 51: kornel.v1.LimitLevel.HeadroomEntry
 }
 var file_kornel_v1_status_proto_depIdxs = []int32{
-	5,  // 0: kornel.v1.GetStatusResponse.partitions:type_name -> kornel.v1.PartitionStatus
-	3,  // 1: kornel.v1.GetStatusResponse.rollback:type_name -> kornel.v1.RollbackStatus
-	4,  // 2: kornel.v1.GetStatusResponse.presence:type_name -> kornel.v1.ManagerPresence
-	2,  // 3: kornel.v1.GetStatusResponse.managers:type_name -> kornel.v1.ManagerStatus
-	4,  // 4: kornel.v1.ManagerStatus.presence:type_name -> kornel.v1.ManagerPresence
-	3,  // 5: kornel.v1.ManagerStatus.rollback:type_name -> kornel.v1.RollbackStatus
-	26, // 6: kornel.v1.PartitionStatus.total:type_name -> kornel.v1.PartitionStatus.TotalEntry
-	12, // 7: kornel.v1.PartitionStatus.queues:type_name -> kornel.v1.QueueStatus
-	11, // 8: kornel.v1.PartitionStatus.users:type_name -> kornel.v1.UserStatus
-	27, // 9: kornel.v1.PartitionStatus.ignored:type_name -> kornel.v1.PartitionStatus.IgnoredEntry
-	7,  // 10: kornel.v1.PartitionStatus.governor:type_name -> kornel.v1.GovernorStatus
-	9,  // 11: kornel.v1.PartitionStatus.stuck_victims:type_name -> kornel.v1.StuckVictim
-	10, // 12: kornel.v1.PartitionStatus.monitor:type_name -> kornel.v1.MonitorStatus
-	6,  // 13: kornel.v1.PartitionStatus.drained_nodes:type_name -> kornel.v1.DrainedNode
-	8,  // 14: kornel.v1.GovernorStatus.scopes:type_name -> kornel.v1.GovernorScope
-	28, // 15: kornel.v1.GovernorScope.lost:type_name -> kornel.v1.GovernorScope.LostEntry
-	29, // 16: kornel.v1.GovernorScope.max_lost:type_name -> kornel.v1.GovernorScope.MaxLostEntry
-	30, // 17: kornel.v1.StuckVictim.resources:type_name -> kornel.v1.StuckVictim.ResourcesEntry
-	31, // 18: kornel.v1.UserStatus.used:type_name -> kornel.v1.UserStatus.UsedEntry
-	32, // 19: kornel.v1.QueueStatus.guaranteed:type_name -> kornel.v1.QueueStatus.GuaranteedEntry
-	33, // 20: kornel.v1.QueueStatus.max:type_name -> kornel.v1.QueueStatus.MaxEntry
-	34, // 21: kornel.v1.QueueStatus.used:type_name -> kornel.v1.QueueStatus.UsedEntry
-	35, // 22: kornel.v1.QueueStatus.pending:type_name -> kornel.v1.QueueStatus.PendingEntry
-	36, // 23: kornel.v1.QueueStatus.preempting:type_name -> kornel.v1.QueueStatus.PreemptingEntry
-	37, // 24: kornel.v1.QueueStatus.preempted:type_name -> kornel.v1.QueueStatus.PreemptedEntry
-	15, // 25: kornel.v1.ExplainAskResponse.failures:type_name -> kornel.v1.AskFailure
-	19, // 26: kornel.v1.ExplainQueueResponse.levels:type_name -> kornel.v1.QueueLevel
-	38, // 27: kornel.v1.ExplainQueueResponse.headroom:type_name -> kornel.v1.ExplainQueueResponse.HeadroomEntry
-	20, // 28: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
-	20, // 29: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
-	18, // 30: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
-	39, // 31: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
-	40, // 32: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
-	41, // 33: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
-	42, // 34: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
-	43, // 35: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
-	44, // 36: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
-	45, // 37: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
-	46, // 38: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
-	47, // 39: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
-	23, // 40: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
-	20, // 41: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
-	48, // 42: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
-	49, // 43: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
-	50, // 44: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
-	0,  // 45: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
-	13, // 46: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
-	16, // 47: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
-	21, // 48: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
-	24, // 49: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
-	1,  // 50: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
-	14, // 51: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
-	17, // 52: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
-	22, // 53: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
-	25, // 54: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
-	50, // [50:55] is the sub-list for method output_type
-	45, // [45:50] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	6,  // 0: kornel.v1.GetStatusResponse.partitions:type_name -> kornel.v1.PartitionStatus
+	4,  // 1: kornel.v1.GetStatusResponse.rollback:type_name -> kornel.v1.RollbackStatus
+	5,  // 2: kornel.v1.GetStatusResponse.presence:type_name -> kornel.v1.ManagerPresence
+	3,  // 3: kornel.v1.GetStatusResponse.managers:type_name -> kornel.v1.ManagerStatus
+	2,  // 4: kornel.v1.GetStatusResponse.standing:type_name -> kornel.v1.CoreStanding
+	5,  // 5: kornel.v1.ManagerStatus.presence:type_name -> kornel.v1.ManagerPresence
+	4,  // 6: kornel.v1.ManagerStatus.rollback:type_name -> kornel.v1.RollbackStatus
+	27, // 7: kornel.v1.PartitionStatus.total:type_name -> kornel.v1.PartitionStatus.TotalEntry
+	13, // 8: kornel.v1.PartitionStatus.queues:type_name -> kornel.v1.QueueStatus
+	12, // 9: kornel.v1.PartitionStatus.users:type_name -> kornel.v1.UserStatus
+	28, // 10: kornel.v1.PartitionStatus.ignored:type_name -> kornel.v1.PartitionStatus.IgnoredEntry
+	8,  // 11: kornel.v1.PartitionStatus.governor:type_name -> kornel.v1.GovernorStatus
+	10, // 12: kornel.v1.PartitionStatus.stuck_victims:type_name -> kornel.v1.StuckVictim
+	11, // 13: kornel.v1.PartitionStatus.monitor:type_name -> kornel.v1.MonitorStatus
+	7,  // 14: kornel.v1.PartitionStatus.drained_nodes:type_name -> kornel.v1.DrainedNode
+	9,  // 15: kornel.v1.GovernorStatus.scopes:type_name -> kornel.v1.GovernorScope
+	29, // 16: kornel.v1.GovernorScope.lost:type_name -> kornel.v1.GovernorScope.LostEntry
+	30, // 17: kornel.v1.GovernorScope.max_lost:type_name -> kornel.v1.GovernorScope.MaxLostEntry
+	31, // 18: kornel.v1.StuckVictim.resources:type_name -> kornel.v1.StuckVictim.ResourcesEntry
+	32, // 19: kornel.v1.UserStatus.used:type_name -> kornel.v1.UserStatus.UsedEntry
+	33, // 20: kornel.v1.QueueStatus.guaranteed:type_name -> kornel.v1.QueueStatus.GuaranteedEntry
+	34, // 21: kornel.v1.QueueStatus.max:type_name -> kornel.v1.QueueStatus.MaxEntry
+	35, // 22: kornel.v1.QueueStatus.used:type_name -> kornel.v1.QueueStatus.UsedEntry
+	36, // 23: kornel.v1.QueueStatus.pending:type_name -> kornel.v1.QueueStatus.PendingEntry
+	37, // 24: kornel.v1.QueueStatus.preempting:type_name -> kornel.v1.QueueStatus.PreemptingEntry
+	38, // 25: kornel.v1.QueueStatus.preempted:type_name -> kornel.v1.QueueStatus.PreemptedEntry
+	16, // 26: kornel.v1.ExplainAskResponse.failures:type_name -> kornel.v1.AskFailure
+	20, // 27: kornel.v1.ExplainQueueResponse.levels:type_name -> kornel.v1.QueueLevel
+	39, // 28: kornel.v1.ExplainQueueResponse.headroom:type_name -> kornel.v1.ExplainQueueResponse.HeadroomEntry
+	21, // 29: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
+	21, // 30: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
+	19, // 31: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
+	40, // 32: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
+	41, // 33: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
+	42, // 34: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
+	43, // 35: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
+	44, // 36: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
+	45, // 37: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
+	46, // 38: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
+	47, // 39: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
+	48, // 40: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
+	24, // 41: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
+	21, // 42: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
+	49, // 43: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
+	50, // 44: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
+	51, // 45: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
+	0,  // 46: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
+	14, // 47: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
+	17, // 48: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
+	22, // 49: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
+	25, // 50: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
+	1,  // 51: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
+	15, // 52: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
+	18, // 53: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
+	23, // 54: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
+	26, // 55: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
+	51, // [51:56] is the sub-list for method output_type
+	46, // [46:51] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_status_proto_init() }
@@ -2711,17 +2822,17 @@ func file_kornel_v1_status_proto_init() {
 	if File_kornel_v1_status_proto != nil {
 		return
 	}
-	file_kornel_v1_status_proto_msgTypes[4].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[8].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[12].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[18].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[5].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[9].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[13].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_status_proto_rawDesc), len(file_kornel_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,11 +1,11 @@
-"""Look-ups of users' groups in the outside world, before an application reaches the engine (config.md 11).
+"""Look-ups of users' groups outside the core, before an application reaches the engine (config.md 11).
 
 ::
 
-    lookups   what the streams call: groups for every application that came without, several at once
-    cache     what was found lately, and what was not
-    source    what a resolver is
+    lookups   called by the streams: groups for every application that came without any, several at once
+    cache     results found recently, and failures
+    source    the interface of a resolver
     accounts  type os: the accounts of this machine
-    ldap      type ldap: a directory server, by ldap_settings
-    sources   which of them work here
+    ldap      type ldap: a directory server, with the settings of ldap_settings
+    sources   the resolvers that work on this machine
 """

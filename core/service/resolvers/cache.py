@@ -1,4 +1,5 @@
-"""A cache of resolvers' answers: groups for 300 s, failures for 30 s, cleared away every 60 s (config.md 11)."""
+"""A cache of resolvers' answers: groups are kept for 300 s, failures for 30 s, and old ones removed every 60 s
+(config.md 11)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ CLEANING_NS: Final = 60 * SECOND_NS
 
 
 class Answer(NamedTuple):
-    """The result of a look-up: ``groups``, or with none the reason in ``unresolved``."""
+    """The result of a look-up: ``groups``, or the reason why there are none in ``unresolved``."""
 
     groups: tuple[str, ...]
     unresolved: str = ""
@@ -33,7 +34,7 @@ class _Entry:
 
 
 class GroupCache:
-    """Answers by person. Groups that come with an application never get in here (B17)."""
+    """Answers by person. Groups that come with an application are never kept here (B17)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,19 +45,19 @@ class GroupCache:
         return len(self._entries)
 
     def get(self, person: Person) -> Answer | None:
-        """Returns the answer for *person*, if there is one that is still good."""
+        """Returns the answer for *person* if there is one that has not expired."""
         entry = self._entries.get(person)
         return entry.answer if entry is not None and self._clock.now_ns() < entry.until_ns else None
 
     def put(self, person: Person, answer: Answer) -> None:
-        """Keep *answer* for as long as its kind is kept."""
+        """Keep *answer* for the time that suits its kind."""
         now_ns = self._clock.now_ns()
         self._entries[person] = _Entry(answer, now_ns + (NOT_FOUND_NS if answer.unresolved else FOUND_NS))
         if self._cleaning is None:
             self._cleaning = self._clock.call_at(now_ns + CLEANING_NS, self._remove_old)
 
     def close(self) -> None:
-        """Forget everything, and leave no timer behind."""
+        """Drop all answers and cancel the timer."""
         self._entries.clear()
         if self._cleaning is not None:
             self._cleaning.cancel()

@@ -1,7 +1,7 @@
-"""Resolver ``ldap``: the user's own group and the groups its directory entry names (config.md 11, B17).
+"""The resolver ``ldap``: a user's own group and the groups in its directory entry (config.md 11, B17).
 
-A connection of its own for every look-up: answers are kept for minutes, so there is nothing to gain from a pool, which
-would have to notice when its server went away.
+Every look-up has its own connection: answers are kept for minutes, so there is nothing to gain from a pool, which would
+have to notice that its server is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _ESCAPED: Final = re.compile(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
 
 
 class _Tls(Tls):
-    """TLS by the standard library's rules. ldap3's own way to compare host names needs what Python 3.12 took out."""
+    """TLS by the rules of the standard library. ldap3's own comparison of host names needs a function that Python 3.12
+    removed."""
 
     def __init__(self, settings: LdapSettings) -> None:
         super().__init__()
@@ -43,7 +44,7 @@ class _Tls(Tls):
 
 
 class LdapDirectory:
-    """One directory server. Reads only, follows no referrals."""
+    """One directory server, which is only read, without following referrals."""
 
     def __init__(self, settings: LdapSettings) -> None:
         self._settings = settings
@@ -57,10 +58,10 @@ class LdapDirectory:
         return tuple(dict.fromkeys((user, *(name for name in names if name))))
 
     def _look_up(self, user: str) -> list[str]:
-        """Returns the values of the group attribute of the one entry that is *user*'s."""
+        """Returns the values of the group attribute in the entry of *user*."""
         settings = self._settings
         connection = Connection(
-            # One that was reached before goes on as if it still were.
+            # Otherwise ldap3 would treat a server that was reached before as if it still were.
             Server(
                 settings.host,
                 settings.port,
@@ -91,7 +92,7 @@ class LdapDirectory:
         finally:
             connection.unbind()
             if connection.socket is not None:
-                connection.socket.close()  # ldap3 leaves it open where opening the connection went wrong
+                connection.socket.close()  # ldap3 leaves it open if the connection could not be opened
 
     def _values(self, user: str, result: dict[str, Any], response: list[dict[str, Any]]) -> list[str]:
         settings = self._settings
@@ -111,9 +112,9 @@ class LdapDirectory:
 
 
 def group_name(value: str) -> str:
-    """Returns the name of the group that *value* of a group attribute means; empty: none.
+    """Returns the name of the group in *value*, a value of the group attribute; empty: none.
 
-    Of a distinguished name the first ``CN``, which need not stand first. What is no distinguished name is a name.
+    In a distinguished name it is the first ``CN``, which need not come first. Any other text is the name itself.
     """
     if "=" not in value:
         return value.strip()
@@ -125,7 +126,7 @@ def group_name(value: str) -> str:
 
 
 def _unescape_text(text: str) -> str:
-    """Returns *text* of a distinguished name without its backslashes (RFC 4514)."""
+    """Returns *text*, a part of a distinguished name, without its escapes (RFC 4514)."""
 
     def plain(match: re.Match[str]) -> str:
         octets = match[1]

@@ -1,6 +1,7 @@
-"""Settings of the ldap resolver: a directory with one file each, as a mounted secret has it (config.md 11).
+"""Settings of the ldap resolver: a directory with one file for each setting, like a mounted secret (config.md 11).
 
-Upstream's names. ``CACert`` is ours, the certificates to trust as PEM text: a directory server rarely has a public one.
+The names are YuniKorn's. ``CACert``, the certificates to trust as PEM text, is Kornel's own, because a directory server
+rarely has a public certificate.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9;.-]*", re.ASCII)
 
 
 class LdapSettingsError(ValueError):
-    """The settings cannot be used. The text has one line for each thing to mend, and never the password."""
+    """The settings cannot be used. The text has one line for each error, and never the password."""
 
 
 @dataclass(frozen=True, slots=True)
 class LdapSettings:
-    """The settings of a directory. ``verify``: the server has to prove that it is ``host``.
+    """The settings of a directory. ``verify``: the server's certificate has to be valid for ``host``.
 
     ``ca_certificates``: PEM; empty: those of the system.
     """
@@ -57,12 +58,12 @@ class LdapSettings:
 
     @property
     def address(self) -> str:
-        """Address of the server."""
+        """The address of the server."""
         return f"{'ldaps' if self.tls else 'ldap'}://{self.host}:{self.port}"
 
 
 def read_settings(directory: Path) -> tuple[LdapSettings, tuple[str, ...]]:
-    """Returns the settings in *directory*, and what is odd about them. Raises :class:`LdapSettingsError`."""
+    """Returns the settings in *directory*, with warnings about odd ones. Raises :class:`LdapSettingsError`."""
     reader = _Reader(directory)
     settings = LdapSettings(
         host=reader.required("Host"),
@@ -85,7 +86,7 @@ def read_settings(directory: Path) -> tuple[LdapSettings, tuple[str, ...]]:
 
 
 class _Reader:
-    """Collects everything that is wrong, each with the file it is in."""
+    """Reads settings and collects all errors, each with the name of its file."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -105,7 +106,7 @@ class _Reader:
             if not any(str(self._directory / name) in error for error in self.errors):
                 self.error(name, "is missing")
             return ""
-        # The blank before the first character of a password may be part of it, the newline at the end never is.
+        # A blank at the beginning of a password may be part of it; the newline at the end never is.
         value = trim(text)
         if not value:
             self.error(name, "is empty")
@@ -116,13 +117,13 @@ class _Reader:
         if _PORT.fullmatch(text) and int(text) <= _HIGHEST_PORT:
             return int(text)
         if text:
-            self.error("Port", f"{text!r} is no port (expected 1 to {_HIGHEST_PORT})")
+            self.error("Port", f"{text!r} is not a port (expected 1 to {_HIGHEST_PORT})")
         return 0
 
     def filter(self) -> str:
         text = self.required("Filter")
         if text and USER_MARK not in text:
-            self.error("Filter", f"{text!r} has no {USER_MARK} to put the user name in")
+            self.error("Filter", f"{text!r} has no {USER_MARK} for the user name")
         if not _is_balanced(text):
             self.error("Filter", f"{text!r} has parentheses that do not match")
         return text
@@ -146,11 +147,11 @@ class _Reader:
     def _read(self) -> Mapping[str, str]:
         texts: dict[str, str] = {}
         for path in sorted(self._directory.iterdir()):
-            # A mounted secret keeps its own housekeeping under names with two dots.
+            # In a mounted secret, names that begin with two dots belong to Kubernetes itself.
             if path.name.startswith("..") or path.is_dir():
                 continue
             if path.name not in (*REQUIRED, *OPTIONAL):
-                self.warn(path.name, f"is no setting and was skipped (expected {', '.join((*REQUIRED, *OPTIONAL))})")
+                self.warn(path.name, f"is not a setting and was skipped (expected {', '.join((*REQUIRED, *OPTIONAL))})")
                 continue
             try:
                 texts[path.name] = path.read_text(encoding="utf-8")
@@ -162,7 +163,7 @@ class _Reader:
 
 
 def _find_oddities(settings: LdapSettings) -> list[tuple[str, str]]:
-    """Returns the probable mistakes, by the file they are in."""
+    """Returns probable mistakes, each with the name of its file."""
     odd: list[tuple[str, str]] = []
     if not _HOST.fullmatch(settings.host):
         odd.append(("Host", f"{settings.host!r} does not look like a host name or address"))

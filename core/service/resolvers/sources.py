@@ -18,7 +18,7 @@ _FOR_TESTS: Final = "it is for tests of the core itself"
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Resolvers by type, and reasons by type for those that a configuration may not ask for."""
+    """The resolvers that work, by type, and the reasons why others cannot be used, by type."""
 
     working: Mapping[str, GroupSource]
     unavailable: Mapping[str, str]
@@ -30,7 +30,8 @@ class Sources:
 
 
 def find_sources(ldap_settings: Path, logger: FilteringBoundLogger) -> Sources:
-    """Returns everything that works here. *ldap_settings*: a directory, which need not exist where nobody needs it.
+    """Returns all sources that work on this machine. *ldap_settings*: a directory, which may be missing if LDAP is not
+    used.
 
     Raises :class:`kornel.core.service.resolvers.ldap_settings.LdapSettingsError` for settings that cannot be used.
     """
@@ -44,7 +45,7 @@ def find_sources(ldap_settings: Path, logger: FilteringBoundLogger) -> Sources:
     try:
         from kornel.core.service.resolvers.ldap import LdapDirectory  # noqa: PLC0415 - its package is an optional extra
     except ImportError:
-        reason = "the package ldap3 is missing, install kornel[ldap]"
+        reason = "the package ldap3 is missing; install kornel[ldap]"
         return Sources(basic.working, {**basic.unavailable, "ldap": reason})
     logger.info("LDAP settings read", directory=str(ldap_settings), server=settings.address)
     return Sources({**basic.working, "ldap": LdapDirectory(settings)}, {"test": _FOR_TESTS})

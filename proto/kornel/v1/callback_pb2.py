@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kornel.si.v1 import si_pb2 as si_dot_v1_dot_si__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18kornel/v1/callback.proto\x12\tkornel.v1\x1a\x0esi/v1/si.proto\"\xd3\x02\n\rAttachRequest\x12-\n\x0csubscription\x18\x01 \x01(\x0b\x32\x17.kornel.v1.Subscription\x12/\n\npredicates\x18\x02 \x03(\x0b\x32\x1b.kornel.v1.PredicatesAnswer\x12\x44\n\x15preemption_predicates\x18\x03 \x03(\x0b\x32%.kornel.v1.PreemptionPredicatesAnswer\x12.\n\nstate_dump\x18\x04 \x01(\x0b\x32\x1a.kornel.v1.StateDumpAnswer\x12=\n\x12preemption_notices\x18\x05 \x03(\x0b\x32!.kornel.v1.PreemptionNoticeAnswer\x12-\n\x0c\x61\x63knowledged\x18\x06 \x03(\x0b\x32\x17.kornel.v1.PlacementKey\"\xfe\x03\n\x0e\x41ttachResponse\x12%\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x13.kornel.v1.Attached\x12\x31\n\npredicates\x18\x02 \x03(\x0b\x32\x1d.kornel.v1.PredicatesQuestion\x12\x46\n\x15preemption_predicates\x18\x03 \x03(\x0b\x32\'.kornel.v1.PreemptionPredicatesQuestion\x12G\n\x11scheduling_states\x18\x04 \x03(\x0b\x32,.si.v1.UpdateContainerSchedulingStateRequest\x12\"\n\x06\x65vents\x18\x05 \x03(\x0b\x32\x12.si.v1.EventRecord\x12\x30\n\nstate_dump\x18\x06 \x01(\x0b\x32\x1c.kornel.v1.StateDumpQuestion\x12\x37\n\x12preemption_notices\x18\x07 \x03(\x0b\x32\x1b.kornel.v1.PreemptionNotice\x12\x45\n\x16preemption_withdrawals\x18\x08 \x03(\x0b\x32%.kornel.v1.PreemptionNoticeWithdrawal\x12+\n\nnot_placed\x18\t \x03(\x0b\x32\x17.kornel.v1.PlacementKey\"\xbf\x01\n\x0cSubscription\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x12\n\npredicates\x18\x02 \x01(\x08\x12\x1d\n\x15preemption_predicates\x18\x03 \x01(\x08\x12\x19\n\x11scheduling_states\x18\x04 \x01(\x08\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x08\x12\x12\n\nstate_dump\x18\x06 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x1a\n\x12preemption_notices\x18\x08 \x01(\x08\"\x1e\n\x08\x41ttached\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x03\"\xa3\x01\n\x12PredicatesQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x16\n\x0e\x61llocation_key\x18\x04 \x01(\t\x12\x10\n\x08node_ids\x18\x05 \x03(\t\x12\x10\n\x08\x61llocate\x18\x06 \x01(\x08\x12\x11\n\tdependent\x18\x07 \x01(\x08\"p\n\x10PredicatesAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12(\n\x08refusals\x18\x02 \x03(\x0b\x32\x16.kornel.v1.NodeRefusal\x12\x1d\n\x15\x64\x65pends_on_placements\x18\x03 \x01(\x08\"J\n\x0cPlacementKey\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61llocation_key\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\".\n\x0bNodeRefusal\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x92\x01\n\x1cPreemptionPredicatesQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x32\n\targuments\x18\x04 \x01(\x0b\x32\x1f.si.v1.PreemptionPredicatesArgs\"h\n\x1aPreemptionPredicatesAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x35\n\x08response\x18\x02 \x01(\x0b\x32#.si.v1.PreemptionPredicatesResponse\"(\n\x11StateDumpQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\"C\n\x0fStateDumpAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x0c\n\x04json\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\xfd\x01\n\x10PreemptionNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\x03\x12\x1e\n\x16strict_allocation_keys\x18\x05 \x03(\t\x12(\n\x0fnegotiable_need\x18\x06 \x01(\x0b\x32\x0f.si.v1.Resource\x12\x1f\n\x17\x61t_risk_allocation_keys\x18\x07 \x03(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x08 \x01(\x03\x12\x0c\n\x04kind\x18\t \x01(\t\x12\x0e\n\x06reason\x18\n \x01(\t\"s\n\x1aPreemptionNoticeWithdrawal\x12\x11\n\tnotice_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x17\n\x0f\x61llocation_keys\x18\x04 \x03(\t\"\x94\x01\n\x16PreemptionNoticeAnswer\x12\x11\n\tnotice_id\x18\x01 \x01(\x03\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x1f\n\x17instead_allocation_keys\x18\x03 \x03(\t\x12\x34\n\x0b\x63heckpoints\x18\x04 \x03(\x0b\x32\x1f.kornel.v1.AllocationCheckpoint\"?\n\x14\x41llocationCheckpoint\x12\x16\n\x0e\x61llocation_key\x18\x01 \x01(\t\x12\x0f\n\x07time_ns\x18\x02 \x01(\x03\x32T\n\x0f\x43\x61llbackService\x12\x41\n\x06\x41ttach\x12\x18.kornel.v1.AttachRequest\x1a\x19.kornel.v1.AttachResponse(\x01\x30\x01\x42\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18kornel/v1/callback.proto\x12\tkornel.v1\x1a\x0esi/v1/si.proto\"\xd3\x02\n\rAttachRequest\x12-\n\x0csubscription\x18\x01 \x01(\x0b\x32\x17.kornel.v1.Subscription\x12/\n\npredicates\x18\x02 \x03(\x0b\x32\x1b.kornel.v1.PredicatesAnswer\x12\x44\n\x15preemption_predicates\x18\x03 \x03(\x0b\x32%.kornel.v1.PreemptionPredicatesAnswer\x12.\n\nstate_dump\x18\x04 \x01(\x0b\x32\x1a.kornel.v1.StateDumpAnswer\x12=\n\x12preemption_notices\x18\x05 \x03(\x0b\x32!.kornel.v1.PreemptionNoticeAnswer\x12-\n\x0c\x61\x63knowledged\x18\x06 \x03(\x0b\x32\x17.kornel.v1.PlacementKey\"\xfe\x03\n\x0e\x41ttachResponse\x12%\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x13.kornel.v1.Attached\x12\x31\n\npredicates\x18\x02 \x03(\x0b\x32\x1d.kornel.v1.PredicatesQuestion\x12\x46\n\x15preemption_predicates\x18\x03 \x03(\x0b\x32\'.kornel.v1.PreemptionPredicatesQuestion\x12G\n\x11scheduling_states\x18\x04 \x03(\x0b\x32,.si.v1.UpdateContainerSchedulingStateRequest\x12\"\n\x06\x65vents\x18\x05 \x03(\x0b\x32\x12.si.v1.EventRecord\x12\x30\n\nstate_dump\x18\x06 \x01(\x0b\x32\x1c.kornel.v1.StateDumpQuestion\x12\x37\n\x12preemption_notices\x18\x07 \x03(\x0b\x32\x1b.kornel.v1.PreemptionNotice\x12\x45\n\x16preemption_withdrawals\x18\x08 \x03(\x0b\x32%.kornel.v1.PreemptionNoticeWithdrawal\x12+\n\nnot_placed\x18\t \x03(\x0b\x32\x17.kornel.v1.PlacementKey\"\xda\x01\n\x0cSubscription\x12\r\n\x05rm_id\x18\x01 \x01(\t\x12\x12\n\npredicates\x18\x02 \x01(\x08\x12\x1d\n\x15preemption_predicates\x18\x03 \x01(\x08\x12\x19\n\x11scheduling_states\x18\x04 \x01(\x08\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x08\x12\x12\n\nstate_dump\x18\x06 \x01(\x08\x12\x12\n\ntimeout_ms\x18\x07 \x01(\x03\x12\x1a\n\x12preemption_notices\x18\x08 \x01(\x08\x12\x19\n\x11\x61waits_placements\x18\t \x01(\x08\"9\n\x08\x41ttached\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x03\x12\x19\n\x11\x61waits_placements\x18\x02 \x01(\x08\"\xcb\x01\n\x12PredicatesQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x16\n\x0e\x61llocation_key\x18\x04 \x01(\t\x12\x10\n\x08node_ids\x18\x05 \x03(\t\x12\x10\n\x08\x61llocate\x18\x06 \x01(\x08\x12\x11\n\tdependent\x18\x07 \x01(\x08\x12&\n\x05\x61\x66ter\x18\x08 \x01(\x0b\x32\x17.kornel.v1.PlacementKey\"p\n\x10PredicatesAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12(\n\x08refusals\x18\x02 \x03(\x0b\x32\x16.kornel.v1.NodeRefusal\x12\x1d\n\x15\x64\x65pends_on_placements\x18\x03 \x01(\x08\"J\n\x0cPlacementKey\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x16\n\x0e\x61llocation_key\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\".\n\x0bNodeRefusal\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x92\x01\n\x1cPreemptionPredicatesQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x32\n\targuments\x18\x04 \x01(\x0b\x32\x1f.si.v1.PreemptionPredicatesArgs\"h\n\x1aPreemptionPredicatesAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x35\n\x08response\x18\x02 \x01(\x0b\x32#.si.v1.PreemptionPredicatesResponse\"(\n\x11StateDumpQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\"C\n\x0fStateDumpAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\x03\x12\x0c\n\x04json\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\xfd\x01\n\x10PreemptionNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\r\n\x05round\x18\x04 \x01(\x03\x12\x1e\n\x16strict_allocation_keys\x18\x05 \x03(\t\x12(\n\x0fnegotiable_need\x18\x06 \x01(\x0b\x32\x0f.si.v1.Resource\x12\x1f\n\x17\x61t_risk_allocation_keys\x18\x07 \x03(\t\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x08 \x01(\x03\x12\x0c\n\x04kind\x18\t \x01(\t\x12\x0e\n\x06reason\x18\n \x01(\t\"s\n\x1aPreemptionNoticeWithdrawal\x12\x11\n\tnotice_id\x18\x01 \x01(\x03\x12\x11\n\tpartition\x18\x02 \x01(\t\x12\x16\n\x0e\x61pplication_id\x18\x03 \x01(\t\x12\x17\n\x0f\x61llocation_keys\x18\x04 \x03(\t\"\x94\x01\n\x16PreemptionNoticeAnswer\x12\x11\n\tnotice_id\x18\x01 \x01(\x03\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x1f\n\x17instead_allocation_keys\x18\x03 \x03(\t\x12\x34\n\x0b\x63heckpoints\x18\x04 \x03(\x0b\x32\x1f.kornel.v1.AllocationCheckpoint\"?\n\x14\x41llocationCheckpoint\x12\x16\n\x0e\x61llocation_key\x18\x01 \x01(\t\x12\x0f\n\x07time_ns\x18\x02 \x01(\x03\x32T\n\x0f\x43\x61llbackService\x12\x41\n\x06\x41ttach\x12\x18.kornel.v1.AttachRequest\x1a\x19.kornel.v1.AttachResponse(\x01\x30\x01\x42\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,33 +38,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ATTACHRESPONSE']._serialized_start=398
   _globals['_ATTACHRESPONSE']._serialized_end=908
   _globals['_SUBSCRIPTION']._serialized_start=911
-  _globals['_SUBSCRIPTION']._serialized_end=1102
-  _globals['_ATTACHED']._serialized_start=1104
-  _globals['_ATTACHED']._serialized_end=1134
-  _globals['_PREDICATESQUESTION']._serialized_start=1137
-  _globals['_PREDICATESQUESTION']._serialized_end=1300
-  _globals['_PREDICATESANSWER']._serialized_start=1302
-  _globals['_PREDICATESANSWER']._serialized_end=1414
-  _globals['_PLACEMENTKEY']._serialized_start=1416
-  _globals['_PLACEMENTKEY']._serialized_end=1490
-  _globals['_NODEREFUSAL']._serialized_start=1492
-  _globals['_NODEREFUSAL']._serialized_end=1538
-  _globals['_PREEMPTIONPREDICATESQUESTION']._serialized_start=1541
-  _globals['_PREEMPTIONPREDICATESQUESTION']._serialized_end=1687
-  _globals['_PREEMPTIONPREDICATESANSWER']._serialized_start=1689
-  _globals['_PREEMPTIONPREDICATESANSWER']._serialized_end=1793
-  _globals['_STATEDUMPQUESTION']._serialized_start=1795
-  _globals['_STATEDUMPQUESTION']._serialized_end=1835
-  _globals['_STATEDUMPANSWER']._serialized_start=1837
-  _globals['_STATEDUMPANSWER']._serialized_end=1904
-  _globals['_PREEMPTIONNOTICE']._serialized_start=1907
-  _globals['_PREEMPTIONNOTICE']._serialized_end=2160
-  _globals['_PREEMPTIONNOTICEWITHDRAWAL']._serialized_start=2162
-  _globals['_PREEMPTIONNOTICEWITHDRAWAL']._serialized_end=2277
-  _globals['_PREEMPTIONNOTICEANSWER']._serialized_start=2280
-  _globals['_PREEMPTIONNOTICEANSWER']._serialized_end=2428
-  _globals['_ALLOCATIONCHECKPOINT']._serialized_start=2430
-  _globals['_ALLOCATIONCHECKPOINT']._serialized_end=2493
-  _globals['_CALLBACKSERVICE']._serialized_start=2495
-  _globals['_CALLBACKSERVICE']._serialized_end=2579
+  _globals['_SUBSCRIPTION']._serialized_end=1129
+  _globals['_ATTACHED']._serialized_start=1131
+  _globals['_ATTACHED']._serialized_end=1188
+  _globals['_PREDICATESQUESTION']._serialized_start=1191
+  _globals['_PREDICATESQUESTION']._serialized_end=1394
+  _globals['_PREDICATESANSWER']._serialized_start=1396
+  _globals['_PREDICATESANSWER']._serialized_end=1508
+  _globals['_PLACEMENTKEY']._serialized_start=1510
+  _globals['_PLACEMENTKEY']._serialized_end=1584
+  _globals['_NODEREFUSAL']._serialized_start=1586
+  _globals['_NODEREFUSAL']._serialized_end=1632
+  _globals['_PREEMPTIONPREDICATESQUESTION']._serialized_start=1635
+  _globals['_PREEMPTIONPREDICATESQUESTION']._serialized_end=1781
+  _globals['_PREEMPTIONPREDICATESANSWER']._serialized_start=1783
+  _globals['_PREEMPTIONPREDICATESANSWER']._serialized_end=1887
+  _globals['_STATEDUMPQUESTION']._serialized_start=1889
+  _globals['_STATEDUMPQUESTION']._serialized_end=1929
+  _globals['_STATEDUMPANSWER']._serialized_start=1931
+  _globals['_STATEDUMPANSWER']._serialized_end=1998
+  _globals['_PREEMPTIONNOTICE']._serialized_start=2001
+  _globals['_PREEMPTIONNOTICE']._serialized_end=2254
+  _globals['_PREEMPTIONNOTICEWITHDRAWAL']._serialized_start=2256
+  _globals['_PREEMPTIONNOTICEWITHDRAWAL']._serialized_end=2371
+  _globals['_PREEMPTIONNOTICEANSWER']._serialized_start=2374
+  _globals['_PREEMPTIONNOTICEANSWER']._serialized_end=2522
+  _globals['_ALLOCATIONCHECKPOINT']._serialized_start=2524
+  _globals['_ALLOCATIONCHECKPOINT']._serialized_end=2587
+  _globals['_CALLBACKSERVICE']._serialized_start=2589
+  _globals['_CALLBACKSERVICE']._serialized_end=2673
 # @@protoc_insertion_point(module_scope)

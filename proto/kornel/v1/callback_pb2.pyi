@@ -161,6 +161,7 @@ class Subscription(_message.Message):
     STATE_DUMP_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
+    AWAITS_PLACEMENTS_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """RM that the shim speaks for. Required."""
     predicates: _builtins.bool
@@ -177,6 +178,10 @@ class Subscription(_message.Message):
     """How long the core waits for an answer, in milliseconds. 0: the core's default, one second unless configured."""
     preemption_notices: _builtins.bool
     """Wants preemption notices and withdrawals. Without, the time to prepare passes unheard."""
+    awaits_placements: _builtins.bool
+    """Waits itself until it has in place what "after" of a question names. The core then asks the next dependent question
+    together with the placement before it, and needs no acknowledgement.
+    """
     def __init__(
         self,
         *,
@@ -188,10 +193,11 @@ class Subscription(_message.Message):
         state_dump: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
         preemption_notices: _builtins.bool = ...,
+        awaits_placements: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "rm_id", b"rm_id", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaits_placements", b"awaits_placements", "events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "rm_id", b"rm_id", "scheduling_states", b"scheduling_states", "state_dump", b"state_dump", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -204,16 +210,20 @@ class Attached(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    AWAITS_PLACEMENTS_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     """How long the core waits for an answer, in milliseconds."""
+    awaits_placements: _builtins.bool
+    """The core names in "after" what the shim has to await. False, or absent in an older core: acknowledge instead."""
     def __init__(
         self,
         *,
         timeout_ms: _builtins.int = ...,
+        awaits_placements: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaits_placements", b"awaits_placements", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -232,6 +242,7 @@ class PredicatesQuestion(_message.Message):
     NODE_IDS_FIELD_NUMBER: _builtins.int
     ALLOCATE_FIELD_NUMBER: _builtins.int
     DEPENDENT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
     question_id: _builtins.int
     """To be repeated in the answer."""
     partition: _builtins.str
@@ -244,11 +255,18 @@ class PredicatesQuestion(_message.Message):
     """True: the ask is to be placed. False: a node is to be reserved for it, or it is to replace a placeholder there."""
     dependent: _builtins.bool
     """The ask depends on other placements: no other such question is open, all such placements made so far were
-    acknowledged or given time to be, and a yes is for the first node that is not refused.
+    acknowledged or given time to be, but for the one that "after" names, and a yes is for the first node that is not
+    refused.
     """
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Nodes to judge, the one that the core prefers first."""
+
+    @_builtins.property
+    def after(self) -> Global___PlacementKey:
+        """Only for a shim that awaits placements: the dependent placement before this question. It is to be judged once the
+        shim has that in place, or knows that it cannot have it. Absent: there is nothing to await.
+        """
 
     def __init__(
         self,
@@ -260,10 +278,11 @@ class PredicatesQuestion(_message.Message):
         node_ids: _abc.Iterable[_builtins.str] | None = ...,
         allocate: _builtins.bool = ...,
         dependent: _builtins.bool = ...,
+        after: Global___PlacementKey | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocate", b"allocate", "allocation_key", b"allocation_key", "application_id", b"application_id", "dependent", b"dependent", "node_ids", b"node_ids", "partition", b"partition", "question_id", b"question_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "allocate", b"allocate", "allocation_key", b"allocation_key", "application_id", b"application_id", "dependent", b"dependent", "node_ids", b"node_ids", "partition", b"partition", "question_id", b"question_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -318,7 +337,7 @@ class PlacementKey(_message.Message):
     """The ask."""
     node_id: _builtins.str
     """In an acknowledgement: the node on which the shim has it in place, so that one that comes late, when the ask runs
-    on another node already, settles nothing. Empty: whichever node it is on.
+    on another node already, settles nothing. Empty: whichever node it is on. In "after": where it was placed.
     """
     def __init__(
         self,

@@ -952,6 +952,7 @@ class JournalAttachment(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     TIMEOUT_NS_FIELD_NUMBER: _builtins.int
     PREEMPTION_NOTICES_FIELD_NUMBER: _builtins.int
+    AWAITS_PLACEMENTS_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The manager."""
     predicates: _builtins.bool
@@ -966,6 +967,8 @@ class JournalAttachment(_message.Message):
     """How long an answer may take, in nanoseconds."""
     preemption_notices: _builtins.bool
     """Notices of preemption."""
+    awaits_placements: _builtins.bool
+    """It waits itself until placements are in place that a question depends on."""
     def __init__(
         self,
         *,
@@ -976,10 +979,11 @@ class JournalAttachment(_message.Message):
         events: _builtins.bool = ...,
         timeout_ns: _builtins.int = ...,
         preemption_notices: _builtins.bool = ...,
+        awaits_placements: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "rm_id", b"rm_id", "scheduling_states", b"scheduling_states", "timeout_ns", b"timeout_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaits_placements", b"awaits_placements", "events", b"events", "predicates", b"predicates", "preemption_notices", b"preemption_notices", "preemption_predicates", b"preemption_predicates", "rm_id", b"rm_id", "scheduling_states", b"scheduling_states", "timeout_ns", b"timeout_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

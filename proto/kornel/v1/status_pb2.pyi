@@ -72,6 +72,7 @@ class GetStatusResponse(_message.Message):
     ROLLBACK_FIELD_NUMBER: _builtins.int
     PRESENCE_FIELD_NUMBER: _builtins.int
     MANAGERS_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
     rm_id: _builtins.str
     """The registered RM. Empty: none."""
     core_version: _builtins.str
@@ -102,6 +103,10 @@ class GetStatusResponse(_message.Message):
     def managers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ManagerStatus]:
         """Each registered RM that the request does not leave out, the one first that came first."""
 
+    @_builtins.property
+    def standing(self) -> Global___CoreStanding:
+        """Where this core stands among those that share its journal. Not set: it is the only one."""
+
     def __init__(
         self,
         *,
@@ -115,14 +120,59 @@ class GetStatusResponse(_message.Message):
         rollback: Global___RollbackStatus | None = ...,
         presence: Global___ManagerPresence | None = ...,
         managers: _abc.Iterable[Global___ManagerStatus] | None = ...,
+        standing: Global___CoreStanding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["presence", b"presence", "rollback", b"rollback"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["presence", b"presence", "rollback", b"rollback", "standing", b"standing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "managers", b"managers", "partitions", b"partitions", "presence", b"presence", "rm_id", b"rm_id", "rollback", b"rollback", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration_checksum", b"configuration_checksum", "configuration_problem", b"configuration_problem", "configuration_version", b"configuration_version", "core_version", b"core_version", "managers", b"managers", "partitions", b"partitions", "presence", b"presence", "rm_id", b"rm_id", "rollback", b"rollback", "standing", b"standing", "unrouted_entries", b"unrouted_entries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class CoreStanding(_message.Message):
+    """Where a core stands among those that share a journal: one leads and decides, the others follow it, answer what they
+    are asked, and take over when there is no leader.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    LEADER_ADDRESS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    RECORDS_BEHIND_FIELD_NUMBER: _builtins.int
+    BEHIND_MS_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """"leader"; "standby"; or "unfit": it follows no more and never leads, because its state is not the leader's."""
+    leader_address: _builtins.str
+    """Where the leader serves. Empty: nobody leads at the moment."""
+    epoch: _builtins.int
+    """Number of the leader's epoch: how many times a core has begun to lead."""
+    records_behind: _builtins.int
+    """Records of the journal that this core has not played, when it looked last."""
+    behind_ms: _builtins.int
+    """How old what this core tells may be, in milliseconds. 0: it leads."""
+    problem: _builtins.str
+    """What is wrong: why it is unfit, or cannot read the journal. Empty: nothing."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        leader_address: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        records_behind: _builtins.int = ...,
+        behind_ms: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["behind_ms", b"behind_ms", "epoch", b"epoch", "leader_address", b"leader_address", "problem", b"problem", "records_behind", b"records_behind", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CoreStanding: _TypeAlias = CoreStanding  # noqa: Y015
 
 @_typing.final
 class ManagerStatus(_message.Message):

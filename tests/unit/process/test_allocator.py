@@ -44,6 +44,11 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 memory.give_back()
 assert count_native().used_bytes > 0
+used = memory.used_bytes()
+kept = [libc.malloc(60_000) for _ in range(400)]
+assert memory.counts_used and memory.used_bytes() - used >= 400 * 60_000
+for block in kept: libc.free(block)
+memory.give_back()
 print(memory.held_bytes() - before)
 """
 

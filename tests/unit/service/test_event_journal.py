@@ -8,9 +8,10 @@ from contextlib import ExitStack
 import pytest
 import structlog
 
-from kornel.core.domain.effects import EventRecorded, NodeAccepted, PreemptionDecided
+from kornel.core.domain.effects import EventRecorded, NodeAccepted, PlacementRecorded, PreemptionDecided
 from kornel.core.domain.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
 from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.event_streams import (
@@ -44,6 +45,20 @@ def decided(outcome: Outcome) -> PreemptionDecided:
 def test_events_among_other_effects_are_kept_in_order(journal: EventJournal) -> None:
     journal.observe([event("a"), NodeAccepted("n1"), event("b")])
     assert [kept.object_id for kept in journal.events.get(0, 10) or []] == ["a", "b"]
+
+
+def test_a_placement_is_three_events_for_whoever_reads(journal: EventJournal) -> None:
+    """As many numbers as events, and the same events as if each had been recorded by itself."""
+    held = Resources({"vcore": 5})
+    placed = PlacementRecorded(7, "k", "app", "n1", "ann", "root.a", held)
+    journal.observe([event("a"), placed, decided(Outcome.TRIGGERED), event("b")])
+    assert journal.events.next_id == 5
+    assert journal.events.get(1, 3) == [
+        EventRecorded(EventType.NODE, "n1", "k", EventChange.ADD, EventDetail.NODE_ALLOC, 7, held, ""),
+        EventRecorded(EventType.USERGROUP, "ann", "root.a", EventChange.ADD, EventDetail.UG_USER_RESOURCE, 7, held, ""),
+        EventRecorded(EventType.APP, "app", "k", EventChange.ADD, EventDetail.APP_ALLOC, 7, held, ""),
+    ]
+    assert [kept.next_event for kept in journal.decisions.get(0, 9) or []] == [4]
 
 
 def test_tracking_off_keeps_the_content_and_adds_nothing(journal: EventJournal) -> None:
@@ -142,7 +157,7 @@ def test_what_is_wrong_with_settings_is_logged_once() -> None:
         for _ in range(2):
             journal.follow_settings({"event.maxStreams": "many"})
     assert [entry["problems"] for entry in logged] == [
-        ("event.maxStreams: 'many' is not a number from 0 on, taking 100",)
+        ("event.maxStreams: 'many' is not a number of at least 0; using 100",)
     ]
 
 

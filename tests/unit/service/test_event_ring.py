@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.service.event_ring import Missed, Ring
+from kornel.core.service.event_ring import SMALL_PIECE, Missed, Ring
 
 
 def ring_of(capacity: int, count: int) -> Ring[int]:
@@ -95,6 +96,40 @@ def test_it_is_the_end_of_a_plain_list(capacity: int, steps: list[tuple[str, int
         kept = lowest <= start < len(stored)
         assert ring.get(start, count) == (stored[start : start + count] if kept else None)
         assert stored[ring.newest_start(count) :] == stored[lowest:][max(0, len(stored) - lowest - count) :]
+
+
+@given(
+    st.integers(1, 3 * SMALL_PIECE),
+    st.lists(
+        st.tuples(st.sampled_from(["plain", "packed", "read", "resize"]), st.integers(1, 2 * SMALL_PIECE)),
+        max_size=25,
+    ),
+)
+def test_packed_entries_are_as_if_they_had_come_one_by_one(capacity: int, steps: list[tuple[str, int]]) -> None:
+    """A record stands for three entries here, whether anybody read what lies around it or not."""
+
+    def unpack(records: Iterable[int | tuple[int]]) -> list[int]:
+        return [entry for r in records for entry in ((r,) if isinstance(r, int) else range(r[0], r[0] + 3))]
+
+    ring: Ring[int] = Ring(capacity, unpack)
+    known, lowest = 0, 0
+    for step, number in steps:
+        if step == "plain":
+            ring.append_entries(range(known, known + number))
+            known += number
+        elif step == "packed":
+            ring.append_packed([(first,) for first in range(known, known + 3 * number, 3)], 3 * number)
+            known += 3 * number
+        elif step == "read":
+            start = lowest + number % (known - lowest + 1)
+            kept = list(range(start, min(known, start + number)))
+            assert ring.get(start, number) == (kept if start < known else None)
+        else:
+            capacity = number
+            ring.resize(number)
+        lowest = max(lowest, known - capacity)
+        assert (ring.lowest_id, ring.next_id) == (lowest, known)
+    assert (ring.get(lowest, known) or []) == list(range(lowest, known))
 
 
 @given(st.integers(1, 20), st.integers(0, 30), st.lists(st.tuples(st.integers(0, 15), st.integers(1, 20)), max_size=30))

@@ -14,7 +14,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.service.clock import SECOND_NS, ManualClock
 from kornel.core.service.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
 from kornel.core.telling.reader import Reader
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 class Site:

@@ -30,3 +30,39 @@ def test_a_name_that_is_not_the_holders_is_refused_even_if_nothing_is_known_of_i
     with pytest.raises(Superseded):
         sessions.check(OLDER)
     sessions.check(YOUNGER)
+
+
+HOST, ELSEWHERE = "10.0.0.1", "10.0.0.2"
+NAMELESS = Session(f"ipv4:{HOST}:4711", HOST)
+DIALLED_AGAIN = Session(f"ipv4:{HOST}:4712", HOST)
+
+
+@pytest.mark.parametrize("younger", [YOUNGER, Session(f"ipv4:{ELSEWHERE}:99", ELSEWHERE)], ids=["named", "elsewhere"])
+def test_a_nameless_program_that_was_superseded_and_dials_again_is_refused(younger: Session) -> None:
+    """Its new connection never registered: it is that of the one that was superseded, and of nobody else."""
+    sessions = Sessions(ManualClock())
+    sessions.registered(NAMELESS, [NAMELESS])
+    sessions.registered(younger, [NAMELESS])
+    with pytest.raises(Superseded):
+        sessions.check_stream(DIALLED_AGAIN)
+    sessions.check(DIALLED_AGAIN)  # A call from there may be an administrator's.
+    sessions.check_stream(younger)
+    sessions.registered(DIALLED_AGAIN, [younger])
+    sessions.check_stream(DIALLED_AGAIN)
+
+
+def test_a_nameless_successor_of_the_same_address_may_use_several_connections() -> None:
+    sessions = Sessions(ManualClock())
+    sessions.registered(NAMELESS, [NAMELESS])
+    younger = Session(f"ipv4:{HOST}:4800", HOST)
+    sessions.registered(younger, [NAMELESS])
+    with pytest.raises(Superseded):
+        sessions.check_stream(NAMELESS)
+    sessions.check_stream(DIALLED_AGAIN)
+
+
+def test_a_nameless_connection_is_left_alone_where_none_was_superseded() -> None:
+    """A program may name its session in the registration and not in its streams."""
+    sessions = Sessions(ManualClock())
+    sessions.registered(YOUNGER, [])
+    sessions.check_stream(NAMELESS)

@@ -6,15 +6,21 @@ from urllib.parse import quote
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 
 from kornel.core.config.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import CommandRefused, Fault
+from kornel.core.service.retry_info import DETAILS_KEY
 from kornel.core.service.status_codes import (
     DETAILS_LIMIT,
     PROBLEMS_KEY,
     PROBLEMS_LIMIT,
     BadSubscription,
     EngineFault,
+    EventStreamsFull,
+    InvalidRequest,
+    JournalFull,
+    JournalUnavailable,
     MalformedMessage,
     OtherManagerOnStream,
     RegistrationHeld,
@@ -22,10 +28,13 @@ from kornel.core.service.status_codes import (
     ServiceError,
     ShuttingDown,
     Superseded,
+    TooLarge,
+    TooMany,
     UnknownAsk,
     UnknownPartition,
     status_of,
 )
+from kornel.shim_client.retry_info import read_retry_delay
 from kornel.v1.configuration_pb2 import ConfigurationProblem, ConfigurationProblems
 
 Code = grpc.StatusCode
@@ -58,6 +67,40 @@ def test_the_table_is_complete() -> None:
     """Each fault and each kind of service error has a row."""
     assert all(status_of(CommandRefused(fault, "x")).details == "x" for fault in Fault)
     assert all(status_of(kind("x")).details == "x" for kind in ServiceError.__subclasses__())
+
+
+@pytest.mark.parametrize(
+    ("error", "retry_s"),
+    [
+        (TooMany("too many questions wait for an answer"), 1.0),
+        (JournalFull("journal: no space; \u00fc"), 5.0),
+        (JournalUnavailable("journal: locked"), 1.0),
+        (EventStreamsFull("x"), 5.0),
+        (RegistrationHeld("held", retry_ms=1_500), 1.5),
+        (TooMany("x" * 10_000), 1.0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_back_pressure_says_when_to_try_again(error: Exception, retry_s: float) -> None:
+    """As ``google.rpc.RetryInfo``: read here with Google's own classes, and with the client's."""
+    status = status_of(error)
+    raw = dict(status.trailing)[DETAILS_KEY]
+    assert isinstance(raw, bytes)
+    told = status_pb2.Status.FromString(raw)
+    assert (told.code, told.message) == (status.code.value[0], status.details)
+    (detail,) = told.details
+    info = error_details_pb2.RetryInfo()
+    assert detail.Unpack(info)
+    assert info.retry_delay.ToTimedelta().total_seconds() == retry_s
+    if status.code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE):
+        assert read_retry_delay(status.code, status.trailing) == retry_s
+
+
+@pytest.mark.parametrize("error", [TooLarge("x"), ShuttingDown("x"), Superseded("x"), InvalidRequest("x")], ids=repr)
+def test_what_waiting_does_not_mend_says_nothing_of_it(error: Exception) -> None:
+    status = status_of(error)
+    assert status.trailing == ()
+    assert read_retry_delay(status.code, status.trailing) is None
 
 
 def test_a_bug_tells_the_client_nothing_of_its_text() -> None:

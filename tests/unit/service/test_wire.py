@@ -92,6 +92,16 @@ def test_allocation_is_decoded_field_by_field() -> None:
     )
 
 
+def test_what_a_message_leaves_out_has_its_default() -> None:
+    """With tags that say nothing as without any, no field is missing and none is shifted."""
+    bare = AllocationSpec("k", "app", "[rm-1]default", None)
+    message = si.Allocation(allocationKey="k", applicationID="app")
+    assert decoded(message) == bare
+    message.allocationTags["colour"] = "blue"
+    assert decoded(message) == bare._replace(tags=(("colour", "blue"),))
+    assert type(decoded(message)) is AllocationSpec
+
+
 def test_absent_policy_differs_from_an_empty_one() -> None:
     """Absent means may be preempted, may not preempt; an empty policy says false to both (3.5)."""
     absent = decoded(si.Allocation())

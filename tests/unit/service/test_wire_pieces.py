@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kornel.core.service import wire_pieces
-from kornel.core.service.status_codes import MalformedMessage, TooMany
+from kornel.core.service.status_codes import MalformedMessage, TooLarge
 from kornel.core.service.streams import Kind
 from kornel.core.service.wire import PIECE, Decoder
 from kornel.core.service.wire_pieces import (
@@ -124,28 +124,28 @@ def test_nodes_and_applications() -> None:
 def test_too_many_entries_are_refused_unparsed(kind: Kind, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
     monkeypatch.setattr(wire_pieces, "MOST_ENTRIES", 50_000)
-    with pytest.raises(TooMany, match="50,000"):
+    with pytest.raises(TooLarge, match="50,000"):
         messages(kind, raw * 50_001)
 
 
 def test_half_a_million_entries_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
-    with pytest.raises(TooMany, match="500,000"):
+    with pytest.raises(TooLarge, match="500,000"):
         messages(Kind.ALLOCATION, b"\x22\x00" * (MOST_ENTRIES + 1))
 
 
 def test_entries_within_releases_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
-    with pytest.raises(TooMany):
+    with pytest.raises(TooLarge):
         messages(Kind.ALLOCATION, wire_pieces._write_field(2, b"\x0a\x00" * (MOST_ENTRIES + 1)))
 
 
 def test_one_entry_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node with too many allocations of its own, or too many bytes."""
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
-    with pytest.raises(TooMany, match="fields"):
+    with pytest.raises(TooLarge, match="fields"):
         messages(Kind.NODE, wire_pieces._write_field(1, b"\x32\x00" * (MOST_PARTS + 1)))
-    with pytest.raises(TooMany, match="bytes"):
+    with pytest.raises(TooLarge, match="bytes"):
         messages(Kind.NODE, si.NodeRequest(nodes=[si.NodeInfo(nodeID="x" * LONGEST_ENTRY)]).SerializeToString())
 
 
@@ -157,9 +157,9 @@ def test_allocations_that_nodes_bring_along_count_as_entries(monkeypatch: pytest
     assert {len(message.nodes) for message in messages(Kind.NODE, few * 2_000)} == {PIECE // 10}
 
     monkeypatch.setattr(wire_pieces, "parse", lambda message_type, raw: pytest.fail("parsed"))
-    with pytest.raises(TooMany, match="of its own"):
+    with pytest.raises(TooLarge, match="of its own"):
         messages(Kind.NODE, wire_pieces._write_field(1, b"\x32\x00" * (MOST_WITHIN + 1)))
-    with pytest.raises(TooMany, match="500,000"):
+    with pytest.raises(TooLarge, match="500,000"):
         messages(Kind.NODE, node * (MOST_ENTRIES // MOST_WITHIN + 1))
 
 
@@ -182,5 +182,5 @@ def test_a_request_without_entries_still_binds() -> None:
 
 async def test_answers_of_a_callback_stream_are_counted() -> None:
     await check_answers(b"\x12\x04\x08\x01\x12\x00" * 10_000)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooLarge):
         await check_answers(wire_pieces._write_field(2, b"\x12\x00" * (MOST_ENTRIES + 1)))

@@ -23,6 +23,7 @@ class End:
 
     code: grpc.StatusCode = grpc.StatusCode.OK
     reason: str = ""
+    trailing: tuple[tuple[str, bytes], ...] = ()
 
 
 class FakeCore(si_pb2_grpc.SchedulerServicer):
@@ -31,6 +32,8 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
     def __init__(self) -> None:
         self.registrations: list[si.RegisterResourceManagerRequest] = []
         self.refusal: End | None = None
+        self.refusals: list[End] = []
+        """The ends of the next registrations, before the ones that follow."""
         self.requests: dict[str, list[Any]] = {"node": [], "application": [], "allocation": []}
         self.opened: dict[str, int] = {"node": 0, "application": 0, "allocation": 0}
         self.decide: Callable[[si.AllocationRequest], si.AllocationResponse | None] = lambda request: None
@@ -60,6 +63,9 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
 
     async def RegisterResourceManager(self, request: Any, context: Any) -> si.RegisterResourceManagerResponse:
         self.registrations.append(request)
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            await context.abort(refusal.code, refusal.reason, refusal.trailing)
         if self.refusal is not None:
             await context.abort(self.refusal.code, self.refusal.reason)
         return si.RegisterResourceManagerResponse()
@@ -93,7 +99,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
             while not isinstance(message := await outgoing.get(), End):
                 await context.write(message)
             if message.code is not grpc.StatusCode.OK:
-                await context.abort(message.code, message.reason)
+                await context.abort(message.code, message.reason, message.trailing)
         finally:
             reader.cancel()
 

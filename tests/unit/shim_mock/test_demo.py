@@ -13,7 +13,9 @@ import pytest
 
 from kornel.shim_mock import demo
 from kornel.shim_mock.cli import STORIES, DemoKind
+from kornel.shim_mock.database import find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
+from kornel.shim_mock.failover import demonstrate_failover
 from kornel.shim_mock.generate import generate_trace
 from kornel.shim_mock.run import run_scenario
 from kornel.shim_mock.scenario import load_scenario, parse_scenario
@@ -107,6 +109,32 @@ async def test_the_demo_passes_on_a_small_trace(tmp_path: Path) -> None:
     assert status == 0, text
     assert "PASSED" in text
     assert (tmp_path / "out" / "utilisation.svg").exists()
+
+
+async def test_the_demo_shows_a_core_that_takes_over(tmp_path: Path) -> None:
+    """The leader is killed in the middle of a preemption; the second core leads within seconds, and the books agree."""
+    if find_programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    status, text = await demonstrate("--kind", "failover", "--out", str(tmp_path))
+    assert status == 0, text
+    assert "leads, epoch 1" in text
+    assert "stands by, " in text
+    assert "4 victims are still saving their work" in text
+    assert re.search(r"the second core leads after [\d.]+ s", text), text
+    assert "leads, epoch 2" in text
+    assert "28 tasks run, says the shim; 28 allocations, says the core" in text
+    assert "0 tasks placed twice, 0 laws or books broken" in text
+
+
+async def test_without_postgresql_the_demo_shows_a_restart(tmp_path: Path) -> None:
+    """One core on a file, killed at the same moment and started again."""
+    said: list[str] = []
+    await demonstrate_failover(said.append, tmp_path / "core.log", programs=None)
+    text = "\n".join(said)
+    assert "PostgreSQL is not installed" in text
+    assert "the core started again leads after" in text
+    assert "28 tasks run, says the shim; 28 allocations, says the core" in text
+    assert "3 asks wait, as before" in text
 
 
 async def test_the_demo_shows_shims_that_take_over_from_each_other(tmp_path: Path) -> None:

@@ -33,14 +33,14 @@ def test_quantities_are_whole_base_units(text: str, resource_type: str, amount: 
     [
         ("-1", "memory", "negative"),
         ("-5Gi", "memory", "negative"),
-        ("+5", "memory", "no quantity"),
-        ("1.5", "vcore", "no quantity"),
+        ("+5", "memory", "not a quantity"),
+        ("1.5", "vcore", "not a quantity"),
         ("1e3", "memory", "suffix"),
-        ("1_000", "memory", "no quantity"),
-        ("", "memory", "no quantity"),
-        ("Gi", "memory", "no quantity"),
-        ("ten", "memory", "no quantity"),
-        ("٣", "memory", "no quantity"),
+        ("1_000", "memory", "not a quantity"),
+        ("", "memory", "not a quantity"),
+        ("Gi", "memory", "not a quantity"),
+        ("ten", "memory", "not a quantity"),
+        ("٣", "memory", "not a quantity"),
         ("10K", "memory", "suffix"),
         ("500m", "memory", "suffix"),
         ("9223372036854775808", "memory", "too large"),
@@ -67,12 +67,12 @@ def test_durations_are_seconds(text: str, seconds: float) -> None:
     ("parser", "text", "reason"),
     [
         (quantities.parse_duration, "-5s", "negative"),
-        (quantities.parse_duration, "5", "no duration"),
-        (quantities.parse_duration, "5 s", "no duration"),
-        (quantities.parse_duration, "1d", "no duration"),
-        (quantities.parse_duration, "", "no duration"),
+        (quantities.parse_duration, "5", "not a duration"),
+        (quantities.parse_duration, "5 s", "not a duration"),
+        (quantities.parse_duration, "1d", "not a duration"),
+        (quantities.parse_duration, "", "not a duration"),
         (quantities.parse_duration, "999999999h", "too long"),
-        (quantities.parse_rate, "10", "no rate"),
+        (quantities.parse_rate, "10", "not a rate"),
         (quantities.parse_rate, "0/s", "is not above 0/s"),
         (quantities.parse_rate, "2000000/s", "at most 1000000/s"),
         (quantities.parse_flag, "yes", "neither"),
@@ -87,13 +87,13 @@ def test_other_bad_texts_are_refused(parser: Callable[[str], object], text: str,
 
 @pytest.mark.parametrize("text", ["1.5", "x", "", "+1", "11", "-1", "9" * 5000, "-" + "9" * 5000])
 def test_whole_numbers_have_bounds(text: str) -> None:
-    """What is no whole number between the bounds is refused."""
-    with pytest.raises(ValueError, match=r"no whole number|outside"):
+    """A text that is not a whole number between the bounds is refused."""
+    with pytest.raises(ValueError, match=r"not a whole number|outside"):
         quantities.parse_integer(text, 0, 10)
 
 
 @pytest.mark.parametrize("text", ["1e-3", "nan", "inf", "-0.1", "1.1", ".5", "9" * 400])
 def test_decimals_have_bounds(text: str) -> None:
     """Only plain decimals between the bounds count as a probability."""
-    with pytest.raises(ValueError, match=r"no plain decimal|outside"):
+    with pytest.raises(ValueError, match=r"not a plain decimal|outside"):
         quantities.parse_decimal(text, 0, 1)

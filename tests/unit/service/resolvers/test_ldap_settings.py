@@ -51,9 +51,9 @@ def test_password_is_never_shown(tmp_path: Path) -> None:
     [
         *(({name: None}, f"{name}: is missing") for name in GOOD if name != "SSL"),
         *(({name: " \n"}, f"{name}: is empty") for name in GOOD if name != "SSL"),
-        ({"Port": "0"}, "Port: '0' is no port"),
-        ({"Port": "65536"}, "Port: '65536' is no port"),
-        ({"Port": "ldap"}, "Port: 'ldap' is no port"),
+        ({"Port": "0"}, "Port: '0' is not a port"),
+        ({"Port": "65536"}, "Port: '65536' is not a port"),
+        ({"Port": "ldap"}, "Port: 'ldap' is not a port"),
         ({"Filter": "(uid=bob)"}, "has no %s"),
         ({"Filter": "(&(uid=%s)"}, "parentheses that do not match"),
         ({"Filter": ")uid=%s("}, "parentheses that do not match"),

@@ -1,0 +1,78 @@
+package kornel
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// placementsRemembered is how many placements are known to be in place. The question that waits for one comes with it, or soon
+// after.
+const placementsRemembered = 10_000
+
+// placements are those that the shim has in place, as far as questions may have to wait for them.
+type placements struct {
+	mu      sync.Mutex
+	known   map[string]uint64 // with the number of its note
+	order   []noted           // the oldest first; one that was noted again, or forgotten, stands here in vain
+	notes   uint64
+	awaited map[string]chan struct{}
+}
+
+type noted struct {
+	key    string
+	number uint64
+}
+
+func newPlacements() *placements {
+	return &placements{known: map[string]uint64{}, awaited: map[string]chan struct{}{}}
+}
+
+// note says that a placement is in place, or never will be.
+func (p *placements) note(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notes++
+	p.known[key] = p.notes
+	p.order = append(p.order, noted{key, p.notes})
+	if len(p.order) > placementsRemembered {
+		oldest := p.order[0]
+		p.order = p.order[1:]
+		if p.known[oldest.key] == oldest.number {
+			delete(p.known, oldest.key)
+		}
+	}
+	if waiting := p.awaited[key]; waiting != nil {
+		delete(p.awaited, key)
+		close(waiting)
+	}
+}
+
+// forget says that a placement is not in place, since the core asks where it may be.
+func (p *placements) forget(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, key)
+}
+
+// wait returns once a placement is in place, after a while in any case.
+func (p *placements) wait(ctx context.Context, key string, longest time.Duration) {
+	p.mu.Lock()
+	if _, found := p.known[key]; found {
+		p.mu.Unlock()
+		return
+	}
+	waiting := p.awaited[key]
+	if waiting == nil {
+		waiting = make(chan struct{})
+		p.awaited[key] = waiting
+	}
+	p.mu.Unlock()
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-waiting:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

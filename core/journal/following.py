@@ -1,0 +1,235 @@
+"""Follows a journal that another core writes: reads what is appended, and plays it into an engine of its own.
+
+Reading (:meth:`Follower.fetch_blocks`) and playing (:meth:`Follower.play_blocks`) are apart, so that a core that
+answers questions meanwhile reads in a thread and plays in short turns. What comes out differently from what the journal
+says ends the following for good: the engine is then not the leader's, and its state says nothing about what was
+decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from kornel.core.journal.calls import Beginning
+from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.records import Block, Record, RecordDamaged, read_block
+from kornel.core.journal.replay import Difference, Replay, ReplayImpossible
+from kornel.core.journal.store import JournalStore, StoreEnd
+
+FETCHED_AT_ONCE: Final = 64
+"""The blocks that are read with one query, and held until they are played."""
+
+
+class Obstacle(StrEnum):
+    """The reasons for which a journal can be followed no further."""
+
+    DIFFERENT = "different"
+    """A call was decided otherwise."""
+    VERSION = "version"
+    """Another version of the core wrote what comes next."""
+    DAMAGED = "damaged"
+    """A record cannot be trusted, or is missing."""
+    BEHIND = "behind"
+    """The database does not hold, or no longer, what was played already."""
+
+
+class Problem(NamedTuple):
+    """The reason why nothing more is played, and what there is to say of it. ``difference``: of DIFFERENT alone."""
+
+    obstacle: Obstacle
+    text: str
+    difference: Difference | None = None
+
+
+class FollowPoint(NamedTuple):
+    """The place in a journal behind a block: all that going on from there takes, beside the engine.
+
+    sequence     number of the last record
+    life         number of the record with which the engine began empty
+    chain        checksum of the last record
+    at_ns        time of the last record
+    effects_sum  sum of the effects of the epoch so far
+    delivered    number of the record up to which the transport had taken all responses
+    """
+
+    sequence: int = 0
+    epoch: int = 0
+    life: int = 0
+    chain: int = 0
+    at_ns: int = 0
+    effects_sum: int = 0
+    delivered: int = 0
+
+
+class FetchedBlock(NamedTuple):
+    """A block that was read. ``damage``: why records are missing at its end."""
+
+    block: Block
+    life: int
+    records: tuple[Record, ...]
+    damage: RecordDamaged | None = None
+
+
+class Follower:
+    """Plays a journal as it grows. Use: :meth:`fetch_blocks` and :meth:`play_blocks` in turns, or :meth:`catch_up`.
+
+    *version*: of this core, which plays what the same version wrote. *make_engine*: gives the engine that begins empty
+    with each life of the journal.
+    """
+
+    def __init__(
+        self,
+        store: JournalStore,
+        *,
+        version: str,
+        make_engine: Callable[[Beginning], RecordingEngine] = RecordingEngine.begin_empty,
+    ) -> None:
+        self._store = store
+        self._version = version
+        self.replay: Final = Replay(make_engine)
+        """The engine, with what may not have arrived and the configuration in force."""
+        self.point = FollowPoint()
+        """The place behind the last block that was played in full."""
+        self.sequence = 0
+        """The number of the last record that was played."""
+        self.problem: Problem | None = None
+        """The reason why nothing more is played; ``None``: there is none."""
+        self.end = StoreEnd()
+        """The end of the store when it was looked at last."""
+        self._fetched = FollowPoint()
+
+    @property
+    def engine(self) -> RecordingEngine | None:
+        """Returns the engine as of the last record that was played; ``None``: no life has begun."""
+        return self.replay.engine
+
+    @property
+    def behind(self) -> int:
+        """Returns how many records the store held, when it was looked at last, that are not played yet."""
+        return max(0, self.end.sequence - self.sequence)
+
+    def start_from(self, engine: RecordingEngine, point: FollowPoint) -> None:
+        """Goes on behind *point*, at which *engine* is."""
+        self.replay.start_from(engine, point.effects_sum, point.at_ns, point.delivered)
+        self.point = self._fetched = point
+        self.sequence = point.sequence
+
+    def skip_to_end(self) -> None:
+        """Goes on behind what the store holds without playing it, for an engine that begins empty there. Raises what
+        the store raises."""
+        self.end = end = self._store.find_end()
+        self.point = self._fetched = FollowPoint(end.sequence, end.epoch, end.life, end.chain, end.at_ns)
+        self.sequence = end.sequence
+
+    def fetch_blocks(self) -> list[FetchedBlock]:
+        """Returns the blocks that come next, which have to be played in this order; empty: there are none yet.
+
+        Raises what the store raises. May be called by any thread, one at a time.
+        """
+        if self.problem is not None:
+            return []
+        self.end = end = self._store.find_end()
+        at = self._fetched
+        if end.sequence < at.sequence:
+            self._stop_at_missing(end)
+            return []
+        if end.sequence == at.sequence:
+            if end.chain != at.chain:
+                self._stop_at_other(at.sequence)
+            return []
+        return list(self._read_blocks(at))
+
+    def play_blocks(self, fetched: Iterable[FetchedBlock]) -> Iterator[Record]:
+        """Plays *fetched*, and yields each record when it was played. The caller may stop between two of them and go on
+        later, with the same iterator."""
+        for block, life, records, damage in fetched:
+            for record in records:
+                if self.problem is not None:
+                    return
+                self._play_record(record, block)
+                yield record
+            if self.problem is None and damage is not None:
+                self.problem = Problem(Obstacle.DAMAGED, str(damage))
+            if self.problem is not None:
+                return
+            self.point = FollowPoint(
+                block.last,
+                block.epoch,
+                life,
+                block.chain,
+                self.replay.last_ns,
+                self.replay.effects_sum,
+                block.delivered,
+            )
+
+    def catch_up(self) -> int:
+        """Plays everything that the store holds. Returns the number of records. Raises what the store raises."""
+        played = 0
+        while fetched := self.fetch_blocks():
+            played += sum(1 for _ in self.play_blocks(fetched))
+        return played
+
+    def _read_blocks(self, at: FollowPoint) -> Iterator[FetchedBlock]:
+        first = at.sequence + 1
+        if self.end.life > first:
+            first = self.end.life  # Another life has begun, which nothing before it has a bearing on.
+        for block, life in self._store.fetch_blocks(first, FETCHED_AT_ONCE):
+            begins_life = block.first == life
+            if at.sequence and block.first == at.sequence + 1 and block.chain_before != at.chain:
+                self._stop_at_other(at.sequence)
+                return
+            if not begins_life and block.first != at.sequence + 1:
+                if block.first <= at.sequence:
+                    self._stop_at_other(at.sequence)
+                else:
+                    self.problem = Problem(Obstacle.DAMAGED, f"record {at.sequence + 1}: it is missing")
+                return
+            read = _decode_block(block, life)
+            yield read
+            if read.damage is not None:
+                return
+            at = self._fetched = FollowPoint(block.last, block.epoch, life, block.chain)
+
+    def _play_record(self, record: Record, block: Block) -> None:
+        wrote = record.call.beginning
+        if wrote is not None and wrote.version != self._version:
+            self.problem = Problem(
+                Obstacle.VERSION,
+                f"record {record.sequence} on were written by version {wrote.version}, and version {self._version} does"
+                " not decide them again",
+            )
+            return
+        try:
+            found = self.replay.play(record, block.delivered)
+        except ReplayImpossible as error:
+            self.problem = Problem(Obstacle.DAMAGED, f"record {record.sequence}: {error}")
+            return
+        self.sequence = record.sequence
+        if found is not None:
+            self.problem = Problem(Obstacle.DIFFERENT, found.describe(), found)
+
+    def _stop_at_missing(self, end: StoreEnd) -> None:
+        self.problem = Problem(
+            Obstacle.BEHIND,
+            f"this core has played the records up to {self._fetched.sequence}, and the database holds those up to"
+            f" {end.sequence}: its newest commits are missing",
+        )
+
+    def _stop_at_other(self, sequence: int) -> None:
+        self.problem = Problem(
+            Obstacle.BEHIND,
+            f"the database holds another record {sequence} than the one that this core has played: its newest commits"
+            " were lost, and others came in their place",
+        )
+
+
+def _decode_block(block: Block, life: int) -> FetchedBlock:
+    records: list[Record] = []
+    try:
+        for record in read_block(block):
+            records.append(record)  # noqa: PERF402 - those before the damage stay
+    except RecordDamaged as error:
+        return FetchedBlock(block, life, tuple(records), error)
+    return FetchedBlock(block, life, tuple(records))

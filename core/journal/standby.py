@@ -1,0 +1,333 @@
+"""A core that stands by: it follows the journal, and takes over when nobody leads.
+
+All that touches the database is done by one thread; what it reads is played in the event loop, a few milliseconds at a
+time, so that whoever asks sees the state between two records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.archive.database import DatabaseTooNew
+from kornel.core.journal.calls import Beginning
+from kornel.core.journal.following import FetchedBlock, Follower
+from kornel.core.journal.journal import WHAT_TO_DO, Journal, JournalUnusable, NextEpoch
+from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
+from kornel.core.journal.recording import RecordingEngine
+from kornel.core.journal.replay import Configured, pause_collecting
+from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
+from kornel.core.journal.sync import JournalSync
+from kornel.core.service.standing import Role, Standing
+
+POLL_S: Final = 0.04
+"""The pause between two looks at the journal."""
+
+LOOK_S: Final = 0.2
+"""The longest time between two looks at the lease."""
+
+CLOSING_S: Final = 2.0
+"""The time for which a database that does not answer is waited for at the end."""
+
+TURN_S: Final = 0.004
+"""The time for which records are played before others have their turn."""
+
+T = TypeVar("T")
+
+
+class FollowedClock(Protocol):
+    """The clock of a core that follows another one."""
+
+    def now_ns(self) -> int:
+        """Returns the core's own time."""
+
+    def follow_time(self, at_ns: int, not_before_ns: int) -> None:
+        """Have it show *at_ns*, the leader's time by now (0: unknown), and nothing before *not_before_ns*."""
+
+
+class Standby:
+    """A core's part in a journal that it shares. Use: :meth:`open`, then :meth:`start` and :meth:`stop`.
+
+    Once it leads, the journal that ``on_lead`` gets is all there is to stop.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        store: JournalStore,
+        table: LeaseTable,
+        beginning: Beginning,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._table = table
+        self._beginning = beginning
+        self._logger = logger
+        self.engine: Final = RecordingEngine.begin_empty(beginning)
+        """The engine, which is where the leader's was; the same object in all lives."""
+        self._follower = Follower(store, version=beginning.version, make_engine=self._empty_engine)
+        self.standing: Final = Standing(shared=True)
+        """The standing of the core."""
+        self._lease = LeaseView("", "", 0, 0, 0, 0)
+        self._looked_s = -math.inf
+        self._holder = name_holder()
+        self._address = ""
+        self._clock: FollowedClock | None = None
+        self._on_lead: Callable[[Journal], None] = lambda journal: None
+        self._on_configured: Callable[[Configured], None] = lambda configured: None
+        self._on_problem: Callable[[str], None] = lambda problem: None
+        self._configured: Configured | None = None
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="standby")
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, settings: JournalSettings, beginning: Beginning, *, logger: FilteringBoundLogger) -> Standby:
+        """Opens the journal and plays all that it holds. Raises :class:`JournalUnusable`."""
+        durable = settings.sync is JournalSync.FULL
+        try:
+            store = JournalStore(settings.url, settings.patience_s, durable=durable, fenced=True)
+            standby = cls(settings, store, LeaseTable(settings.url), beginning, logger)
+        except ImportError as error:
+            raise JournalUnusable(f"{settings.shown}: {error}") from error
+        try:
+            store.open()
+            standby._play_what_is_there()
+        except DatabaseTooNew as error:
+            standby._close()
+            raise JournalUnusable(f"{settings.shown}: {error}") from error
+        except STORE_ERRORS as error:
+            standby._close()
+            raise JournalUnusable(f"{settings.shown}: {describe_error(error)}") from error
+        except BaseException:
+            standby._close()
+            raise
+        return standby
+
+    @property
+    def sequence(self) -> int:
+        """Returns the number of the last record that was played."""
+        return self._follower.sequence
+
+    @property
+    def last_ns(self) -> int:
+        """Returns the time of the last record that was played."""
+        return self._follower.replay.last_ns
+
+    async def start(
+        self,
+        clock: FollowedClock,
+        address: str,
+        *,
+        on_lead: Callable[[Journal], None],
+        on_configured: Callable[[Configured], None],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        """Looks once who leads, takes over if nobody does, and follows from then on.
+
+        *address*: where others find this core when it leads. Called in the event loop: *on_lead* when this core takes
+        over, *on_configured* with each configuration that comes into force before, *on_problem* with what is wrong, and
+        with an empty text when it is over.
+        """
+        self._clock, self._address = clock, address
+        self._on_lead, self._on_configured, self._on_problem = on_lead, on_configured, on_problem
+        self._note_configuration()
+        # A core that is started again need not wait for the lease of its own former process.
+        await self._look_once(is_gone)
+        if self._settings.afresh and not self.standing.leads:
+            raise JournalUnusable(
+                f"{self._settings.shown}: another core leads ({self._lease.address}), and goes on with what the journal"
+                " holds; end it before you start one with --journal-afresh"
+            )
+        self._task = asyncio.create_task(self._follow_for_ever(), name="standby")
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if not self.standing.leads:
+            # What the thread has begun it ends, and gives its connection back.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING_S):
+                    await asyncio.to_thread(self._threads.shutdown)
+            self._close()
+
+    def _empty_engine(self, beginning: Beginning) -> RecordingEngine:
+        self.engine.begin_again(beginning)
+        return self.engine
+
+    def _play_what_is_there(self) -> None:
+        follower, logger = self._follower, self._logger
+        if self._settings.afresh:
+            follower.skip_to_end()
+            return
+        with pause_collecting():
+            played = follower.catch_up()
+        if follower.problem is not None:
+            raise JournalUnusable(f"{self._settings.shown}: {follower.problem.text}; {WHAT_TO_DO}")
+        logger.info("journal was replayed", records=played, last=follower.sequence)
+
+    async def _follow_for_ever(self) -> None:
+        try:
+            while not self.standing.leads:
+                await asyncio.sleep(POLL_S)
+                await self._look_once()
+        except Exception as error:
+            # Whoever asks has to learn that nothing is followed any more.
+            self._logger.critical("bug in the standby, it follows no more", exc_info=error)
+            self.standing.give_up(f"bug in the standby: {type(error).__name__}: {error}")
+            self._on_problem(self.standing.problem)
+
+    async def _look_once(self, is_gone: Callable[[str], bool] = lambda holder: False) -> None:
+        """Plays what is new, and takes over if nobody leads."""
+        began = time.monotonic()
+        try:
+            if began - self._looked_s >= min(LOOK_S, max(0.0, self._lease.left_ms / 1_000)):
+                self._lease = await self._in_thread(self._table.read_lease)
+                self._looked_s = began
+                self._note_lease()
+            caught_up = await self._follow_once(began)
+            gone = self._lease.holder if is_gone(self._lease.holder) else ""
+            if caught_up and (self._lease.free or gone):
+                await self._take_over(gone)
+        except StoreTaken:
+            self._looked_s = -math.inf  # Another core was faster, or took over from this one at once.
+        except STORE_ERRORS as error:
+            self._report_problem(describe_error(error))
+            self._store.forget_connections()
+            self._table.forget_connections()
+        else:
+            if self.standing.role is not Role.UNFIT:
+                self._report_problem("")
+
+    async def _follow_once(self, began: float) -> bool:
+        """Plays what one look finds. Returns whether that was nothing, so that this core is where the journal ends."""
+        fetched = await self._in_thread(self._follower.fetch_blocks)
+        self.standing.records_behind = self._follower.behind
+        await self._play_fetched(fetched)
+        self._note_problem()
+        if self._follower.problem is not None:
+            return False
+        if not fetched:
+            self.standing.note_caught_up(began)
+        return not fetched
+
+    async def _play_fetched(self, fetched: list[FetchedBlock]) -> None:
+        began = time.perf_counter()
+        for _ in self._follower.play_blocks(fetched):
+            if time.perf_counter() - began >= TURN_S:
+                self.standing.records_behind = self._follower.behind
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        self.standing.records_behind = self._follower.behind
+        self._note_configuration()
+
+    async def _take_over(self, gone: str) -> None:
+        """Takes the lease, if it still can be had, plays what was written until then, and leads. *gone*: a holder that
+        has ended; empty: none is known to have."""
+        began = time.perf_counter()
+        epoch = await self._in_thread(partial(self._table.take_lease, self._holder, self._address, gone=gone))
+        self._looked_s = -math.inf
+        if epoch is None:
+            return
+        assert self._clock is not None
+        self._clock.follow_time(self._lease.core_now_ns, self.last_ns)
+        keeper = LeaseKeeper(self._table, epoch, now_ns=self._clock.now_ns)
+        keeper.start()
+        try:
+            journal = await self._begin_epoch(keeper)
+        except (StoreTaken, asyncio.CancelledError):
+            await self._let_go(keeper)
+            raise
+        if journal is None:
+            await self._let_go(keeper)
+            return
+        self._threads.shutdown(wait=False)
+        self.standing.lead(epoch, self._address)
+        took_ms = round((time.perf_counter() - began) * 1_000, 1)
+        self._logger.info("this core leads", epoch=epoch, record=self._follower.sequence, took_ms=took_ms)
+        self._on_lead(journal)
+
+    async def _let_go(self, keeper: LeaseKeeper) -> None:
+        await keeper.hand_over()
+        keeper.close()
+
+    async def _begin_epoch(self, keeper: LeaseKeeper) -> Journal | None:
+        """Returns the journal that this core writes; ``None``: what it would go on from is not what was written.
+
+        Raises :class:`StoreTaken` if another core has taken the lease meanwhile.
+        """
+        epoch: NextEpoch | None = None
+        while True:
+            try:
+                if epoch is None:
+                    while not await self._follow_once(time.monotonic()):
+                        if self._follower.problem is not None:
+                            return None
+                    epoch = self._make_epoch(keeper)
+                await self._in_thread(partial(epoch.append_first, self._store))
+                return epoch.begin_journal(self._settings, self._store, self._logger)
+            except StoreMoved:
+                epoch = None  # The leader before this one had written more, which is to be played first.
+            except STORE_ERRORS as error:
+                self._report_problem(describe_error(error))
+                self._store.forget_connections()
+                await asyncio.sleep(POLL_S)
+
+    def _make_epoch(self, keeper: LeaseKeeper) -> NextEpoch:
+        assert self._clock is not None
+        afresh = self._settings.afresh or not self._follower.sequence
+        at_ns = max(self._clock.now_ns(), self.last_ns)
+        return NextEpoch(self._follower, self._beginning, keeper, at_ns, afresh=afresh)
+
+    def _note_lease(self) -> None:
+        lease, standing = self._lease, self.standing
+        standing.leader_address, standing.epoch = "" if lease.free else lease.address, lease.epoch
+        if self._clock is not None:
+            self._clock.follow_time(lease.core_now_ns, self.last_ns)
+
+    def _note_configuration(self) -> None:
+        configured = self._follower.replay.configured
+        if configured is not None and configured is not self._configured:
+            self._on_configured(configured)
+        self._configured = configured
+
+    def _note_problem(self) -> None:
+        problem = self._follower.problem
+        if problem is not None and self.standing.role is not Role.UNFIT:
+            self.standing.give_up(problem.text)
+            self._logger.error(
+                "the journal cannot be followed, this core never leads", why=problem.obstacle, problem=problem.text
+            )
+            self._on_problem(problem.text)
+
+    def _report_problem(self, problem: str) -> None:
+        if problem != self.standing.problem:
+            self.standing.problem = problem
+            if problem:
+                self._logger.error("journal cannot be read", problem=problem)
+            else:
+                self._logger.info("journal is read again")
+            self._on_problem(problem)
+
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._threads.shutdown(wait=False)
+            with suppress(*STORE_ERRORS):
+                self._table.close()
+            self._store.close()
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

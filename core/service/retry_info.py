@@ -1,0 +1,50 @@
+"""The time after which a refused call may be tried again, as gRPC's richer error model tells it.
+
+A ``google.rpc.Status`` with a ``google.rpc.RetryInfo`` travels in the trailing metadata, where the libraries of many
+languages find it. These two messages are the only ones of their package that a core sends, so they are written here
+field by field instead of taking their package along.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+
+DETAILS_KEY: Final = "grpc-status-details-bin"
+RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
+
+_VARINT: Final = 0
+_LENGTH_DELIMITED: Final = 2
+
+
+def encode_retry_info(code: grpc.StatusCode, details: str, retry_s: float) -> bytes:
+    """Returns a ``google.rpc.Status`` that says to try again after *retry_s*.
+
+    Clients compare *code* and *details* with those of the call, and take nothing else from a status that differs.
+    """
+    delay = Duration()
+    delay.FromNanoseconds(round(retry_s * 1e9))
+    info = Any(type_url=RETRY_INFO, value=_encode_field(1, delay.SerializeToString()))
+    number: int = code.value[0]
+    return (
+        _encode_varint(1 << 3 | _VARINT)
+        + _encode_varint(number)
+        + _encode_field(2, details.encode())
+        + _encode_field(3, info.SerializeToString())
+    )
+
+
+def _encode_field(number: int, content: bytes) -> bytes:
+    return _encode_varint(number << 3 | _LENGTH_DELIMITED) + _encode_varint(len(content)) + content
+
+
+def _encode_varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)

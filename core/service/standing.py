@@ -1,0 +1,160 @@
+"""The standing of this core among those that share a journal: it leads, or it stands by.
+
+A core that leads decides. One that stands by follows what the leader decides, answers what is asked about it, and sends
+everybody else to the leader. A core with a journal of its own, or with none, always leads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from kornel.core.service.gate import Gate
+from kornel.core.service.rpc import Context
+from kornel.core.service.status_codes import LEADER_KEY, NotLeading
+
+EPOCH_KEY: Final = "kornel-epoch"
+"""Trailing metadata: the epoch of the core that leads and answers."""
+
+BEHIND_KEY: Final = "kornel-behind-ms"
+"""Trailing metadata: how old an answer may be."""
+
+
+class Role(StrEnum):
+    """The standings of a core."""
+
+    LEADER = "leader"
+    STANDBY = "standby"
+    """The core follows the leader, and takes over when there is none."""
+    UNFIT = "unfit"
+    """The core follows no more and never leads: its state is not the leader's. ``problem`` says why."""
+
+
+class Standing:
+    """The standing as of now.
+
+    shared          several cores may share the journal; false: this core is the only one
+    leader_address  where the leader serves; empty: there is none, or it did not say
+    epoch           number of the leader's epoch
+    records_behind  records that the journal held when it was looked at last and this core has not played
+    problem         what is wrong; empty: nothing
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self.shared = shared
+        self.role = Role.STANDBY if shared else Role.LEADER
+        self.leader_address = ""
+        self.epoch = 0
+        self.records_behind = 0
+        self.problem = ""
+        self._caught_up_s = time.monotonic()
+
+    @property
+    def leads(self) -> bool:
+        """Tells whether this core decides."""
+        return self.role is Role.LEADER
+
+    @property
+    def behind_s(self) -> float:
+        """Returns for how long this core may not have heard of what the leader decided; 0: it leads."""
+        return 0.0 if self.leads else time.monotonic() - self._caught_up_s
+
+    def note_caught_up(self, looked_s: float) -> None:
+        """Note that everything was played that the journal held at *looked_s*, by the monotonic clock."""
+        self.records_behind = 0
+        self._caught_up_s = looked_s
+
+    def lead(self, epoch: int, address: str) -> None:
+        """Note that this core leads from now on."""
+        self.role, self.epoch, self.leader_address, self.problem = Role.LEADER, epoch, address, ""
+        self.records_behind = 0
+
+    def give_up(self, problem: str) -> None:
+        """Note that this core never leads, because of *problem*."""
+        self.role, self.problem = Role.UNFIT, problem
+
+    def check_leads(self) -> None:
+        """Raises :class:`NotLeading` unless this core decides."""
+        if not self.leads:
+            where = f"the leader is at {self.leader_address}" if self.leader_address else "nobody leads at the moment"
+            raise NotLeading(f"this core stands by: {where}", leader=self.leader_address)
+
+
+class StandingInterceptor(grpc.aio.ServerInterceptor):
+    """Marks what a core answers, in trailing metadata: one that leads says its epoch; one that stands by, how old the
+    answer may be and where the leader is."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        """Returns the handler of the call, which marks its answer."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        answer = handler.unary_unary
+
+        async def answer_marked(request: bytes, context: Context) -> bytes:
+            response: bytes = await answer(request, context)
+            context.set_trailing_metadata(self._list_marks())
+            return response
+
+        return grpc.unary_unary_rpc_method_handler(answer_marked)
+
+    def _list_marks(self) -> tuple[tuple[str, str], ...]:
+        if self._standing.leads:
+            return ((EPOCH_KEY, str(self._standing.epoch)),)
+        leader = self._standing.leader_address
+        behind = ((BEHIND_KEY, str(round(self._standing.behind_s * 1_000))),)
+        return (*behind, (LEADER_KEY, leader)) if leader else behind
+
+
+class StandingGate:
+    """The gate of a core that may stand by: nothing goes in before it leads, and then all passes the gate of its
+    journal."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self._gate: Gate | None = None
+
+    def open(self, gate: Gate) -> None:
+        """Have everything pass *gate* from now on: the core leads."""
+        self._gate = gate
+
+    @property
+    def waiting(self) -> int:
+        """Returns how much waits to leave."""
+        return self._gate.waiting if self._gate is not None else 0
+
+    def pass_on(self, act: Callable[[], None]) -> None:
+        """Calls *act* as soon as it may."""
+        if self._gate is not None:
+            self._gate.pass_on(act)
+        else:
+            act()
+
+    def check_intake(self) -> None:
+        """Raises :class:`kornel.core.service.status_codes.ServiceError` while nothing new can be taken."""
+        self._standing.check_leads()
+        if self._gate is not None:
+            self._gate.check_intake()
+
+    def stop(self) -> None:
+        """Have nobody wait any longer."""
+        if self._gate is not None:
+            self._gate.stop()
+
+    async def wait_for_room(self) -> None:
+        """Returns when the engine may go on."""
+        if self._gate is not None:
+            await self._gate.wait_for_room()
+
+    async def wait_until_passed(self) -> None:
+        """Returns when everything that was passed on or decided so far may leave."""
+        if self._gate is not None:
+            await self._gate.wait_until_passed()

@@ -1,0 +1,59 @@
+"""Snapshots of a whole engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kornel.core.partition.engine import Engine
+from kornel.core.snapshot.kept import Kept
+from kornel.core.snapshot.reading import read_objects
+from kornel.core.snapshot.schema import SCHEMA
+from kornel.core.snapshot.writing import write_objects
+from kornel.v1 import snapshot_pb2 as pb
+
+ENGINE: Final = Kept(
+    Engine,
+    "rm_id manager checksum configuration extra_config unrouted"
+    " _reservation_delay_ns _reservation_percent _outbox _partitions _operator_drains _callbacks _keeps_events",
+    # What is built or read ahead is a hint, and what is still to be freed decides nothing.
+    wiring="_handlers _observer _prepared _built _remains",
+)
+"""The fields of an engine. It is no row of the tables, since who restores it brings it along."""
+
+
+def has_work_under_way(engine: Engine) -> bool:
+    """Tells whether *engine* does something from slice to slice, so that no snapshot can be taken until that is
+    done."""
+    for name in engine.partition_names():
+        state = engine.partition(name)
+        assert state is not None, "it is one of its partitions"
+        steps = (state.fair_terms_steps, state.cleaning, state.notices.steps, state.enforcement.run)
+        searches = [attempt.search for attempt in state.guarantee.unit_attempts.values()]
+        if any(work is not None for work in (*steps, *searches)):
+            return True
+    return False
+
+
+def write_engine(engine: Engine, *besides: object) -> pb.SnapshotState:
+    """Returns a snapshot of *engine*, which is between two calls, with other objects that may refer to parts of it.
+
+    Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` and
+    :class:`kornel.core.snapshot.writing.UnknownState`.
+    """
+    return write_objects(SCHEMA, ({name: getattr(engine, name) for name in ENGINE.fields}, *besides))
+
+
+def restore_engine(engine: Engine, state: pb.SnapshotState) -> Sequence[Any]:
+    """Makes *engine*, which is new, the one that *state* was taken of. Returns the objects that were written with it.
+
+    Raises :class:`kornel.core.snapshot.reading.SnapshotUnreadable`; *engine* is as new then.
+    """
+    fields, *besides = read_objects(SCHEMA, state)
+    for name in ENGINE.fields:
+        setattr(engine, name, fields[name])
+    for name in engine.partition_names():
+        partition = engine.partition(name)
+        assert partition is not None, "it is one of its partitions"
+        partition.follow_types()
+    return besides

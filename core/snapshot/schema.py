@@ -1,0 +1,464 @@
+"""The tables: every class that belongs to the state of an engine, and each of its fields.
+
+Whoever adds a field names it in the row of its class: as stored, if a later decision depends on it; as derived, if it
+is worked out from others whenever it is missing. A field that comes to a class of an earlier release needs a default,
+or an engine of that release cannot be read; one that goes is left out when such a file is read. A class, function or
+constant that is renamed keeps its name here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from typing import Any, Final
+
+from kornel.core.config.model import (
+    ChildTemplate,
+    Configuration,
+    LimitConfig,
+    NodeSortConfig,
+    PartitionConfig,
+    PreemptionConfig,
+    QueueConfig,
+)
+from kornel.core.config.problems import Problem, Severity
+from kornel.core.domain import resources
+from kornel.core.domain.access import AccessList
+from kornel.core.domain.application_states import AppEvent, AppState, StateEntry
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
+from kornel.core.domain.commands import (
+    AllocationSpec,
+    ApplicationSpec,
+    RegisterManager,
+    TerminationType,
+    UpdateConfiguration,
+)
+from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.effects import (
+    Allocated,
+    AllocationRejected,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationRemoved,
+    ApplicationUpdated,
+    AskReleased,
+    EventRecorded,
+    NodeAccepted,
+    NodeRejected,
+    PlacementRecorded,
+    PlacementVoid,
+    PredicatesAsked,
+    PreemptionDecided,
+    PreemptionNotice,
+    PreemptionNoticeWithdrawn,
+    PreemptionPredicatesAsked,
+    Released,
+    SchedulingFailed,
+    VictimRecord,
+)
+from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.manager import RegisteredManager
+from kornel.core.domain.reasons import Ignored, Outcome, Unschedulable
+from kornel.core.domain.settings import (
+    Budget,
+    FilterConfig,
+    GangScheduling,
+    GovernorSettings,
+    GuaranteeMode,
+    MonitorContract,
+    NodeSortPolicy,
+    PlacementRuleConfig,
+    PreemptionPolicyKind,
+    PriorityPolicy,
+    QueueProperties,
+    QuotaTimer,
+    SortPolicy,
+    VictimBound,
+)
+from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
+from kornel.core.model import allocations, domains, gang_units, task_groups, users
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation, StartFailure
+from kornel.core.model.applications import Application, SpentKind
+from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
+from kornel.core.model.claims import Claims
+from kornel.core.model.domains import Counted, Domain, Topology
+from kornel.core.model.failures import Failure, FailureLog
+from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.group_order import GroupOrder
+from kornel.core.model.keyed_heap import KeyedHeap
+from kornel.core.model.node_order import NodeGroup, NodeOrder
+from kornel.core.model.nodes import ForeignLoad, Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import DynamicTerms, Queue
+from kornel.core.model.recorded_events import RecordedEvents
+from kornel.core.model.shapes import ResourceTypes, Shape
+from kornel.core.model.task_groups import TaskGroup
+from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
+from kornel.core.partition import lifecycle
+from kornel.core.partition.configuration import configure
+from kornel.core.partition.gangs import approval, placeholders
+from kornel.core.partition.gangs.gang_record import GangHold, GangRecord, GangRoom, Vetting
+from kornel.core.partition.history import past
+from kornel.core.partition.history.event_log import EventLog
+from kornel.core.partition.history.events import Recorder
+from kornel.core.partition.history.past import EndedApplication, EndedGroup, Past
+from kornel.core.partition.history.recent_victims import RecentVictim, RecentVictims
+from kornel.core.partition.scheduling import autoscaling, gang_vetting, reserving, vetting
+from kornel.core.partition.scheduling.reserving_record import ReservingRecord
+from kornel.core.partition.state import PartitionState
+from kornel.core.partition.waiting import backoff, inquiries, pausing
+from kornel.core.policies import application_order, queue_order
+from kornel.core.policies.gang_nodes import Members
+from kornel.core.policies.node_score import NodeScore
+from kornel.core.policies.placement.rules import Rule, compile_rules
+from kornel.core.preemption import eviction, pace, pacing
+from kornel.core.preemption.governor import bounds
+from kornel.core.preemption.governor.books import GovernorBooks
+from kornel.core.preemption.governor.bounds import Allowance, Limits, Loss, Scope, Turn
+from kornel.core.preemption.guarantee import consulting, unit_consulting, units
+from kornel.core.preemption.guarantee import cycle_limit as guarantee_cycle_limit
+from kornel.core.preemption.guarantee import drive as guarantee_drive
+from kornel.core.preemption.guarantee.changes import ChangeWatch
+from kornel.core.preemption.guarantee.consulting import Dialogue
+from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
+from kornel.core.preemption.guarantee.prospects import JudgedLeaf, KnownProspects, Prospects
+from kornel.core.preemption.guarantee.refusals import Refusals, RefusedQuestion
+from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
+from kornel.core.preemption.guarantee.units import UnitAttempt
+from kornel.core.preemption.monitor import drive as monitor_drive
+from kornel.core.preemption.monitor import notices
+from kornel.core.preemption.monitor.notices import Entry, Notice, Notices
+from kornel.core.preemption.monitor.plan import Place
+from kornel.core.preemption.monitor.settings import MonitorSettings
+from kornel.core.preemption.pace import Pace, PaceOfKind, Totals, Window
+from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, Refusal, UnitPlan
+from kornel.core.preemption.priorities import Adjustment
+from kornel.core.preemption.quota import timers as quota_timers
+from kornel.core.preemption.quota.enforcement import Enforcement, Remainder, Standing
+from kornel.core.preemption.quota.plan import ProtectedBy, Protection
+from kornel.core.preemption.quota.timer_rules import Terms
+from kornel.core.preemption.victim_index import VictimIndex
+from kornel.core.snapshot.kept import Kept, Schema, named_of
+
+VERSION: Final = 1
+"""The version of the tables, which a file names. It changes when files of the one before need to be read otherwise."""
+
+MEMBERS: Final = (
+    AppEvent, AppState, AskPlace, EventChange, EventDetail, EventType, GangScheduling, GuaranteeMode, Ignored,
+    MonitorContract, NodeSortPolicy, Outcome, PreemptionPolicyKind, PriorityPolicy, ProtectedBy, QuotaTimer, Severity,
+    SortPolicy, SpentKind, AccountKind, TerminationType, Unschedulable, WaitsFor, Wish,
+)  # fmt: skip
+
+MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts)
+
+CONSTANTS: Final = {
+    **named_of(allocations, "NEVER_FAILED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
+    **named_of(domains, "NOTHING_COUNTED"),
+    **named_of(gang_units, "UNIT_KEY", "UNIT_SHAPE"),
+    **named_of(past, "_NOTHING_SPENT"),
+    **named_of(pausing, "COULD_NOT_START"),
+    **named_of(resources, "NOTHING"),
+    **named_of(users, "NO_LIMITS"),
+}
+"""Objects that are compared by identity, or shared by all who have nothing."""
+
+FUNCTIONS: Final = {
+    **named_of(application_order, "application_key"),
+    **named_of(approval, "_decide_pairs", "_drop_question", "_name_nodes"),
+    **named_of(autoscaling, "_look_regularly"),
+    **named_of(backoff, "_begin_anew"),
+    **named_of(configure, "_clean_again"),
+    **named_of(consulting, "_decide_node", "_decide_victims", "_drop_questions"),
+    **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
+    **named_of(gang_vetting, "_note_answer"),
+    **named_of(guarantee_cycle_limit, "_offer_again"),
+    **named_of(guarantee_drive, "_end_look"),
+    **named_of(inquiries, "_put_in_turn"),
+    **named_of(lifecycle, "_end_state", "_expire_rejected"),
+    **named_of(monitor_drive, "_begin_round", "_look_at_served"),
+    **named_of(pacing, "_offer_again"),
+    **named_of(pausing, "_end_pause", "_end_start_pause"),
+    **named_of(placeholders, "_note_timeout"),
+    **named_of(queue_order, "queue_key"),
+    **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
+    **named_of(reserving, "_decide_reservation", "_drop_question"),
+    **named_of(task_groups, "_by_age", "by_order"),
+    **named_of(unit_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
+    **named_of(units, "_look_at_hold", "_look_at_victims"),
+    **named_of(vetting, "_apply_answer", "_decide_placement", "_drop_question", "_offer_in_turn"),
+}
+"""Functions that are called later: by timers, when the shim has answered, and for the keys of an order."""
+
+
+def _no_text(_: object) -> str:
+    return ""
+
+
+def _no_map(_: object) -> dict[Any, Any]:
+    return {}
+
+
+def _no_victims_ranked(_: object) -> VictimIndex:
+    return VictimIndex()
+
+
+def _compile_rules(state: PartitionState) -> tuple[Rule, ...]:
+    return compile_rules(state.config.placement_rules if state.config is not None else ())
+
+
+def _make_recorder(state: PartitionState) -> Recorder:
+    return Recorder(EventLog(state.effects, state.callbacks), state.types)
+
+
+VALUES_OF_SHIMS: Final = (
+    Kept(
+        AllocationSpec,
+        "key application_id partition resources priority node_id task_group placeholder originator"
+        " allow_preempt_self allow_preempt_other created_s required_node foreign tags legacy"
+        " max_allocations instance dependent topology",
+    ),
+    Kept(
+        ApplicationSpec,
+        "application_id queue partition user groups tags placeholder_timeout_ms placeholder_ask"
+        " gang_style looked_up unresolved created_s",
+    ),
+    Kept(RegisterManager, "rm_id config policy_group version build_info extra_config of_file"),
+    Kept(UpdateConfiguration, "rm_id config policy_group extra_config of_file"),
+    Kept(StateEntry, "at_ns state"),
+    Kept(OperatorDrain, "by at_ns"),
+    Kept(RegisteredManager, "rm_id version policy_group build_info registered_ns"),
+    Kept(TopologyLevel, "name attribute"),
+    Kept(TopologyRequest, "wish level slice_size flaw"),
+)
+"""Values that shims and operators sent."""
+
+CONFIGURATIONS: Final = (
+    Kept(AccessList, "text everybody users groups"),
+    Kept(
+        QueueProperties,
+        "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
+        " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
+        " unschedulable_backoff unschedulable_backoff_delay_ns",
+    ),
+    Kept(FilterConfig, "deny users groups"),
+    Kept(PlacementRuleConfig, "name create value parent filter"),
+    Kept(Budget, "victims lost"),
+    Kept(VictimBound, "ask interval"),
+    Kept(
+        GovernorSettings, "victims window_ns cluster queue application cooldown_ns loop_window_ns loop_returns shadow"
+    ),
+    Kept(LimitConfig, "description users groups max_applications max_resources"),
+    Kept(ChildTemplate, "max_applications properties guaranteed max"),
+    Kept(
+        QueueConfig,
+        "name parent guaranteed max max_applications properties effective effective_raw"
+        " dynamic_parent dynamic_leaf submit_acl admin_acl child_template dynamic_template limits"
+        " children",
+    ),
+    Kept(
+        PreemptionConfig,
+        "enabled quota_enabled guarantee_mode coexist policies cycle_interval_ns cycle_limit"
+        " cycle_batch cost sections governor victim_timeout_ns",
+    ),
+    Kept(NodeSortConfig, "policy weights"),
+    Kept(PartitionConfig, "name root placement_rules preemption node_sort resolver topology gang_scheduling"),
+    Kept(Configuration, "partitions checksum warnings"),
+    Kept(Problem, "severity line column path message expected"),
+    Kept(DynamicTerms, "parent_properties leaf_properties guaranteed max max_applications"),
+    Kept(Limit, "max max_applications"),
+    Kept(QueueLimits, "users groups"),
+    Kept(
+        MonitorSettings,
+        "interval_ns max_wait_ns per_round dead_zone natural_factor originator_reserve observe_only"
+        " balance reserved_first conservative queue_priority queue_priority_wait_ns contract",
+    ),
+)
+"""Configurations, and settings made of them."""
+
+EFFECTS: Final = (
+    Kept(NodeAccepted, "node_id"),
+    Kept(NodeRejected, "node_id reason partition"),
+    Kept(ApplicationAccepted, "application_id partition queue user"),
+    Kept(ApplicationRejected, "application_id reason partition queue user"),
+    Kept(ApplicationUpdated, "application_id state at_ns message partition queue user submitted_ns"),
+    Kept(ApplicationRemoved, "application_id state at_ns partition queue user submitted_ns"),
+    Kept(Allocated, "spec node_id resources"),
+    Kept(Released, "partition application_id key termination message instance"),
+    Kept(AskReleased, "partition application_id key termination message"),
+    Kept(AllocationRejected, "key application_id reason legacy partition"),
+    Kept(VictimRecord, "key application_id queue node_id resources adjusted_priority"),
+    Kept(PreemptionDecided, "at_ns partition kind key application_id queue outcome detail node_id victims"),
+    Kept(PredicatesAsked, "question partition application_id key node_ids allocate dependent after"),
+    Kept(PlacementVoid, "partition key"),
+    Kept(PreemptionPredicatesAsked, "question partition application_id key node_id victims start_index"),
+    Kept(SchedulingFailed, "application_id key reason"),
+    Kept(PlacementRecorded, "at_ns key application_id node_id user queue resources"),
+    Kept(EventRecorded, "type object_id reference_id change detail at_ns resources message"),
+    Kept(PreemptionNotice, "notice partition application_id round strict at_risk need deadline_ns kind reason"),
+    Kept(PreemptionNoticeWithdrawn, "notice partition application_id keys"),
+)
+"""Answers that have not been handed over."""
+
+MODEL: Final = (
+    Kept(StartFailure, "times until_ns"),
+    Kept(
+        Allocation,
+        "application arrival bound_ns created_ns extras key missed node place refused reservation"
+        " scale_up shape spec standing triggered version where",
+    ),
+    Kept(Reservation, "ask by_age comes_last made_ns node pairs parked_at"),
+    Kept(
+        AskGroup,
+        "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
+        " scale_ups shape size together waits_for",
+    ),
+    Kept(
+        GangUnit,
+        "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
+        " scale_ups shape size together waits_for amounts lacks refusal",
+    ),
+    Kept(
+        Application,
+        "_group_numbers _priorities accounts allocating allocations application_id asks asks_in_turn"
+        " backoff_room backoff_until_ns entered groups held_at held_count held_groups leaves_whole"
+        " limit_group offered_by order peak pending placeholder placeholder_count"
+        " placeholder_deadline_ns preempted_count priority queue real recorded_held_by_queue"
+        " recorded_held_by_quota set_back spec spent started_ns state submitted_ns task_groups"
+        " timer_ns unschedulable user",
+    ),
+    Kept(Inquiry, "ask awaited decide decide_victims drop judged_after node_ids number partition"),
+    Kept(LinedUp, "inquiry put"),
+    Kept(
+        Callbacks,
+        "_number awaits_placements deadlines dependent_asked dependent_depth dependent_placements events line now_ns"
+        " open predicates preemption_notices preemption_predicates recording scheduling_states"
+        " settled_by_ns timeout_ns unsettled unsettled_in",
+    ),
+    Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
+    Kept(Failure, "message times last_ns"),
+    Kept(FailureLog, "_entries"),
+    Kept(GroupOrder, "_entries groups"),
+    Kept(KeyedHeap, "_entries _key_of _pushes marked members"),
+    Kept(Counted, "capacity free held"),
+    Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
+    Kept(Topology, "domains levels"),
+    Kept(NodeGroup, "bound loose nodes places refused"),
+    Kept(NodeOrder, "_groups _home _lasts _score _width"),
+    Kept(ForeignLoad, "spec shape since_ns"),
+    Kept(
+        Node,
+        "allocated allocations attributes capacity claims counted domains drained_by_shim foreign"
+        " foreign_loads free held instance_type node_id occupied open operator_drain schedulable"
+        " score version",
+    ),
+    Kept(
+        Queue,
+        "_lineage _priorities accounts admin_acl allocating applications ceilings children claimed"
+        " claims depth draining dynamic_terms fair_terms guaranteed held_back leaf limits managed"
+        " max max_applications name newcomers order parent parked path pending preempted_count"
+        " preempted_total preempting priority promised properties running siblings submit_acl used waiting",
+    ),
+    Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
+    Kept(TaskGroup, "asks count free name replaced shape stated_minimum timed_out topology"),
+    Kept(Account, "applications held_back holders kind limit max_applications name parked queue used"),
+    Kept(FreedSlot, "account"),
+    Kept(Shape, "has_holder no_room others pairs resources", derived={"_written": _no_text}),
+    Kept(
+        ResourceTypes,
+        "_asked _free _indexes _other _shapes names",
+        derived={"_named": _no_map},
+        wiring="_on_growth _is_wanted",
+    ),
+    Kept(NotPlaced, "reason queue account"),
+)
+"""Nodes, queues, applications, asks and what they wait for."""
+
+PARTITIONS: Final = (
+    Kept(
+        PartitionState,
+        "name types preemption created_ns config resolver queues root nodes operator_drains"
+        " node_order applications past recent_victims requests instances sharing_count foreign"
+        " reservations effects callbacks recording allocation_count failed_starts too_large holders"
+        " no_room gained waiting_for_node topology waiting_for_domain waiting_for_turn autoscaling"
+        " held_count refused reserved_ready reserving gangs fair_terms_stale timers attempts_due"
+        " _number guarantee notices changes rules moved stuck ignored unreported enforcement"
+        " governor pace nodes_removed law_checks law_violations preemption_attempts search_cost"
+        " preemptions",
+        derived={"placement_rules": _compile_rules, "events": _make_recorder, "victim_index": _no_victims_ranked},
+        under_way="fair_terms_steps cleaning",
+    ),
+    Kept(GangRoom, "_places demand totals waiters"),
+    Kept(Vetting, "nodes passed unanswered"),
+    Kept(
+        GangRecord,
+        "as_units broken gathering holds rooms timed_out to_match totals vetting waiting_for_turn without_room",
+    ),
+    Kept(GangHold, "evicted freed kind made_ns members mended relied_on wait_from_ns"),
+    Kept(EndedGroup, "name made resources replaced timed_out"),
+    Kept(
+        EndedApplication, "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason"
+    ),
+    Kept(Past, "_finished _rejected"),
+    Kept(RecentVictim, "record decided"),
+    Kept(RecentVictims, "_victims"),
+    Kept(ReservingRecord, "candidates delay_ns due_ns kept left not_before_ns percent"),
+    Kept(NodeScore, "_binpacking _weights"),
+    Kept(Members, "pairs number required_node refused together"),
+)
+"""What a partition remembers."""
+
+PREEMPTION: Final = (
+    Kept(GovernorBooks, "taken _victims _lost _preempted _turns paused limits denied"),
+    Kept(Scope, "kind name"),
+    Kept(Loss, "queue application lost victims"),
+    Kept(bounds.Taken, "at_ns loss", name="TakenInWindow"),
+    Kept(Turn, "last_ns preemptor"),
+    Kept(Allowance, "victims lost"),
+    Kept(Limits, "window_ns allowances cooldown_ns loop_window_ns loop_returns names"),
+    Kept(
+        GuaranteeRecord,
+        "attempts_left change_watch pass_began_ns prospects refusals refusals_looked_at_ns unit_attempts",
+    ),
+    Kept(ChangeWatch, "_versions _net _rules"),
+    Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
+    Kept(Refusals, "_known _seen _not_before_ns _later_ns"),
+    Kept(JudgedLeaf, "adjusted blocked declared highest"),
+    Kept(KnownProspects, "_by_question behind"),
+    Kept(Prospects, "_demand _unowed _versions _stale _leaves _amounts _bounds _sorted order roomy _hopeless"),
+    Kept(Dialogue, "_answers _ask _now_ns _open _state rounds"),
+    Kept(Adjustment, "fixed offset"),
+    Kept(UnitAttempt, "restarts dialogue", under_way="search"),
+    Kept(UnitDialogue, "_application _open _passed _rounds _state"),
+    Kept(UnitPlan, "kind application places fence mends cut_short"),
+    Kept(PreemptionPlan, "kind ask node victims fence needs adjusted extended weighed"),
+    Kept(Refusal, "outcome detail retry_ns anywhere cut_short"),
+    Kept(Entry, "allocation deadline_ns first_round notice notified_ns times wait_ns"),
+    Kept(Notice, "accepted application deadline_ns entries number round"),
+    Kept(notices.Taken, "at_ns held futile served", name="TakenByMonitor"),
+    Kept(
+        Notices,
+        "checkpoints entries generation held lacking now_ns observed of_application offered open"
+        " places rounds settings slices taken",
+        under_way="steps",
+    ),
+    Kept(Place, "ask node victims"),
+    Kept(pace.Taken, "at_ns served victims", name="TakenInInterval"),
+    Kept(Totals, "amounts victims"),
+    Kept(Window, "taken totals"),
+    Kept(PaceOfKind, "held_ns resume waiting window"),
+    Kept(Pace, "_by_kind wakes_ns woke_ns"),
+    Kept(Remainder, "ending look_ns numbers pause_ns protected unmet"),
+    Kept(Standing, "reached rest since_ns"),
+    Kept(Enforcement, "above armed deferred due postponed replacing served ticking", under_way="run"),
+    Kept(Protection, "reason t amount queue of guaranteed held smallest"),
+    Kept(Terms, "max delay_ns"),
+)
+"""What preemption remembers."""
+
+SCHEMA: Final = Schema(
+    VERSION,
+    (*VALUES_OF_SHIMS, *CONFIGURATIONS, *EFFECTS, *MODEL, *PARTITIONS, *PREEMPTION),
+    MEMBERS,
+    MAPS,
+    CONSTANTS,
+    FUNCTIONS,
+)

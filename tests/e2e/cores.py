@@ -1,0 +1,152 @@
+"""Cores as real processes that share a journal, for tests that kill, stop and start them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from kornel.v1 import status_pb2, status_pb2_grpc
+
+PATIENCE_S = 60.0
+SCHEDULER = "si.v1.Scheduler"
+AHEAD = """
+import runpy, sys, time, types
+from kornel.core.service import clock
+ahead_ns = int(sys.argv.pop(1)) * 10**9
+clock.time = types.SimpleNamespace(**{**vars(time), "time_ns": lambda: time.time_ns() + ahead_ns})
+sys.argv[0] = "kornel"
+runpy.run_module("kornel", run_name="__main__")
+"""
+"""A core on a machine whose clock is ahead, or back."""
+
+
+@dataclass
+class CoreProcess:
+    """One ``kornel serve``. ``address``: of gRPC."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+    channel: grpc.aio.Channel
+    signalled: list[int] = field(default_factory=list)
+
+    async def serves(self, service: str = SCHEDULER) -> bool:
+        """Tells whether the core says that *service* serves; one that does not answer says no."""
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)
+        try:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=2.0)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def status(self) -> status_pb2.GetStatusResponse:
+        """Returns the core's status, its books checked."""
+        stub: status_pb2_grpc.StatusServiceAsyncStub = status_pb2_grpc.StatusServiceStub(self.channel)
+        return await stub.GetStatus(status_pb2.GetStatusRequest(audit=True), timeout=PATIENCE_S)
+
+    def send(self, number: int) -> None:
+        """Sends the process a signal."""
+        self.signalled.append(number)
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Returns the exit status once the process has ended."""
+        return await asyncio.wait_for(asyncio.to_thread(self.process.wait), PATIENCE_S)
+
+
+class Cores:
+    """Cores on one journal; those that still run at the end are killed."""
+
+    def __init__(self, journal: str, home: Path) -> None:
+        self._journal = journal
+        self._home = home
+        self._started: list[CoreProcess] = []
+        self._channels: list[grpc.aio.Channel] = []
+
+    async def start(self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0) -> CoreProcess:
+        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is."""
+        number = len(self._started)
+        ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
+        module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
+        command = [
+            sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
+            "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,
+        ]  # fmt: skip
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: ASYNC220 - forks once
+        core = CoreProcess(process, "", log, None)  # type: ignore[arg-type]
+        self._started.append(core)
+        async with asyncio.timeout(PATIENCE_S):
+            while not ready.exists():
+                assert process.poll() is None, log.read_text()
+                await asyncio.sleep(0.02)
+        core.address = ready.read_text().strip()
+        core.channel = grpc.aio.insecure_channel(core.address, options=[("grpc.max_reconnect_backoff_ms", 200)])
+        self._channels.append(core.channel)
+        return core
+
+    async def leader(self, *others: CoreProcess) -> CoreProcess:
+        """Returns the one that leads, once there is one; *others* do not count."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for core in self._started:
+                    if core not in others and await core.serves():
+                        return core
+                await asyncio.sleep(0.01)
+
+    def print_logs(self) -> None:
+        """Prints the end of each core's log."""
+        for core in self._started:
+            print(f"--- {core.log.name}\n{core.log.read_text(errors='replace')[-6000:]}")
+
+    async def close(self) -> None:
+        """Kills what runs."""
+        for channel in self._channels:
+            await channel.close()
+        for core in self._started:
+            if core.process.poll() is None:
+                core.process.send_signal(signal.SIGCONT)
+                core.process.kill()
+            core.process.wait()
+
+
+@asynccontextmanager
+async def cores_on(journal: str, home: Path) -> AsyncIterator[Cores]:
+    """Cores that share *journal*; prints their logs when the test fails."""
+    cores = Cores(journal, home)
+    try:
+        yield cores
+    except BaseException:
+        cores.print_logs()
+        raise
+    finally:
+        await cores.close()
+
+
+async def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Returns when *condition* holds."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():  # noqa: ASYNC110 - processes cannot set events
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"waited {PATIENCE_S} s for {what}") from None
+
+
+@contextmanager
+def stopwatch() -> Iterator[Callable[[], float]]:
+    """Yields what returns the seconds since."""
+    began = time.monotonic()
+    yield lambda: time.monotonic() - began

@@ -1,0 +1,307 @@
+"""Several cores on one PostgreSQL journal: one leads, the others follow it and take over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from kornel.core.journal.reading import read_records
+from kornel.shim_client.leader import LEADER_KEY
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+from tests.e2e.cores import PATIENCE_S, CoreProcess, cores_on, stopwatch
+from tests.e2e.harness import allocation_request, ask
+from tests.e2e.test_journal import Shim, decided_in
+from tests.history_databases import postgres, postgres_server
+from tests.postgres import Postgres
+from tests.unit.journal.made import open_store
+
+__all__ = ["postgres", "postgres_server"]
+
+pytestmark = pytest.mark.timeout(240)
+
+
+async def hear_all(shim: Shim, core: CoreProcess, last: str, decided: set[str]) -> None:
+    """Opens a stream without registering, asks for one more, and hears everything that was missed."""
+    scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(core.channel)
+    call = scheduler.UpdateAllocation()
+    await call.write(allocation_request(ask(last, "app", vcore=1)))
+    listening = asyncio.create_task(shim.listen(call))
+    async with asyncio.timeout(PATIENCE_S):
+        while not {*decided, last} <= shim.heard.keys():  # noqa: ASYNC110 - another task hears
+            await asyncio.sleep(0.02)
+    listening.cancel()
+    call.cancel()
+
+
+def check_heard(shim: Shim, journal: str) -> dict[str, str]:
+    """Fails unless everything that was heard was decided so, once. Returns what was decided."""
+    decided = decided_in(journal)
+    for key, nodes in shim.heard.items():
+        assert nodes == {decided[key]}, f"{key}: heard {nodes}, decided {decided.get(key)}"
+    return decided
+
+
+async def test_a_standby_takes_over_from_a_leader_that_is_killed(postgres: Postgres, tmp_path: Path) -> None:
+    """Within five seconds, with all that the shim was told; meanwhile it answers what it is asked."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start()
+        assert await first.serves()
+        await shim.prepare(first.channel)
+        second = await cores.start()
+        assert not await second.serves()
+        assert not await second.serves("")
+        assert await second.serves("kornel.v1.StatusService")
+        await shim.place(first.channel, 0.6)
+        placing = asyncio.create_task(shim.place(first.channel, 30.0))
+        await asyncio.sleep(0.2)
+        first.send(signal.SIGKILL)
+        with stopwatch() as since:
+            await first.ended()
+            assert await cores.leader(first) is second
+            assert since() <= 5.0
+        placing.cancel()
+        await asyncio.gather(placing, return_exceptions=True)
+        assert shim.heard
+        decided = check_heard(shim, postgres.url)
+        await hear_all(shim, second, "last", set(decided))
+        status = await second.status()
+        assert not sum(partition.invariant_violations for partition in status.partitions)
+    check_heard(shim, postgres.url)
+
+
+async def test_a_leader_that_ends_hands_over(postgres: Postgres, tmp_path: Path) -> None:
+    """SIGTERM: the standby leads within a second of it."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start()
+        await shim.prepare(first.channel)
+        second = await cores.start()
+        await shim.place(first.channel, 0.3)
+        first.send(signal.SIGTERM)
+        with stopwatch() as since:
+            assert await cores.leader(first) is second
+            assert since() <= 1.0
+        assert await first.ended() == 0
+        await hear_all(shim, second, "last", set(check_heard(shim, postgres.url)))
+
+
+async def test_a_standby_sends_shims_to_the_leader(postgres: Postgres, tmp_path: Path) -> None:
+    """Registrations and streams end UNAVAILABLE, with the address that the leader advertises."""
+    async with cores_on(postgres.url, tmp_path) as cores:
+        await cores.start("--advertise", "core-1.example:50051")
+        second = await cores.start()
+        scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(second.channel)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await scheduler.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm-1"), timeout=PATIENCE_S)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert dict(refused.value.trailing_metadata() or ())[LEADER_KEY] == "core-1.example:50051"
+        for stream in (scheduler.UpdateNode(), scheduler.UpdateApplication(), scheduler.UpdateAllocation()):
+            assert await asyncio.wait_for(stream.code(), PATIENCE_S) is grpc.StatusCode.UNAVAILABLE
+            assert dict(await stream.trailing_metadata() or ())[LEADER_KEY] == "core-1.example:50051"
+
+
+SCENARIO = """
+name: survivor
+timeout: 3m
+speed: 1
+queues:
+  partitions:
+    - name: default
+      queues:
+        - name: root
+          submitacl: "*"
+          queues:
+            - name: prod
+              properties: {preemption.delay: 1s}
+              resources: {guaranteed: {vcore: 16}}
+            - name: batch
+nodes:
+  - {name: node, count: 4, resources: {vcore: 8, memory: 64Gi}}
+priorityClasses:
+  - {name: production, value: 1000, preemptionPolicy: PreemptLowerPriority}
+applications:
+  - id: nightly
+    queue: root.batch
+    tasks:
+      - {name: worker, count: 120, resources: {vcore: 1, memory: 1Gi}, runtime: 3s, restart: true, arrival: 20/s}
+  - id: shop
+    queue: root.prod
+    at: 2s
+    tasks:
+      - {name: server, count: 16, resources: {vcore: 1, memory: 1Gi}, runtime: 20s, priorityClass: production,
+         arrival: 4/s}
+releases: {delay: 300ms}
+expectations: [no law violations, nothing lost]
+"""
+
+
+@asynccontextmanager
+async def simulated_cluster(tmp_path: Path, addresses: str, scenario: str = SCENARIO) -> AsyncIterator[Process]:
+    """``kornel-shim-mock`` playing *scenario* against the cores at *addresses*."""
+    (tmp_path / "scenario.yaml").write_text(scenario)
+    shim = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kornel.shim_mock", "run", str(tmp_path / "scenario.yaml"), "--core", addresses,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        yield shim
+    finally:
+        if shim.returncode is None:
+            shim.kill()
+        await shim.wait()
+
+
+async def expect_success(shim: Process) -> None:
+    """Fails unless every expectation was met: the books of shim and core agree, and no law was broken."""
+    said, _ = await asyncio.wait_for(shim.communicate(), 150)
+    assert shim.returncode == 0, said.decode()
+
+
+async def count_preemptions(core: CoreProcess) -> int:
+    """Returns how many preemptions the core has triggered."""
+    return sum(partition.preemption_triggered for partition in (await core.status()).partitions)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_the_books_of_shim_and_core_agree_after_a_failover(
+    postgres: Postgres, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The leader goes in the middle of a preemption; the simulated cluster follows the new one and judges the run."""
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first, second = await cores.start(), await cores.start()
+        async with simulated_cluster(tmp_path, f"{second.address},{first.address}") as shim:
+            async with asyncio.timeout(PATIENCE_S):
+                while not await count_preemptions(first):  # noqa: ASYNC110 - asked over the wire
+                    await asyncio.sleep(0.02)
+            first.send(number)
+            assert await cores.leader(first) is second
+            await expect_success(shim)
+        status = await second.status()
+        assert not sum(partition.invariant_violations for partition in status.partitions)
+    decided_in(postgres.url)
+
+
+@pytest.mark.long
+async def test_a_leader_that_slept_tells_and_writes_nothing(postgres: Postgres, tmp_path: Path) -> None:
+    """Stopped for ten seconds under load, and continued: the fence holds it off, and it ends."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start()
+        await shim.prepare(first.channel)
+        second = await cores.start()
+        await shim.place(first.channel, 0.5)
+        placing = asyncio.create_task(shim.place(first.channel, 60.0))
+        await asyncio.sleep(0.3)
+        first.send(signal.SIGSTOP)
+        with stopwatch() as since:
+            assert await cores.leader(first) is second
+            assert since() <= 5.0
+            taken_over = decided_in(postgres.url)
+            while since() < 10.0:  # noqa: ASYNC110 - so long a sleep is what this is about
+                await asyncio.sleep(0.1)
+        first.send(signal.SIGCONT)
+        assert await first.ended() == 1
+        placing.cancel()
+        await asyncio.gather(placing, return_exceptions=True)
+        assert check_heard(shim, postgres.url).keys() == taken_over.keys()
+        assert "another core" in first.log.read_text()
+        await hear_all(shim, second, "last", set(taken_over))
+    check_heard(shim, postgres.url)
+
+
+async def test_of_two_cores_that_start_at_once_one_leads(postgres: Postgres, tmp_path: Path) -> None:
+    """On an empty database, and on one that both have to play."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        pair = await asyncio.gather(cores.start(), cores.start())
+        assert sorted([await core.serves() for core in pair]) == [False, True]
+        leader = await cores.leader()
+        await shim.prepare(leader.channel)
+        await shim.place(leader.channel, 0.3)
+        for core in pair:
+            core.send(signal.SIGTERM)
+        for core in pair:
+            assert await core.ended() == 0
+        again = await asyncio.gather(cores.start(), cores.start(), cores.start())
+        leader = await cores.leader(*pair)
+        assert sum([await core.serves() for core in again]) == 1
+        await hear_all(shim, leader, "last", set(check_heard(shim, postgres.url)))
+
+
+async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(postgres: Postgres, tmp_path: Path) -> None:
+    """It begins with nothing while asks are placed."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start()
+        await shim.prepare(first.channel)
+        placing = asyncio.create_task(shim.place(first.channel, 60.0))
+        second = await cores.start()
+        async with asyncio.timeout(PATIENCE_S):
+            while (await second.status()).standing.records_behind > 50:  # noqa: ASYNC110 - asked over the wire
+                await asyncio.sleep(0.02)
+        first.send(signal.SIGKILL)
+        assert await cores.leader(first) is second
+        placing.cancel()
+        await asyncio.gather(placing, return_exceptions=True)
+        await hear_all(shim, second, "last", set(check_heard(shim, postgres.url)))
+        assert not sum(partition.invariant_violations for partition in (await second.status()).partitions)
+
+
+@pytest.mark.parametrize("ahead_s", [-3_600, 3_600])
+async def test_clocks_an_hour_apart_do_not_matter(postgres: Postgres, tmp_path: Path, ahead_s: int) -> None:
+    """The database's clock decides who leads, and the successor's time goes on where the leader's was."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start()
+        await shim.prepare(first.channel)
+        second = await cores.start(ahead_s=ahead_s)
+        assert not await second.serves()
+        await shim.place(first.channel, 0.3)
+        first.send(signal.SIGKILL)
+        with stopwatch() as since:
+            assert await cores.leader(first) is second
+            assert since() <= 5.0
+        await hear_all(shim, second, "last", set(check_heard(shim, postgres.url)))
+    with closing(open_store(postgres.url)) as store:
+        times = [(record.epoch, record.call.now_ns) for record, _ in read_records(store)]
+    assert times == sorted(times)
+    last_of_first = max(now_ns for epoch, now_ns in times if epoch == 1)
+    assert max(now_ns for _, now_ns in times) - last_of_first < 60 * 10**9
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_random_kills_of_three_cores(postgres: Postgres, tmp_path: Path) -> None:
+    """Cores are killed, stopped and ended in turn under a simulated cluster; its books and the core's agree."""
+    luck = random.Random(18)
+    scenario = SCENARIO.replace("count: 120", "count: 900").replace("timeout: 3m", "timeout: 5m")
+    async with cores_on(postgres.url, tmp_path) as cores:
+        running = [await cores.start() for _ in range(3)]
+        addresses = [core.address for core in running]
+        async with simulated_cluster(tmp_path, ",".join(addresses), scenario) as shim:
+            await asyncio.sleep(1.0)
+            for _ in range(8):
+                victim = luck.choice(running)
+                victim.send(luck.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]))
+                await victim.ended()
+                at = running.index(victim)
+                running[at] = await cores.start(address=victim.address)
+                await cores.leader(victim)
+                await asyncio.sleep(luck.uniform(0.0, 3.0))
+            said, _ = await asyncio.wait_for(shim.communicate(), 400)
+            assert shim.returncode == 0, said.decode()
+        status = await (await cores.leader()).status()
+        assert not sum(partition.invariant_violations for partition in status.partitions)
+    decided_in(postgres.url)

@@ -1,0 +1,183 @@
+"""A follower plays what another core writes, and stops where that is not what it would have decided."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from kornel.core.domain.effects import Allocated, EventRecorded
+from kornel.core.journal.following import Follower, Obstacle
+from kornel.core.journal.journal import Journal
+from kornel.core.journal.recording import RecordingEngine
+from kornel.core.partition.engine import CycleResult
+from tests.unit.journal.made import PARTITION, asks, decide, open_journal, open_store, small_cluster
+
+
+def keys_of(follower: Follower) -> set[str]:
+    """Returns the allocations of the follower's engine."""
+    assert follower.engine is not None
+    state = follower.engine.partition(PARTITION)
+    assert state is not None
+    return {key for node in state.nodes.values() for key in node.allocations}
+
+
+@asynccontextmanager
+async def written_journal(path: Path) -> AsyncIterator[Journal]:
+    """A journal of a small cluster, which is written on."""
+    journal = open_journal(path)
+    journal.start()
+    await decide(journal, small_cluster())
+    try:
+        yield journal
+    finally:
+        journal.close(5)
+
+
+async def test_a_follower_is_where_the_writer_is(tmp_path: Path) -> None:
+    """After each look, with the same allocations and the same sum of effects."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            assert follower.catch_up() == journal.status().last_durable
+            for number in range(3):
+                await decide(journal, [asks(10 * number, 5)])
+                assert follower.catch_up()
+                assert len(keys_of(follower)) == 5 * (number + 1)
+                assert follower.sequence == follower.point.sequence == journal.status().last_durable
+                assert not follower.behind
+            assert follower.problem is None
+            told = follower.replay.list_untold()
+            assert sum(isinstance(effect, Allocated) for effect in told) == 15
+            assert not any(isinstance(effect, EventRecorded) for effect in told)
+
+
+async def test_playing_may_pause_between_any_two_records(tmp_path: Path) -> None:
+    """What is left of the blocks is played later; the number of records behind says how many."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        await decide(journal, [asks(0, 5), asks(5, 5)])
+        last = journal.status().last_durable
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            playing = follower.play_blocks(follower.fetch_blocks())
+            for number, record in enumerate(playing, start=1):
+                assert record.sequence == follower.sequence == number
+                assert follower.behind == last - number
+            assert follower.sequence == last
+
+
+async def test_a_follower_goes_on_behind_a_point(tmp_path: Path) -> None:
+    """With an engine that is there, as from a snapshot, and the numbers of that place."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        await decide(journal, [asks(0, 5)])
+        with closing(open_store(path)) as store:
+            first = Follower(store, version="test")
+            first.catch_up()
+            assert first.engine is not None
+            second = Follower(store, version="test")
+            second.start_from(first.engine, first.point)
+            await decide(journal, [asks(5, 5)])
+            assert second.catch_up()
+            assert second.problem is None
+            assert len(keys_of(second)) == 10
+
+
+async def test_a_new_life_is_followed_from_its_beginning(tmp_path: Path) -> None:
+    """A core that begins afresh empties the follower's engine, whatever was played before; what lies between is not
+    needed."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        await decide(journal, [asks(0, 5)])
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            await decide(journal, [asks(5, 5)])
+            journal.close(5)
+            afresh = open_journal(path, afresh=True)
+            afresh.start()
+            await decide(afresh, [*small_cluster(), asks(50)])
+            follower.catch_up()
+            assert follower.problem is None
+            assert keys_of(follower) == {"ask-50"}
+            afresh.close(5)
+
+
+async def test_another_decision_ends_the_following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first record that comes out differently is named with both sides, and nothing is played behind it."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            await decide(journal, [asks(0), asks(1)])
+            monkeypatch.setattr(RecordingEngine, "cycle", lambda self, now_ns, budget: CycleResult([], more=False))
+            follower.catch_up()
+            assert follower.problem is not None
+            assert follower.problem.obstacle is Obstacle.DIFFERENT
+            assert f"record {follower.sequence} (slice" in follower.problem.text
+            assert "replay:  done, 0 effects" in follower.problem.text
+            assert follower.sequence < journal.status().last_durable
+            assert not follower.fetch_blocks()
+
+
+async def test_another_version_ends_the_following(tmp_path: Path) -> None:
+    """Records of another version are not played."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path):
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="other")
+            follower.catch_up()
+            assert follower.problem is not None
+            assert follower.problem.obstacle is Obstacle.VERSION
+            assert "version test" in follower.problem.text
+            assert follower.engine is None
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+async def test_a_database_without_the_newest_commits_ends_the_following(tmp_path: Path, others: int) -> None:
+    """Whether it holds fewer records than were played, other ones in their place, or others and more."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        await decide(journal, [asks(0), asks(1)])
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            played = follower.sequence
+            journal.close(5)
+            with closing(sqlite3.connect(path)) as connection, connection:
+                (newest,) = connection.execute("SELECT max(first) FROM journal_blocks").fetchone()
+                connection.execute("DELETE FROM journal_blocks WHERE first = ?", (newest,))
+            if others:
+                other = open_journal(path)
+                other.start()
+                await decide(other, [asks(10 + number) for number in range(others)])
+                other.close(5)
+            follower.catch_up()
+            assert follower.problem is not None
+            assert follower.problem.obstacle is Obstacle.BEHIND
+            assert str(played) in follower.problem.text
+            assert follower.sequence == played
+
+
+async def test_a_missing_record_ends_the_following(tmp_path: Path) -> None:
+    """It is named."""
+    path = tmp_path / "journal.db"
+    async with written_journal(path) as journal:
+        with closing(open_store(path)) as store:
+            follower = Follower(store, version="test")
+            follower.catch_up()
+            at = follower.sequence
+            await decide(journal, [asks(0)])
+            await decide(journal, [asks(1)])
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("DELETE FROM journal_blocks WHERE first = ?", (at + 1,))
+            follower.catch_up()
+            assert follower.problem is not None
+            assert follower.problem.obstacle is Obstacle.DAMAGED
+            assert f"record {at + 1}: it is missing" in follower.problem.text

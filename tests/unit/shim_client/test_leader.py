@@ -1,0 +1,147 @@
+"""Among several cores a client finds the one that leads, and follows when another takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from kornel.core.client.channels import choose_address
+from kornel.core.client.connection import Connection
+from kornel.shim_client import ConnectionLost, CoreUnreachable, ShimClient, StreamReopened, leader
+from kornel.shim_client.leader import EPOCH_KEY, LEADER_KEY, SCHEDULER, LeaderChannel, split_addresses
+from kornel.si.v1 import si_pb2 as si
+from kornel.si.v1 import si_pb2_grpc
+
+PATIENCE_S = 30.0
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class SmallCore(si_pb2_grpc.SchedulerServicer, health_pb2_grpc.HealthServicer):
+    """A core that leads or stands by, as a test says. ``names``: the address that it gives while it stands by."""
+
+    def __init__(self, *, leads: bool, names: str = "") -> None:
+        self.leads = leads
+        self.names = names
+        self.registrations = 0
+        self.streams = 0
+        self.epoch = 1
+        self.address = ""
+
+    async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:
+        assert request.service == SCHEDULER
+        if self.leads:
+            context.set_trailing_metadata(((EPOCH_KEY, str(self.epoch)),))
+        return health_pb2.HealthCheckResponse(status=SERVING if self.leads else NOT_SERVING)
+
+    async def RegisterResourceManager(self, request: Any, context: Any) -> si.RegisterResourceManagerResponse:
+        await self._check(context)
+        self.registrations += 1
+        return si.RegisterResourceManagerResponse()
+
+    async def UpdateAllocation(self, requests: Any, context: Any) -> None:
+        await self._check(context)
+        self.streams += 1
+        async for _ in requests:
+            await self._check(context)
+
+    async def UpdateNode(self, requests: Any, context: Any) -> None:
+        await self.UpdateAllocation(requests, context)
+
+    async def UpdateApplication(self, requests: Any, context: Any) -> None:
+        await self.UpdateAllocation(requests, context)
+
+    async def _check(self, context: Any) -> None:
+        if not self.leads:
+            named = ((LEADER_KEY, self.names),) if self.names else ()
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this core stands by", named)
+
+
+@asynccontextmanager
+async def served(core: SmallCore) -> AsyncIterator[SmallCore]:
+    """*core* at an address of its own."""
+    server = grpc.aio.server()
+    si_pb2_grpc.add_SchedulerServicer_to_server(core, server)
+    health_pb2_grpc.add_HealthServicer_to_server(core, server)
+    core.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    try:
+        yield core
+    finally:
+        await server.stop(0)
+
+
+def test_addresses_are_separated_by_commas() -> None:
+    """Spaces and repetitions do not matter."""
+    assert split_addresses("a:1") == ("a:1",)
+    assert split_addresses(" a:1, b:2 ,a:1,") == ("a:1", "b:2")
+
+
+async def test_the_one_that_leads_is_chosen_wherever_it_stands() -> None:
+    """Also where another address does not answer at all."""
+    async with served(SmallCore(leads=False)) as standby, served(SmallCore(leads=True)) as leading:
+        for order in ((standby.address, leading.address), (leading.address, standby.address)):
+            async with ShimClient(",".join(("127.0.0.1:1", *order)), "rm-1") as client:
+                await client.register()
+        assert (leading.registrations, standby.registrations) == (2, 0)
+        assert await asyncio.to_thread(choose_address, Connection(), f"{standby.address},{leading.address}") == (
+            leading.address
+        )
+        assert await asyncio.to_thread(choose_address, Connection(), f"127.0.0.1:1,{standby.address}") == (
+            standby.address
+        )
+        assert await asyncio.to_thread(choose_address, Connection(), "127.0.0.1:1") == "127.0.0.1:1"
+
+
+async def test_a_standby_names_the_leader() -> None:
+    """A client that knows one address alone gets to the leader all the same."""
+    async with served(SmallCore(leads=True)) as leading, served(SmallCore(leads=False)) as standby:
+        standby.names = leading.address
+        async with ShimClient(standby.address, "rm-1") as client, asyncio.timeout(PATIENCE_S):
+            await client.register()
+            while leading.streams < 3:  # noqa: ASYNC110 - the core counts
+                await asyncio.sleep(0.01)
+        assert (leading.registrations, standby.registrations) == (1, 0)
+
+
+async def test_nobody_leads() -> None:
+    """A client waits as long as it may, and says what it waited for."""
+    async with served(SmallCore(leads=False)) as one, served(SmallCore(leads=False)) as two:
+        addresses = f"{one.address},{two.address}"
+        with pytest.raises(CoreUnreachable, match=one.address):
+            await ShimClient(addresses, "rm-1", connect_s=0.3).connect()
+        channel = LeaderChannel(split_addresses(addresses), grpc.aio.insecure_channel)
+        with pytest.raises(ConnectionLost, match="no core leads at"):
+            await channel.find_leader(0.3)
+        waiting = asyncio.create_task(channel.find_leader(PATIENCE_S))
+        two.leads = True
+        await waiting
+        assert channel.address == two.address
+        await channel.close()
+
+
+async def test_streams_follow_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the core that led says nothing at all any more: that another one leads is reason enough."""
+    monkeypatch.setattr(leader, "WATCH_S", 0.02)
+    async with served(SmallCore(leads=True)) as one, served(SmallCore(leads=False)) as two:
+        async with ShimClient(f"{one.address},{two.address}", "rm-1") as client, asyncio.timeout(PATIENCE_S):
+            await client.register()
+            while one.streams < 3:  # noqa: ASYNC110 - the core counts
+                await asyncio.sleep(0.01)
+            # The first one keeps its streams open, and says still that it leads, as one does that has slept.
+            two.leads, two.epoch = True, 2
+            reopened = 0
+            async for update in client.updates():
+                reopened += isinstance(update, StreamReopened)
+                if reopened == 3:
+                    break
+            while two.streams < 3:  # noqa: ASYNC110 - the core counts
+                await asyncio.sleep(0.01)
+        assert two.registrations == 0
