@@ -1,1 +1,1 @@
-"""The REST interface ``/ws/v1``: HTTP around the same engine that gRPC serves, reading only."""
+"""The REST interface ``/ws/v1``: HTTP to the engine that gRPC serves, for reading only."""

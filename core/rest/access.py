@@ -1,5 +1,5 @@
-"""The permission that a request takes of its caller, and the interface of the guard: the one place where security joins
-in."""
+"""The permission that a request needs, and the interface of the guard, through which all security checks of REST are
+made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kornel.core.service.callers import Permission
 
 
 class Access(StrEnum):
-    """Classes of routes. OPEN: anybody may, so that browsers can ask what is allowed and probes can probe."""
+    """The classes of routes. OPEN: everybody may call them, so that browsers can ask what is allowed and probes
+    work."""
 
     OPEN = "open"
     READ = "read"
@@ -27,15 +28,15 @@ PERMISSIONS: Final = {
     Access.CONFIGURE: Permission.CONFIGURE,
     Access.ADMIN: Permission.ADMINISTER,
 }
-"""The permission that a caller needs for each class, where there is a guard."""
+"""The permission that a caller needs for each class if there is a guard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """The proofs that a core demands of its callers, for its documentation.
+    """The proofs that a core demands of its callers, as its documentation shows them.
 
-    guarded      a security file says who may do what; else whoever gets through may do everything
-    certificate  TLS admits nobody without a client certificate
+    guarded      a security file says who may do what; otherwise every caller may do everything
+    certificate  TLS requires a client certificate
     """
 
     guarded: bool = False
@@ -43,7 +44,7 @@ class Proofs:
 
 
 NO_PROOFS: Final = Proofs()
-"""Nobody is asked anything."""
+"""Says that the core demands no proofs."""
 
 
 ADMITTED: Final = "kornel.admitted"
@@ -51,7 +52,7 @@ ADMITTED: Final = "kornel.admitted"
 
 
 class Door(Protocol):
-    """Decides before a handler runs, and before the body of a request is read."""
+    """Admits or refuses requests before a handler runs and before the body is read."""
 
     async def admit_request(self, request: Request, access: Access) -> None:
         """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may."""
@@ -61,13 +62,13 @@ class Door(Protocol):
 
 
 class OpenDoor:
-    """Everybody may do everything: for addresses that only this machine reaches."""
+    """A door that admits every request, for addresses that only this machine reaches."""
 
     async def admit_request(self, request: Request, access: Access) -> None:
         """Admits every request."""
 
     def end_request(self, scope: Scope) -> None:
-        """Does nothing, since nothing was noted."""
+        """Does nothing, because nothing was noted."""
 
 
 OPEN_DOOR: Final[Door] = OpenDoor()

@@ -22,21 +22,23 @@ HTML: Final = "text/html; charset=utf-8"
 API_VERSION: Final = "1"
 
 _WIDEST: Final = 256 * 1024
-"""Bytes handed to the transport at once; it says when it wants more."""
+"""The most bytes handed to the transport at once; it asks for more."""
 
 _SENDING_S: Final = 0.25
-"""The time for which the engine makes room for the sending of an answer."""
+"""The longest time for which the engine yields to the sending of an answer."""
 
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE
 
 
 def encode(document: Any) -> bytes:
-    """Returns *document* as one JSON text that ends with a newline. Raises ``TypeError`` for what JSON cannot say."""
+    """Returns *document* as one JSON text that ends with a newline. Raises ``TypeError`` for a value that JSON does not
+    have."""
     return orjson.dumps(document, option=_OPTIONS)
 
 
 class Answer:
-    """A whole answer. ``chunks``: the body in order; ``compress``: whether it may be; ``encoded``: whether it is."""
+    """A whole answer. ``chunks``: the body in order. ``compress``: it may be compressed. ``encoded``: it is
+    compressed."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Answer:
         self.encoded = encoded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the answer."""
         chunks, headers, encoded = self.chunks, list(self.headers), self.encoded
         size = sum(map(len, chunks))
         if self.compress and not encoded and size >= SMALLEST and wants_gzip(scope):
@@ -73,12 +75,12 @@ class Answer:
 
 
 def size_of(answer: ASGIApp) -> int:
-    """Returns bytes of the body of *answer*; 0: it is made while it is sent."""
+    """Returns the size of the body of *answer* in bytes; 0: the body is made while it is sent."""
     return sum(map(len, answer.chunks)) if isinstance(answer, Answer) else 0
 
 
 def wants_gzip(scope: Scope) -> bool:
-    """Tells whether the client of a request takes compressed answers."""
+    """Tells whether the client of a request accepts compressed answers."""
     return accepts_gzip(",".join(Headers(scope=scope).getlist("accept-encoding")))
 
 
@@ -88,29 +90,29 @@ def raw_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]
 
 
 def json_answer(document: Any, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Answer:
-    """Returns *document* with the headers that all JSON answers have."""
+    """Returns an answer whose body is *document*, with the headers of all JSON answers."""
     return Answer([encode(document)], JSON, status=status, headers=(*json_headers(), *headers))
 
 
 def json_headers() -> list[tuple[str, str]]:
-    """Returns the headers of JSON answers but the content type. Pages of other origins are the router's business."""
+    """Returns the headers of JSON answers except the content type. The router adds those for pages of other origins."""
     return [("YuniKorn-Api-Version", API_VERSION), ("Cache-Control", "no-store")]
 
 
 def error_answer(status: int, message: str, headers: Iterable[tuple[str, str]] = ()) -> Answer:
-    """Returns the error body with *status*."""
+    """Returns an answer with *status* and a JSON document that has *message*."""
     return json_answer(error_document(status, message), status=status, headers=headers)
 
 
 def text_answer(
     text: str, *, status: int = 200, content_type: str = TEXT, headers: Iterable[tuple[str, str]] = ()
 ) -> Answer:
-    """Returns *text* as it is."""
+    """Returns an answer whose body is *text*."""
     return Answer([text.encode()], content_type, status=status, headers=headers)
 
 
 def _join_chunks(chunks: Sequence[bytes]) -> Iterable[bytes]:
-    """Yields *chunks*, neighbours joined, none much wider than what one write should be."""
+    """Yields *chunks*, with neighbours joined as long as the result is not much larger than one write should be."""
     waiting: list[bytes] = []
     size = 0
     for chunk in chunks:

@@ -1,7 +1,7 @@
-"""Compression of answers, once, while they are being made (rest.md 2).
+"""Compresses answers while they are being made (rest.md 2).
 
-It runs on the event loop, in the turns of whoever makes the answer: ISA-L takes less time for a long list than another
-thread would have to wait for the interpreter while the engine is busy.
+Compression runs on the event loop, in the turns of the answer: ISA-L takes less time for a long list than another
+thread would wait for the interpreter while the engine is busy.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ SMALLEST: Final = 1_400
 """The fewest bytes of a body that is compressed; a smaller one fits one packet anyway."""
 
 PACKED_AT_ONCE: Final = 256 * 1024
-"""Bytes, of which the compression takes some hundred microseconds."""
+"""The bytes compressed at once, which takes some hundred microseconds."""
 
 _LEVEL: Final = 1
-"""The level that makes a body as small as level 1 of zlib does, in a quarter of the time."""
+"""A level that makes bodies as small as level 1 of zlib, in a quarter of the time."""
 
 _GZIP: Final = 31
-"""``wbits`` of zlib for a gzip header and checksum."""
+"""The parameter ``wbits`` of zlib for a gzip header and checksum."""
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Tells whether the header lists gzip, in any case; a parameter of exactly ``q=0`` refuses it."""
+    """Tells whether the header *accept_encoding* lists gzip, in upper or lower case; a parameter of exactly ``q=0``
+    refuses it."""
     for entry in accept_encoding.split(","):
         name, *parameters = (part.strip().lower() for part in entry.split(";"))
         if name == "gzip":
@@ -34,7 +35,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 class Body:
-    """The body of an answer while it is being made. ``compress``: it is compressed, unless it stays small."""
+    """The body of an answer while it is being made. *compress*: it is compressed unless it is small."""
 
     def __init__(self, *, compress: bool = False) -> None:
         self.chunks: list[bytes] = []
@@ -45,7 +46,7 @@ class Body:
         self._waiting: list[bytes] = []
         """The pieces that are in no chunk yet."""
         self._size = 0
-        """The bytes of those pieces."""
+        """The number of bytes in ``_pieces``."""
 
     def add(self, piece: bytes) -> None:
         """Append *piece*."""
@@ -55,7 +56,7 @@ class Body:
             self._pack_pieces()
 
     def end_body(self) -> None:
-        """End the body."""
+        """Finish the body, so that ``chunks`` is complete."""
         if self._packer is not None and not self.encoded and self._size < SMALLEST:
             self.chunks = self._waiting
             return
@@ -64,7 +65,7 @@ class Body:
             self.chunks.append(self._packer.flush())
 
     def _pack_pieces(self) -> None:
-        """Put what waits into one piece: of many small ones the allocator would keep several times the memory."""
+        """Join the waiting pieces into one, because many small ones would take several times the memory."""
         packed = b"".join(self._waiting)
         if self._packer is not None:
             packed = self._packer.compress(packed)

@@ -1,7 +1,7 @@
-"""A configuration as REST shows it: the text that holds, complete and in one form (rest.md 4.9).
+"""A configuration as REST shows it: the text in force, complete and in one form (rest.md 4.9).
 
-Amounts and names stay as they were written, so the text is read again, and not the values that were made of it. It has
-been accepted before: what is wrong with it is of no interest here. Takes long for large texts; callers use a thread.
+Amounts and names stay as they were written, so the document is made from the text and not from the parsed values. The
+text was accepted before, so problems are ignored. A large text takes long, so callers use a thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OURS: Final = {
 
 
 _FREE_KEYS: Final = frozenset({"Properties", "Extra", "MaxResources", "Guaranteed", "Max", "ResourceWeights", "lost"})
-"""The keys below which keys are an administrator's own words."""
+"""The keys whose entries have names that an administrator chose."""
 
 
 def configuration_document(text: str, checksum: str) -> Document:
@@ -50,13 +50,13 @@ def configuration_document(text: str, checksum: str) -> Document:
 
 
 def complete_document(document: Document, extra: Mapping[str, str]) -> Document:
-    """Returns *document* with the service settings in force, but for secrets."""
+    """Returns *document* with the service settings in force, except secrets."""
     settings = {"Extra": without_secrets(dict(sorted(extra.items())))} if extra else {}
     return {**document, **settings, "DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 60}
 
 
 def as_yaml(document: Document) -> str:
-    """Returns the same with YAML's keys, without nested objects in which nothing is set."""
+    """Returns *document* as YAML with its keys, without nested objects in which nothing is set."""
     shown: str = yaml.dump(
         _lower_keys(document), Dumper=_DUMPER, sort_keys=False, indent=4, allow_unicode=True, default_flow_style=False
     )
@@ -167,7 +167,7 @@ def _node_sort(keys: Mapping[str, Field]) -> Document:
 
 
 def _plain_value(field: Field) -> Any:
-    """Returns a setting of ours, with numbers and booleans as such."""
+    """Returns the value of a setting of Kornel's own, with numbers and booleans as such."""
     if isinstance(field.node, MappingNode):
         return {name: _plain_value(found) for name, found in field.entries().items()}
     if isinstance(field.node, SequenceNode):
@@ -213,7 +213,8 @@ def _without_empty(document: Document, *names: str) -> Document:
 
 
 def _lower_keys(value: Any, *, names: bool = False) -> Any:
-    """Returns *value* with keys in lower case; ``names``: its keys are an administrator's, not ours."""
+    """Returns *value* with keys in lower case; ``names``: its keys were chosen by an administrator and stay as they
+    are."""
     if isinstance(value, list):
         return [_lower_keys(item) for item in value]
     if not isinstance(value, dict):

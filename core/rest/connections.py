@@ -1,4 +1,4 @@
-"""Connections over HTTP: who gets one, in total and from one address, and who loses one to a newcomer."""
+"""Bounds HTTP connections, in total and from one address, and chooses which one is closed for a new one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MOST_CONNECTIONS: Final = 512
 """The most connections by default."""
 
 PART_OF_AN_ADDRESS: Final = 4
-"""One address (of IPv6, one block of 64 bits) has at most a quarter of all connections."""
+"""The divisor for one address (or one block of 64 bits of IPv6), which has at most a quarter of all connections."""
 
 HANDSHAKE_PATIENCE_S: Final = 10.0
 GOODBYE_PATIENCE_S: Final = 5.0
-"""The time for the end of a TLS connection."""
+"""The time allowed for closing a TLS connection."""
 
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections, before others have their turn."""
+"""The connections accepted before other work has its turn."""
 
 PAUSE_S: Final = 0.5
-"""The pause after the system could not give a connection."""
+"""The pause after the system could not accept a connection."""
 
 FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -34,7 +34,7 @@ Protocols = Callable[[], PatientProtocol]
 
 
 class _Connection:
-    """One connection. ``protocol``: what is spoken on it; ``None`` until a handshake is complete."""
+    """One connection. ``protocol`` is ``None`` until a TLS handshake is complete."""
 
     def __init__(self, taken: socket.socket, address: str) -> None:
         self.socket = taken
@@ -44,7 +44,7 @@ class _Connection:
 
     @property
     def idle(self) -> bool:
-        """Tells whether nobody's request would be lost with it."""
+        """Tells whether no request would be lost with this connection."""
         return self.protocol is None or self.protocol.waiting
 
     def drop_connection(self) -> None:
@@ -55,9 +55,9 @@ class _Connection:
 
 
 class Connections:
-    """Accepts connections on *listener*. When there are as many as may be, the oldest idle one makes room.
+    """Accepts connections on *listener*. If there are too many, the oldest idle one is closed for a new one.
 
-    *tls* gives the context for a connection that begins now; ``None``: plain HTTP.
+    *tls* returns the context for a new connection; ``None``: plain HTTP.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """Connections that are open, or in their handshake."""
+        """The number of connections that are open or in their handshake."""
         return len(self._open)
 
     def start(self) -> None:
-        """Take connections from now on."""
+        """Start accepting connections."""
         self._pausing = None
         self._loop.add_reader(self._listener.fileno(), self._accept_connections)
 
     def stop(self) -> None:
-        """Take no more."""
+        """Stop accepting connections."""
         if self._pausing is not None:
             self._pausing.cancel()
         if self._listener.fileno() >= 0:
@@ -100,7 +100,7 @@ class Connections:
                 connection.drop_connection()
 
     def check(self) -> None:
-        """Give up those whose connection has ended, and those who do not read their answers."""
+        """Drop connections that have ended, and those whose clients do not read their answers."""
         now = self._loop.time()
         for connection in tuple(self._open):
             if connection.protocol is not None:
@@ -113,7 +113,7 @@ class Connections:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
-                # There are no descriptors or no memory left: trying again at once would not help anybody.
+                # There are no descriptors or no memory left, so trying again at once would not help.
                 self._loop.remove_reader(self._listener.fileno())
                 self._pausing = self._loop.call_later(PAUSE_S, self.start)
                 return
@@ -137,7 +137,7 @@ class Connections:
         connection.task = self._loop.create_task(self._serve(connection), name="http connection")
 
     def _make_room(self, address: str | None) -> bool:
-        """Drops a connection that can be spared, one from *address* if given. Tells whether there was one."""
+        """Drops an idle connection, from *address* if given. Tells whether there was one."""
         for connection in self._open:
             if connection.idle and address in (None, connection.address):
                 connection.drop_connection()
@@ -146,7 +146,7 @@ class Connections:
         return False
 
     async def _serve(self, connection: _Connection) -> None:
-        """Begin to speak HTTP."""
+        """Serve HTTP on *connection*."""
         protocol = self._protocols()
         protocol.on_lost = lambda: self._remove_connection(connection)
         context = self._tls() if self._tls is not None else None
@@ -161,7 +161,7 @@ class Connections:
                 ssl_shutdown_timeout=goodbye,
             )
         except (OSError, asyncio.CancelledError):
-            # Whoever says nothing, or what is no TLS, or shows no certificate: of no interest to anybody else.
+            # The client sent nothing, or not TLS, or showed no certificate; that does not concern anybody else.
             self._remove_connection(connection)
             connection.socket.close()
             protocol.give_up()

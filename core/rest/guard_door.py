@@ -1,4 +1,4 @@
-"""HTTP's way past the guard: who sends a request is found out from its client certificate or bearer token.
+"""Has the guard check each HTTP request, whose caller is known from a client certificate or a bearer token.
 
 A stream of events whose caller has no right to it any more is cut off: HTTP has no way to say why in the middle of an
 answer.
@@ -31,7 +31,7 @@ class GuardDoor:
         self._administers = administers
 
     async def admit_request(self, request: Request, access: Access) -> None:
-        """Raises :class:`RestError` with 401, 403 or 429 unless the caller may."""
+        """Raises :class:`RestError` with 401, 403 or 429 unless the caller may send the request."""
         if access is Access.OPEN:
             return
         proofs = request.headers.getlist("authorization")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from kornel.core.service.clock import SECOND_NS, Clock, Timer
 
 
 class UsageSample(NamedTuple):
-    """The work of one time: running applications, allocations announced less releases announced."""
+    """A sample: the running applications, and the allocations announced minus the releases announced."""
 
     at_ns: int
     applications: int
@@ -23,7 +23,8 @@ SAMPLES_KEPT: Final = 1_440
 
 
 class UsageHistory:
-    """An ``EffectObserver``. ``running``: how many applications run now. ``kept`` 0: no history."""
+    """An ``EffectObserver`` that takes samples. *running* returns how many applications run now. *kept* 0: there is no
+    history."""
 
     def __init__(self, running: Callable[[], int], *, clock: Clock, kept: int = SAMPLES_KEPT) -> None:
         self._running = running
@@ -34,16 +35,12 @@ class UsageHistory:
         self.enabled: Final = kept > 0
 
     def observe(self, effects: Sequence[Effect]) -> None:
-        """Count what starts and ends."""
-        for effect in effects:
-            kind = type(effect)
-            if kind is Allocated:
-                self._containers += 1
-            elif kind is Released:
-                self._containers -= 1
+        """Count allocations that start and end."""
+        kinds = Counter(map(type, effects))
+        self._containers += kinds[Allocated] - kinds[Released]
 
     def kept_samples(self) -> tuple[UsageSample, ...]:
-        """Returns the oldest first."""
+        """Returns the kept samples, the oldest first."""
         return tuple(self._samples)
 
     def start(self) -> None:

@@ -1,4 +1,5 @@
-"""The document of what operators did that holds, and of the manager's presence: ours, for people who look at a page."""
+"""The document of operators' drains and rollbacks in force and of the manager's presence, for the web page. YuniKorn
+has none."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class OutOfScheduling(NamedTuple):
 
 
 class Holds(NamedTuple):
-    """Everything that holds. ``None``: no manager is registered, no rollback holds."""
+    """The actions of operators that are in force. ``None``: no manager is registered, or no rollback is in force."""
 
     drained: Sequence[OutOfScheduling]
     manager: Presence | None
@@ -72,5 +73,5 @@ HOLDS: Final = Document(
         "manager": if_any(nested(_MANAGER), "manager"),
         "rollback": if_any(nested(_ROLLBACK), "rollback"),
     },
-    description="What operators did that holds. No manager: none is registered; no rollback: none holds.",
+    description="What operators did that is in force. No manager: none is registered.",
 )

@@ -1,8 +1,8 @@
-"""The HTTP/1.1 connection: uvicorn's, with bounds on all that a client may send or leave unread (rest.md 2).
+"""The HTTP/1.1 connection: that of uvicorn, with bounds on all that a client may send or leave unread (rest.md 2).
 
-What has come in is parsed in small pieces, and no further than to the next request while one is being answered. So
-whatever a client sends is counted before much of it was kept: the head of a request, what stands around its body, the
-body itself, and requests sent ahead.
+Input is parsed in small pieces, and no further than the next request while one is being answered. So everything that a
+client sends is counted before much of it is kept: the head of a request, its body with the framing around it, and
+requests sent ahead.
 """
 
 from __future__ import annotations
@@ -19,57 +19,63 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from kornel.core.security.tls import peer_certificate
 
 HEADER_PATIENCE_S: Final = 10.0
-"""The time from the first byte of a request, or the connection, to the end of its headers."""
+"""The longest time from the beginning of a request, or of the connection, to the end of the headers."""
 
 BODY_PATIENCE_S: Final = 30.0
-"""The time from the end of the headers to the end of the body."""
+"""The longest time from the end of the headers to the end of the body."""
 
 READER_PATIENCE_S: Final = 10.0
-"""Within this time a client takes at least :data:`LEAST_TAKEN` of an answer, or all that is left of it."""
+"""The time within which a client has to take :data:`LEAST_TAKEN` of an answer, or all that is left of it."""
 
 LEAST_TAKEN: Final = 16 * 1024
 
+WRITTEN_AHEAD: Final = 64 * 1024
+"""The bytes of an answer that may wait in the event loop for the system to take them, before no more are made."""
+
 HEADER_LIMIT: Final = 64 * 1024
-"""Bytes of a request line and its headers together."""
+"""The most bytes of a request line and its headers together."""
 
 HEADERS_LIMIT: Final = 128
-"""Headers of a request."""
+"""The most headers of a request."""
 
 BODY_LIMIT: Final = 8 * 2**20
-"""Bytes of a body, whether anybody wants it or not. Routes that take one are content with less."""
+"""The most bytes of a body, whether or not the route takes one. Routes that take a body allow less."""
 
 FRAMING_LIMIT: Final = 16 * 1024
 FRAMING_PER_BYTE: Final = 8
-"""Bytes of chunk sizes, their extensions and trailers: so many, and so many more for each byte of the body."""
+"""The most bytes of chunk sizes, their extensions and trailers: a fixed number, and a number for each byte of the
+body."""
 
 DRAINED: Final = 64 * 1024
-"""The bytes of an unwanted body that are read after the answer; with more to come the connection ends."""
+"""The most bytes of an unwanted body that are read after the answer; if more would follow, the connection ends."""
 
 LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
-"""Bounds within which a refused caller may go on sending, and read why, before its connection is reset: the first
-number of seconds, and as many again for as many bytes as the last number says, at most as often as the second says. All
-in all the third number of bytes may come, which is a whole body and what is around it."""
+"""The bounds within which a refused caller may go on sending, and read why, before its connection is closed:
+``LINGER_S`` seconds, extended by as many at most ``LONGEST_LINGER`` times while it sends ``LEAST_LINGERED`` bytes each
+time; in all ``LINGER_BYTES``, enough for a whole body with its framing."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
-"""Bytes of which nobody knows what they hold: perhaps a dozen requests, each of some KiB once it is parsed."""
+"""The most bytes, and chunks, parsed at once: they may hold a dozen requests, each of which takes some KiB once
+parsed."""
 
 TOO_MUCH_HEAD: Final = b"431 Request Header Fields Too Large"
 
 _END_OF_HEADERS: Final = b"\r\n\r\n"
 
 ABORT: Final = "kornel.abort"
-"""Extension of the ASGI scope: ``abort`` drops the connection and what waits to be written to it."""
+"""An extension of the ASGI scope: ``abort`` drops the connection and everything that waits to be written to it."""
 
 CERTIFICATE: Final = "kornel.certificate"
-"""Extension of the ASGI scope: the client's certificate in DER, which TLS has verified. Absent: it showed none."""
+"""An extension of the ASGI scope: the client's certificate in DER, which TLS has verified. Absent: the client showed
+none."""
 
 
 class _Flow(FlowControl):
-    """Says when reading may go on, instead of going on by itself: something may have been read and not parsed."""
+    """Reports that reading may go on instead of resuming it, because some input may not be parsed yet."""
 
     def __init__(self, protocol: PatientProtocol, transport: asyncio.Transport) -> None:
         super().__init__(transport)
@@ -85,7 +91,7 @@ class _Flow(FlowControl):
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """Closes connections that are too slow or send too much, where that is possible with an answer that says so."""
+    """Closes connections that are too slow or send too much, if possible with an answer that says why."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -94,33 +100,33 @@ class PatientProtocol(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._unparsed: deque[bytes] = deque()
         self._parsed = 0
-        """Bytes of the first of those that are parsed already."""
+        """The number of bytes of the first entry of ``_unparsed`` that are parsed already."""
         self._held_up = False
-        """Tells whether nothing is read now."""
+        """Tells whether reading is paused."""
         self._asked = False
-        """Tells whether there was a request."""
+        """Tells whether a request has come."""
         self._lost = False
         """Tells whether the connection has ended."""
         self._ends = False
-        """Tells whether nothing is taken any more, and the connection ends with the answers that are due."""
+        """Tells whether no further requests are taken, so that the connection ends after the answers that are due."""
         self._lingers = False
-        """Tells whether the last answer was given, and what still comes is thrown away."""
+        """Tells whether the last answer was given, so that all further input is thrown away."""
         self._thrown_away = 0
         self._thrown_before = 0
-        """Bytes that were thrown away when the connection was last looked at."""
+        """The value of ``_thrown_away`` when the connection was last checked."""
         self._in_headers = False
         """Tells whether a request has begun, or the first one is awaited."""
         self._header_bytes = 0
         self._in_body = False
         self._length: int | None = None
-        """Bytes of the body as announced; ``None``: it comes in chunks."""
+        """The announced length of the body; ``None``: it comes in chunks."""
         self._body_bytes = 0
         self._framing_bytes = 0
         self._certificate: bytes | None = None
         self._sent = 0
-        """Bytes of bodies that were given to the transport."""
+        """The bytes of bodies that were given to the transport."""
         self._taken = 0
-        """The number of those that had gone when the client was last found to read."""
+        """The bytes of bodies that the client had taken when it was last seen to read."""
         self._taken_at = 0.0
 
     @property
@@ -129,15 +135,17 @@ class PatientProtocol(HttpToolsProtocol):
         return not self.pipeline and (not self._asked or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for headers."""
+        """Start waiting for headers."""
         super().connection_made(transport)
+        # Over TLS the event loop keeps eight times as much unless it is told.
+        transport.set_write_buffer_limits(high=WRITTEN_AHEAD)
         self.flow = _Flow(self, transport)
         self._taken_at = self.loop.time()
         self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop all timers, since nothing is expected any more."""
+        """Cancel all timers, because nothing more is expected."""
         self._lost = True
         self._stop_clock()
         self._forget_input()
@@ -145,7 +153,8 @@ class PatientProtocol(HttpToolsProtocol):
         self.on_lost()
 
     def give_up(self) -> None:
-        """End what began on a connection that was dropped while it was made: the event loop does not tell of that."""
+        """Clean up after a connection that was dropped while it was being made, of which the event loop does not
+        tell."""
         if not self._lost and self.transport is not None:
             self.connection_lost(None)
 
@@ -159,7 +168,7 @@ class PatientProtocol(HttpToolsProtocol):
         self.parse_on()
 
     def parse_on(self) -> None:
-        """Parse what has come, as far as may be, and read on when all of it is parsed."""
+        """Parse the input as far as is allowed, and resume reading once all of it is parsed."""
         if self._lingers:
             return
         while self._unparsed and self._open and not (self.pipeline or self.flow.read_paused or self._ends):
@@ -176,7 +185,7 @@ class PatientProtocol(HttpToolsProtocol):
                 self.transport.resume_reading()
 
     def on_message_begin(self) -> None:
-        """Begin a further request on the same connection."""
+        """Begin the next request of the connection."""
         super().on_message_begin()
         extensions: dict[str, Any] = {ABORT: {"abort": self._abort_connection}}
         if self._certificate is not None:
@@ -186,7 +195,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._expect_headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header. One that follows a body is only counted, since nobody asks for it."""
+        """Keep a header. A trailer, which follows a body, is only counted."""
         if self._in_headers and len(self.headers) <= HEADERS_LIMIT:
             super().on_header(name, value)
 
@@ -197,7 +206,7 @@ class PatientProtocol(HttpToolsProtocol):
         if len(self.headers) > HEADERS_LIMIT:
             self._refuse_request(TOO_MUCH_HEAD)
             return
-        if self.url.startswith(b"//"):  # Else what comes next would be taken for a host.
+        if self.url.startswith(b"//"):  # Otherwise what follows would be taken for a host.
             self.url = b"/." + self.url
         super().on_headers_complete()
         self._asked = self._in_body = True
@@ -207,7 +216,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._start_clock(BODY_PATIENCE_S)
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Pass on a part of the body."""
         if self._in_body:
             self._body_bytes += len(body)
             super().on_body(body)
@@ -221,11 +230,11 @@ class PatientProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP."""
+        """Answer bytes that are not HTTP."""
         self._refuse_request(b"400 Bad Request", msg.encode())
 
     def check_reader(self, now: float) -> None:
-        """Drop the connection if its client takes too little of what is there for it. *now*: of the loop."""
+        """Drop the connection if its client takes too little of its answer. *now*: the time of the event loop."""
         left = self.transport.get_write_buffer_size()
         taken = self._sent - left
         if not left or taken - self._taken >= LEAST_TAKEN:
@@ -237,7 +246,7 @@ class PatientProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _Counted(self, cycle, app))  # type: ignore[arg-type]
 
     def prepare_answer(self, cycle: RequestResponseCycle, message: Message) -> Message:
-        """Returns *message* of an answer, as it is to be sent."""
+        """Returns *message*, a part of an answer, with the headers to be sent."""
         if message["type"] == "http.response.body":
             self._sent += len(message.get("body", b""))
         elif cycle.more_body and cycle is self.cycle and self._is_more_than_drained():
@@ -245,7 +254,7 @@ class PatientProtocol(HttpToolsProtocol):
         return message
 
     def _is_more_than_drained(self) -> bool:
-        """Tells whether much of a body is still to come that nobody will read, or nobody knows how much."""
+        """Tells whether much of an unwanted body is still to come, or an unknown amount."""
         return self._length is None or self._length - self._body_bytes > DRAINED
 
     @property
@@ -306,9 +315,9 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _too_late(self, patience_s: float) -> None:
         if not self._open:
-            return  # Nobody is there to be told.
+            return  # The client is gone.
         if self._held_up:
-            self._start_clock(patience_s)  # It is us who do not read.
+            self._start_clock(patience_s)  # The core does not read at present, so the client is not to blame.
         else:
             self._refuse_request(b"408 Request Timeout")
 
@@ -323,7 +332,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.start_lingering()
 
     def start_lingering(self) -> None:
-        """End the connection, but not so that a client which still sends loses the answer that it was given."""
+        """End the connection in such a way that a client that is still sending does not lose its answer."""
         if not self._open:
             return
         self._lingers = True
@@ -339,7 +348,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._throw_away(waiting)
 
     def _linger_on(self, looks_left: int) -> None:
-        """Wait on while the client still sends much, but not for ever."""
+        """Go on waiting while the client still sends much, within bounds."""
         if self._thrown_away - self._thrown_before >= LEAST_LINGERED and looks_left:
             self._thrown_before = self._thrown_away
             self._late = self.loop.call_later(LINGER_S, self._linger_on, looks_left - 1)
@@ -347,7 +356,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _throw_away(self, count: int) -> None:
-        """Count what came and nobody wants. After the last byte of a body the connection can end at once."""
+        """Count unwanted input. After the last byte of a body the connection can end at once."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self._abort_connection()
@@ -356,9 +365,9 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _may_answer(self) -> bool:
-        """Tells whether a refusal of what is coming in may be written now. If not, the connection ends without one.
+        """Tells whether a refusal of the present input may be written now. If not, the connection ends without one.
 
-        Answers that are due to earlier requests come first, and none is mixed with another.
+        The answers to earlier requests come first, and answers are never mixed.
         """
         self._stop_clock()
         self._forget_input()
@@ -373,14 +382,14 @@ class PatientProtocol(HttpToolsProtocol):
         if self.pipeline or self.cycle.response_started:
             self._abort_connection()
             return False
-        # Whoever is about to answer the request, of which not all has come, learns that its client is gone.
+        # The handler of the request, of which only a part has come, is told that its client is gone.
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         return True
 
 
 class _Counted:
-    """An application, *app*, of whose answers *protocol* hears on their way."""
+    """Runs *app* and lets *protocol* see each part of its answers."""
 
     def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
         self._protocol = protocol
@@ -393,7 +402,7 @@ class _Counted:
             last = message["type"] == "http.response.body" and not message.get("more_body", False)
             lingers = last and cycle.more_body and not cycle.keep_alive
             if lingers:
-                cycle.keep_alive = True  # It ends, but not at once.
+                cycle.keep_alive = True  # The connection ends, but not at once.
             await send(self._protocol.prepare_answer(cycle, message))
             if lingers and cycle.response_complete:
                 self._protocol.start_lingering()

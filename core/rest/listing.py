@@ -1,8 +1,8 @@
 """Parameters of lists: a page, some fields, a summary, an order (rest.md 12.3).
 
-Without such parameters a list is what it always was. Cursors are opaque to clients: they hold the key of the last item
-of a page, in a sorted list also what it was sorted by, so items that come or go meanwhile are neither repeated nor
-skipped.
+Without such parameters a list is complete, as in YuniKorn. Cursors are opaque to clients: they contain the key of the
+last item of a page, and in a sorted list also its sort value, so that no item is repeated or skipped when others come
+or go meanwhile.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ T = TypeVar("T")
 MOST_ITEMS: Final = 100_000
 
 _SUMMED_AT_ONCE: Final = 1_000
-"""Items of a list that go into its tag at once: some 0.3 ms."""
+"""The items of a list that are added to its tag at once, which takes some 0.3 ms."""
 
 _RUN: Final = 500
-"""Items that are sorted at once: some 0.2 ms."""
+"""The items that are sorted at once, which takes some 0.2 ms."""
 
 PAGE_PARAMETERS: Final = (
-    Parameter("limit", "Extension: most items of the answer; the header Link leads to the next ones.", POSITIVE),
-    Parameter("cursor", "Extension: where a page begins, as the header Link of the page before says."),
-    Parameter("fields", "Extension: names of fields, separated by commas: items have only these."),
+    Parameter("limit", "Extension: the most items in the answer; the header Link leads to the next ones.", POSITIVE),
+    Parameter("cursor", "Extension: where a page begins, as given by the header Link of the page before."),
+    Parameter("fields", "Extension: names of fields, separated by commas; items have only these."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The parameters of one request. ``limit`` 0: no page, everything. ``after``: key of the last item seen."""
+    """The parameters of one request. ``limit`` 0: all items, without pages. ``after``: the key of the last item
+    seen."""
 
     query: dict[str, str]
     limit: int
@@ -55,12 +56,12 @@ class Wishes:
 
     @property
     def plain(self) -> bool:
-        """Tells whether the client wants what every client of YuniKorn wants."""
+        """Tells whether the client uses no parameter that YuniKorn does not have."""
         return not (self.limit or self.after or self.summary)
 
 
 def wishes_of(request: Request) -> Wishes:
-    """Raises 400."""
+    """Returns the parameters of *request*. Raises 400 for invalid ones."""
     query = read_query(request.scope["query_string"])
     return Wishes(
         query,
@@ -72,7 +73,8 @@ def wishes_of(request: Request) -> Wishes:
 
 
 def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], str]:
-    """Returns the part of *keyed*, which is sorted, that is wanted, and the key to go on after; empty: that is all."""
+    """Returns the wanted part of *keyed*, which is sorted, and the key after which to continue; empty: there is no
+    more."""
     rest = [(key, item) for key, item in keyed if key > wishes.after] if wishes.after else keyed
     if not wishes.limit or len(rest) <= wishes.limit:
         return [item for _, item in rest], ""
@@ -80,9 +82,10 @@ def page_of(keyed: Sequence[tuple[str, T]], wishes: Wishes) -> tuple[list[T], st
 
 
 async def page_in_order(ranked: Sequence[tuple[Value, str, T]], wishes: Wishes, order: Order) -> tuple[list[T], str]:
-    """Returns the wanted part of *ranked*, each with its value and its key, and the cursor to go on with. Raises 400.
+    """Returns the wanted part of *ranked*, which has items with their values and keys, and the cursor with which to
+    continue. Raises 400 for an invalid cursor.
 
-    *ranked* is sorted by key. It is put in order in turns: in runs, and then by merging as many as are wanted.
+    *ranked* is sorted by key. It is put in order in turns: first in runs, then by merging as many items as are wanted.
     """
     place = order.read_cursor(wishes.after) if wishes.after else None
     runs = await gather_items(
@@ -111,8 +114,8 @@ async def page_answer(
     document: Callable[[T], dict[str, Any]],
     orders: Orders | None = None,
 ) -> Answer:
-    """Returns the part of *keyed* that *request* wants, by key or in one of *orders*, as *document* shows it. Raises
-    400."""
+    """Returns the part of *keyed* that *request* wants, by key or in one of *orders*, as documents made by *document*.
+    Raises 400 for invalid parameters."""
     wishes = wishes_of(request)
     order = orders.find_order(wishes.query) if orders is not None else None
     found = sorted(keyed, key=itemgetter(0))
@@ -129,7 +132,8 @@ async def page_answer(
 async def list_answer(
     request: Request, documents: Iterable[dict[str, Any]], wishes: Wishes, *, more: str = "", total: int | None = None
 ) -> Answer:
-    """Returns *documents* as a JSON list. *more*: key after which the next page begins; *total*: items of all pages."""
+    """Returns *documents* as a JSON list. *more*: the key after which the next page begins; *total*: the number of
+    items on all pages."""
     if wishes.fields:
         documents = ({name: value for name, value in each.items() if name in wishes.fields} for each in documents)
     headers = json_headers()
@@ -143,9 +147,9 @@ async def list_answer(
 
 
 async def pieces_answer(request: Request, items: Sequence[bytes]) -> Answer:
-    """Returns *items*, each of which is JSON, as a whole list, or 304 to whoever has the very same already.
+    """Returns *items*, each of which is JSON, as a complete list, or 304 if the client has the same list already.
 
-    Whoever asks for a long list again and again is spared most of its cost: to be compressed, sent and read.
+    Repeated requests for a long list are spared most of its cost, which is compressing, sending and reading it.
     """
     summed = blake2b(digest_size=12)
     for start in range(0, len(items), _SUMMED_AT_ONCE):

@@ -1,7 +1,8 @@
 """Bounds on the memory of long answers, while they are being made, and until their clients have taken them.
 
-A few are made at a time, others wait in a queue. What clients have not taken yet has a budget together; who has been
-taking an answer for long makes room for a newcomer when it is spent, however slowly or quickly it reads.
+A few answers are made at a time, and others wait in a queue. All answers that clients have not taken yet share a
+budget. When it is used up, a client that has been taking an answer for long makes room for a new one, however quickly
+it reads.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Final
 from kornel.core.rest.errors import RestError
 
 MOST_BYTES: Final = 24 * 2**20
-"""The most bytes of answers that were made and are not taken yet. One answer may be longer, if it is the only one."""
+"""The most bytes of answers that were made and are not taken yet. A single answer may be longer."""
 
 COUNTED_FROM: Final = 64 * 1024
-"""The bytes from which on an answer counts; what is shorter is bounded by the number of connections."""
+"""The size from which an answer counts; shorter answers are bounded by the number of connections."""
 
 MADE_AT_ONCE: Final = 2
 MOST_WAITING: Final = 64
-"""Requests for long answers that wait for others to be made."""
+"""The most requests for long answers that wait for others."""
 
 PATIENCE_S: Final = 5.0
-"""The time for which an answer may be on its way although others wait for the room it takes."""
+"""The time for which an answer may be sent although others wait for its room."""
 
 
 class _Held:
@@ -35,8 +36,8 @@ class _Held:
 
 
 class LongAnswers:
-    """Bounds on long answers that are made and sent at the same time. ``held``: bytes of long answers that are on their
-    way."""
+    """Bounds the long answers that are made and sent at the same time. ``held``: the bytes of long answers that are
+    being sent."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -76,7 +77,7 @@ class LongAnswers:
             self._let_go(held)
 
     async def _make_room(self) -> None:
-        """Waits until no more bytes are on their way than may be. An answer that has had its time is given up."""
+        """Waits until the bytes that are being sent are within the budget. Aborts answers whose time is over."""
         loop = asyncio.get_running_loop()
         while self.held >= MOST_BYTES:
             oldest = next(iter(self._on_their_way))

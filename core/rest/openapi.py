@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes, and a page that shows it without anybody's help."""
+"""Makes the OpenAPI 3.1 document from the table of routes, and a page that shows it without scripts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kornel.core.rest.operations import JSON_TYPE, Operation
 from kornel.core.rest.routing import Route
 from kornel.core.rest.schemas import SCHEMAS, any_case, schema_reference
 
-_STATUS_TEXTS: Final = {405: "The path takes another method.", 500: "The core failed to answer."}
+_STATUS_TEXTS: Final = {405: "The path does not support this method.", 500: "The core failed while it answered."}
 _GUARD_TEXTS: Final = {
-    401: "The caller has to say who it is, or its token or certificate does not hold.",
-    403: "The caller is known and was not granted this.",
-    429: "The caller asks too often, or too many proofs of identity from its address were refused.",
+    401: "The caller sent no token or certificate, or one that is not valid.",
+    403: "The caller does not have the permission.",
+    429: "The caller sends too many requests, or too many tokens or certificates from its address were refused.",
 }
-"""The texts of a core with a security file; open routes are spared."""
+"""The texts for a core with a security file; routes open to every caller do not have them."""
 
 _HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"WWW-Authenticate": "The scheme to answer with: Bearer."},
@@ -31,22 +31,23 @@ _PAGE_HEADERS: Final = {
     "Link": 'Where the next page is, with rel="next"; absent on the last one.',
 }
 _GUARDED: Final = (
-    " The names in security are permissions that the site grants. Whoever administers a queue may read it without one."
-    " Where nothing need be shown, the site may have granted reading to everybody."
+    " The names in security are permissions that the site grants. Administrators of a queue may read it without one."
+    " Where a request needs no token or certificate, the site may have granted reading to everybody."
 )
 _BEARER, _CERTIFICATE = "bearer", "certificate"
 _SCHEMES: Final = {
     _BEARER: {
         "type": "http",
         "scheme": "bearer",
-        "description": "A static token of the site, or a JWT that its OIDC issuer signed. Goes before the certificate.",
+        "description": "A static token of the site, or a JWT that its OIDC issuer signed. It takes precedence"
+        " over the certificate.",
     },
     _CERTIFICATE: {"type": "mutualTLS", "description": "A client certificate that one of the core's CAs signed."},
 }
 _NAMED: Final = re.compile(r":([a-z]+)")
 
 _PATH_PARAMETERS: Final = {
-    "partition": "Name without the manager's in front of it.",
+    "partition": "Name of the partition, without the resource manager's name in front of it.",
     "queue": "Full path. Decoded twice; a name with / is sent as %252F. Case does not matter.",
     "application": "Application ID.",
     "node": "Node ID.",
@@ -77,8 +78,8 @@ def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> d
         "info": {
             "title": "Kornel REST interface",
             "version": version,
-            "description": "Compatible with /ws/v1 of Apache YuniKorn's core. What is marked as an extension is ours."
-            + (_GUARDED if proofs.guarded else ""),
+            "description": "Compatible with /ws/v1 of Apache YuniKorn's core. Parts marked as extensions are"
+            " Kornel's own." + (_GUARDED if proofs.guarded else ""),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -88,8 +89,8 @@ def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> d
 
 
 def _security_of(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
-    """Returns alternatives of which one admits a request; none: nothing is demanded. The names are the permission it
-    takes."""
+    """Returns alternatives of which one admits a request; an empty list: every caller is admitted. The names in each
+    alternative are the permission that the request needs."""
     granted = [str(PERMISSIONS[access])] if proofs.guarded and access is not Access.OPEN else []
     choices = []
     if granted and proofs.certificate:
@@ -99,7 +100,7 @@ def _security_of(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
     elif proofs.certificate:
         choices = [{_CERTIFICATE: []}]
     if granted and access is Access.READ and not proofs.certificate:
-        choices.append({})  # A site may let strangers read, and nothing more.
+        choices.append({})  # A site may let unknown callers read, and nothing more.
     return choices
 
 
@@ -166,7 +167,11 @@ def _describe_responses(operation: Operation, *, guarded: bool) -> dict[str, Any
 def _part_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an item that has only some of its fields, because the client named them."""
     fields = SCHEMAS[item["$ref"].rpartition("/")[2]]["properties"]
-    return {"type": "object", "propertyNames": {"enum": list(fields)}, "description": "With fields: only those."}
+    return {
+        "type": "object",
+        "propertyNames": {"enum": list(fields)},
+        "description": "With the parameter fields, the item has only those fields.",
+    }
 
 
 def _describe_headers(texts: Mapping[str, str]) -> dict[str, Any]:
@@ -187,7 +192,7 @@ def docs_page(document: dict[str, Any]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Kornel REST interface</title>',
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>',
         f"<h1>Kornel REST interface</h1><p>{escape(document['info']['description'])}</p>",
-        '<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>',
+        '<p>This document as JSON: <a href="/openapi.json">openapi.json</a>.</p>',
     ]
     tag = ""
     for path, methods in document["paths"].items():

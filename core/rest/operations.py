@@ -11,7 +11,7 @@ JSON_TYPE: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One query parameter. ``schema``: of its text once decoded."""
+    """One query parameter. ``schema``: the schema of its decoded text."""
 
     name: str
     description: str
@@ -24,12 +24,12 @@ class Operation:
     """One method of one path.
 
     identity  unique name, for generated clients
-    answer    schema of a good answer; ``None``: one that is no JSON
+    answer    schema of a successful answer; ``None``: the answer is not JSON
     errors    other statuses that the handler gives, with what they mean
-    content   media types of a good answer
+    content   media types of a successful answer
     body      media type of the request's body; empty: it has none
-    status    of a good answer
-    wanted    schema of the body
+    status    status of a successful answer
+    wanted    schema of the request's body
     """
 
     identity: str

@@ -1,4 +1,5 @@
-"""Documents that a page for people needs and that upstream does not have: who asks, what was found, where work goes."""
+"""Documents that the web page needs and that YuniKorn does not have: the caller, the results of a search, the queue
+that placement rules choose."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from kornel.core.telling.name_search import FoundName
 
 
 class CallerReport(NamedTuple):
-    """A caller as the core knows it. ``refusal``: why it cannot change anything from here; empty: it can."""
+    """A caller as the core knows it. ``refusal``: why the caller cannot change anything from the page; empty: it
+    can."""
 
     name: str
     permissions: Sequence[str]
@@ -29,7 +31,10 @@ CALLER_REPORT: Final = Document(
         "guarded": always(FLAG, "guarded"),
         "refusal": always(TEXT, "refusal"),
     },
-    description="Who asks, as it is recorded with what they do. Without a security file everybody has all permissions.",
+    description=(
+        "The caller, under the name that is recorded with what it does. Without a security file everybody has all"
+        " permissions."
+    ),
 )
 
 _FOUND: Final = Document(
@@ -45,7 +50,7 @@ _FOUND: Final = Document(
 
 
 class SearchAnswer(NamedTuple):
-    """The names that were found. ``more``: kinds of which there is more than was asked for."""
+    """The names that were found. ``more``: kinds of which more were found than asked for."""
 
     found: Sequence[FoundName]
     more: Sequence[str]
@@ -67,5 +72,5 @@ PLACEMENT: Final = Document(
         "above": if_any(TEXT, "above"),
         "outcomes": if_any(TEXTS, "outcomes"),
     },
-    description="No queue: no rule finds one, and outcomes says what came of each.",
+    description="Without a queue, no rule found one; outcomes tells the result of each rule.",
 )

@@ -9,15 +9,15 @@ from kornel.core.telling.encoding.documents import Document, if_any
 from kornel.core.telling.encoding.values import TEXT
 
 PAGE_NAME: Final = "{page}"
-"""The place of the name of a page in the address of the documentation."""
+"""The text in the address of the documentation that stands for the name of a page."""
 
 
 class BadLink(ValueError):
-    """A text that was given as an address to link to is none."""
+    """A text that was given as the address of a link is not an address."""
 
 
 class PageLinks(NamedTuple):
-    """``documentation``: an address with :data:`PAGE_NAME` in it. An empty address: no link."""
+    """The addresses of links; an empty one means no link. ``documentation`` contains :data:`PAGE_NAME`."""
 
     documentation: str = ""
     grafana: str = ""
@@ -29,25 +29,25 @@ LINKS: Final = Document(
     "Links",
     PageLinks,
     {"documentation": if_any(TEXT, "documentation"), "grafana": if_any(TEXT, "grafana")},
-    description="Where the page links to. In the address of the documentation {page} stands for the name of a page.",
+    description="The addresses of links. In that of the documentation, {page} stands for the name of a page.",
 )
 
 
 def checked_links(documentation: str, grafana: str) -> PageLinks:
-    """Returns the addresses as the page needs them. Raises :class:`BadLink`.
+    """Returns the addresses in the form that the page needs. Raises :class:`BadLink`.
 
-    An address of the documentation without :data:`PAGE_NAME` is that of the site which ``make docs`` builds.
+    A documentation address without :data:`PAGE_NAME` is taken for that of a site built by ``make docs``.
     """
     if documentation and PAGE_NAME not in documentation:
         documentation = f"{documentation.rstrip('/')}/{PAGE_NAME}.html"
     for option, address in (("--docs-url", documentation), ("--grafana-url", grafana)):
         if address and not _is_web_address(address):
-            raise BadLink(f"{option}: {address!r} is no address such as https://grafana.example.org/d/kornel")
+            raise BadLink(f"{option}: {address!r} is not an address such as https://grafana.example.org/d/kornel")
     return PageLinks(documentation, grafana)
 
 
 def _is_web_address(text: str) -> bool:
-    """Tells whether *text* is an address of HTTP: another scheme, such as javascript, would run in the page."""
+    """Tells whether *text* is an HTTP address. Another scheme, such as javascript, would run in the page."""
     try:
         parts = urlsplit(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Paths and the names in them: one canonical form, and values that are decoded twice (rest.md 2)."""
+"""Paths and the names in them: their canonical form, and the second decoding of names (rest.md 2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def to_canonical(path: str) -> str:
-    """Returns *path* without doubled slashes, ``.``, ``..`` and a slash at its end."""
+    """Returns *path* without double slashes, ``.``, ``..`` and a slash at the end."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -23,7 +23,7 @@ def to_canonical(path: str) -> str:
 
 
 def decode_again(value: str) -> str:
-    """Returns the second decoding of a name in a path, as query text. Raises 400 for a value that cannot be decoded."""
+    """Returns a name in a path, decoded a second time like a query. Raises 400 for a value that cannot be decoded."""
     broken = _BROKEN_ESCAPE.search(value)
     if broken is not None:
         raise RestError(400, f'invalid URL escape "{value[broken.start() : broken.start() + 3]}"')

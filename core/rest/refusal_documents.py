@@ -1,4 +1,4 @@
-"""The document of what was refused lately: ours, for people who look at a page."""
+"""The document of recent refusals, for the web page. YuniKorn has none."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from kornel.core.telling.encoding.yunikorn.nodes import NODE
 from kornel.core.telling.encoding.yunikorn.queues import QUEUE
 
 _NUMBER_AS_TEXT: Final = write_with(TEXT, str)
-"""A number as text, as upstream has it."""
+"""Writes a number as text, as YuniKorn does."""
 
 APPLICATION_SAMPLE: Final = Document(
     "ApplicationSample",
@@ -67,7 +67,7 @@ HEALTH: Final = Document(
 
 
 class Verdict(NamedTuple):
-    """The judgement on a configuration; what is unset is not said."""
+    """The result of validating a configuration; fields that are ``None`` are left out."""
 
     allowed: bool
     reason: str | None = None
@@ -112,7 +112,7 @@ CONFIGURATION: Final = Document(
 
 
 class PartitionPart(NamedTuple):
-    """The part of a state dump that one partition has, as documents."""
+    """The part of a state dump about one partition, as documents."""
 
     partition: str
     documents: Sequence[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Every route of the interface, with what the OpenAPI document says of it (rest.md 3)."""
+"""Lists every route of the interface, with its texts for the OpenAPI document (rest.md 3)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _APPLICATION_FILTERS: Final = (
     _SUMMARY,
     Parameter("user", "Extension: only applications of this user."),
     Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
-    Parameter("contains", "Extension: only those with this text in ID, queue or user, in any case."),
-    Parameter("since", "Extension: only those submitted at this time (ns) or later.", UNSIGNED),
+    Parameter("contains", "Extension: only applications with this text in ID, queue or user; case does not matter."),
+    Parameter("since", "Extension: only applications submitted at this time (ns) or later.", UNSIGNED),
 )
 _TAKEN_SINCE: Final = Parameter("since", "Extension: only samples taken at this time (ns) or later.", UNSIGNED)
 _STATUS: Final = Parameter(
-    "status", f"Only this one of the active states: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
+    "status", f"Only applications in this active state: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)
 )
-_SUBTREE: Final = Parameter("subtree", "With any value: all queues below as well.")
+_SUBTREE: Final = Parameter("subtree", "With any value, the answer also has all queues below.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _cluster_routes(to: Handlers) -> list[Route]:
             _get(
                 "nodeUtilizations",
                 "Cluster",
-                "How many nodes are how full, by partition and resource type.",
+                "Numbers of nodes by how full they are, by partition and resource type.",
                 list_schema("PartitionNodeUtilization"),
                 PAGE_PARAMETERS,
                 errors=_BAD_PAGE,
@@ -125,7 +125,7 @@ def _cluster_routes(to: Handlers) -> list[Route]:
             _get(
                 "applicationHistory",
                 "Cluster",
-                "Running applications, minute by minute.",
+                "Numbers of running applications, one sample per minute.",
                 list_schema("ApplicationSample"),
                 (*PAGE_PARAMETERS, _TAKEN_SINCE),
                 errors={**_BAD_PAGE, 500: "Internal metrics collection is not enabled."},
@@ -137,7 +137,7 @@ def _cluster_routes(to: Handlers) -> list[Route]:
             _get(
                 "containerHistory",
                 "Cluster",
-                "Containers, minute by minute.",
+                "Numbers of containers, one sample per minute.",
                 list_schema("ContainerSample"),
                 (*PAGE_PARAMETERS, _TAKEN_SINCE),
                 errors={**_BAD_PAGE, 500: "Internal metrics collection is not enabled."},
@@ -179,7 +179,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
             _get(
                 "queueList",
                 "Partition",
-                "Extension: all queues as a list, by their paths, none within another.",
+                "Extension: all queues as a flat list, sorted by path.",
                 list_schema("Queue"),
                 (
                     *PAGE_PARAMETERS,
@@ -208,7 +208,9 @@ def _partition_routes(to: Handlers) -> list[Route]:
                     *PAGE_PARAMETERS,
                     sorting.NODES.parameter,
                     _SUMMARY,
-                    Parameter("schedulable", "Extension: only those, or only others.", FLAG),
+                    Parameter(
+                        "schedulable", "Extension: only schedulable nodes (true), or only the others (false).", FLAG
+                    ),
                 ),
                 errors={**_BAD_PAGE, **_NO_PARTITION},
             ),
@@ -227,7 +229,7 @@ def _partition_routes(to: Handlers) -> list[Route]:
             _get(
                 "domains",
                 "Partition",
-                "Extension: the domains of the topology, such as racks, and what is free in them.",
+                "Extension: the domains of the topology, such as racks, and their free room.",
                 list_schema("Domain"),
                 (*PAGE_PARAMETERS, Parameter("level", "Only domains of this level, such as rack.")),
                 errors={**_BAD_PAGE, 404: "No such partition or level."},
@@ -247,7 +249,7 @@ def _application_routes(to: Handlers) -> list[Route]:
             _get(
                 "applicationsOfQueue",
                 "Applications",
-                "Live applications of this very queue.",
+                "Live applications of this queue, without the queues below.",
                 list_schema("Application"),
                 _APPLICATION_FILTERS,
                 errors=_BAD_QUEUE,
@@ -260,7 +262,7 @@ def _application_routes(to: Handlers) -> list[Route]:
             _get(
                 "applicationOfQueue",
                 "Applications",
-                "A live application of this very queue.",
+                "A live application of this queue.",
                 schema_reference("Application"),
                 errors={**_BAD_QUEUE, 404: "No such partition, queue or application."},
             ),
@@ -271,7 +273,7 @@ def _application_routes(to: Handlers) -> list[Route]:
             _get(
                 "applicationsOfQueueByState",
                 "Applications",
-                "Live applications of this very queue in one state.",
+                "Live applications of this queue that are in one state.",
                 list_schema("Application"),
                 (_STATUS, *_APPLICATION_FILTERS),
                 errors=bad_state,
@@ -299,7 +301,11 @@ def _application_routes(to: Handlers) -> list[Route]:
                 "Applications",
                 "A live application.",
                 schema_reference("Application"),
-                (Parameter("state", "Extension: any: also one that has ended or was rejected."),),
+                (
+                    Parameter(
+                        "state", "Extension: with the value any, also an application that has ended or was rejected."
+                    ),
+                ),
                 errors={404: "No such partition or application."},
             ),
         ),
@@ -320,7 +326,9 @@ def _explanation_routes(to: Handlers) -> list[Route]:
                 schema_reference("Explanation"),
                 (
                     Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
-                    Parameter("node", "A node: why is the ask not there? Without key: why is it used as it is?", NAME),
+                    Parameter(
+                        "node", "A node: why the ask is not there; without key: why the node is used as it is.", NAME
+                    ),
                 ),
                 errors={400: "Neither key nor node.", 404: "No such partition or node, or nothing has this key."},
             ),
@@ -341,11 +349,13 @@ def _explanation_routes(to: Handlers) -> list[Route]:
             _get(
                 "preemptions",
                 "Explanations",
-                "Extension: attempts to preempt that came to something, the oldest first.",
+                "Extension: decisions to preempt, the oldest first.",
                 schema_reference("PreemptionBatch"),
                 (
-                    Parameter("start", "Number of the first one; without it the newest are given.", UNSIGNED),
-                    Parameter("limit", "Most entries to look at; never more than 1000.", POSITIVE),
+                    Parameter(
+                        "start", "Number of the first decision; without it, the answer has the newest.", UNSIGNED
+                    ),
+                    Parameter("limit", "The most entries to look at; never more than 1000.", POSITIVE),
                 ),
                 errors={400: "A parameter that cannot be read.", **_NO_PARTITION},
             ),
@@ -363,7 +373,7 @@ def _user_routes(to: Handlers) -> list[Route]:
             _get(
                 "users",
                 "Users",
-                "What users use.",
+                "Usage of all users.",
                 list_schema("UserUsage"),
                 (*PAGE_PARAMETERS, sorting.USERS.parameter),
                 errors=_BAD_PAGE,
@@ -373,7 +383,7 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/user/:user",
             to.users.user,
-            _get("user", "Users", "What one user uses.", schema_reference("UserUsage"), errors=_NO_NAME),
+            _get("user", "Users", "Usage of one user.", schema_reference("UserUsage"), errors=_NO_NAME),
         ),
         Route(
             f"{usage}/groups",
@@ -381,7 +391,7 @@ def _user_routes(to: Handlers) -> list[Route]:
             _get(
                 "groups",
                 "Users",
-                "What groups use.",
+                "Usage of all groups.",
                 list_schema("GroupUsage"),
                 (*PAGE_PARAMETERS, sorting.GROUPS.parameter),
                 errors=_BAD_PAGE,
@@ -391,7 +401,7 @@ def _user_routes(to: Handlers) -> list[Route]:
         Route(
             f"{usage}/group/:group",
             to.users.group,
-            _get("group", "Users", "What one group uses.", schema_reference("GroupUsage"), errors=_NO_NAME),
+            _get("group", "Users", "Usage of one group.", schema_reference("GroupUsage"), errors=_NO_NAME),
         ),
     ]
 
@@ -409,7 +419,9 @@ def _event_routes(to: Handlers) -> list[Route]:
                 schema_reference("EventBatch"),
                 (
                     Parameter("start", "Number of the first event; 0 by default.", UNSIGNED),
-                    Parameter("count", "Most events; more than the configured number are never given.", POSITIVE),
+                    Parameter(
+                        "count", "The most events in the answer; never more than the configured number.", POSITIVE
+                    ),
                 ),
                 errors=disabled,
             ),
@@ -421,10 +433,10 @@ def _event_routes(to: Handlers) -> list[Route]:
             Operation(
                 "eventStream",
                 "Events",
-                "Events as they happen, a JSON object on each line; never ends.",
+                "Events as they happen, one JSON object per line; the answer never ends.",
                 None,
                 (
-                    Parameter("count", "How many of the newest stored events come first.", UNSIGNED),
+                    Parameter("count", "Number of the newest stored events that come first.", UNSIGNED),
                     Parameter("start", "Extension: number of the first event.", UNSIGNED),
                 ),
                 errors={**disabled, 503: "Too many streaming connections."},
@@ -442,7 +454,7 @@ def _configuration_routes(to: Handlers) -> list[Route]:
             Operation(
                 "config",
                 "Configuration",
-                "The configuration in force: as JSON for those that accept exactly that, else as YAML.",
+                "The configuration in force: as JSON for clients that accept only application/json, otherwise as YAML.",
                 schema_reference("Configuration"),
                 content=(JSON_TYPE, "application/x-yaml"),
             ),
@@ -453,7 +465,7 @@ def _configuration_routes(to: Handlers) -> list[Route]:
             Operation(
                 "validateConf",
                 "Configuration",
-                "Whether a queue configuration could be used. Changes nothing.",
+                "Checks whether a queue configuration could be used. Changes nothing.",
                 schema_reference("Validation"),
                 errors={413: "The text is too long."},
                 body="application/x-yaml",
@@ -475,8 +487,8 @@ def _finding_routes(to: Handlers) -> list[Route]:
                 "Extension: applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
                 schema_reference("Search"),
                 (
-                    Parameter("text", "What names are to contain, in any case.", NAME, required=True),
-                    Parameter("limit", "Most of each kind; 20 by default, never more than 1000.", POSITIVE),
+                    Parameter("text", "The text that names contain; case does not matter.", NAME, required=True),
+                    Parameter("limit", "The most names of each kind; 20 by default, never more than 1000.", POSITIVE),
                 ),
                 errors={400: "No text, or a parameter that cannot be read.", **_NO_PARTITION},
             ),
@@ -492,7 +504,9 @@ def _finding_routes(to: Handlers) -> list[Route]:
                 schema_reference("Placement"),
                 (
                     Parameter("user", "Owner of the application.", NAME, required=True),
-                    Parameter("groups", "Groups of the owner, separated by commas; none: one called like the user."),
+                    Parameter(
+                        "groups", "Groups of the owner, separated by commas; by default one group with the user's name."
+                    ),
                     Parameter("queue", "The queue that the application names."),
                 ),
                 errors={400: "Not a user's name, or too many tags.", **_NO_PARTITION},
@@ -504,16 +518,16 @@ def _finding_routes(to: Handlers) -> list[Route]:
 def _call_routes(to: Handlers) -> list[Route]:
     anything: dict[str, Any] = {"type": "object"}
     refused = {
-        400: "Not the JSON of this request, or a request that makes no sense.",
-        404: "Something that it names is not there.",
-        409: "Not now: nobody is registered, no history is kept, or the like.",
+        400: "The body is not the JSON of this request, or the request contradicts itself.",
+        404: "Something that the request names does not exist.",
+        409: "Not possible in this state: for instance, no resource manager is registered, or no history is kept.",
         413: "The body is too long.",
-        503: "Too many ask for the same, or the history does not answer.",
+        503: "Too many such requests at once, or the history does not answer.",
     }
     change_refused = {
         **refused,
-        403: "From another origin, or from afar while nobody is asked who they are, nothing may be changed.",
-        415: "The body of a change is application/json, or application/x-yaml.",
+        403: "Changes are not allowed from another origin, nor from another host while the core has no security file.",
+        415: "The body of a change must be application/json or application/x-yaml.",
     }
     return [
         Route(
@@ -522,7 +536,7 @@ def _call_routes(to: Handlers) -> list[Route]:
             _get(
                 "caller",
                 "Calls",
-                "Extension: who asks, as it is recorded, and what they may do.",
+                "Extension: the caller's name as the core records it, and the caller's permissions.",
                 schema_reference("Caller"),
             ),
         ),
@@ -547,7 +561,7 @@ def _call_routes(to: Handlers) -> list[Route]:
                 Operation(
                     call.method[0].lower() + call.method[1:],
                     "Calls",
-                    f"Extension: {call.summary} As the call of kornel.v1 with this name, in JSON.",
+                    f"Extension: {call.summary} It is the call of kornel.v1 with this name, in JSON.",
                     anything,
                     errors=change_refused if call.changes else refused,
                     body=JSON_TYPE,
@@ -569,13 +583,13 @@ def _operation_routes(to: Handlers) -> list[Route]:
             _get(
                 "healthcheck",
                 "Operations",
-                "The last health report; 200 also when something is wrong.",
+                "The latest health report; 200 even when it reports a problem.",
                 schema_reference("Health"),
-                (Parameter("strict", "Extension: 503 when something is wrong.", FLAG),),
+                (Parameter("strict", "Extension: 503 when the report has a problem.", FLAG),),
                 errors={
-                    400: "Strict is neither true nor false.",
-                    404: "There is none yet.",
-                    503: "Something is wrong (with strict).",
+                    400: "The parameter strict is neither true nor false.",
+                    404: "There is no report yet.",
+                    503: "The report has a problem (with strict).",
                 },
             ),
         ),
@@ -585,7 +599,8 @@ def _operation_routes(to: Handlers) -> list[Route]:
             _get(
                 "holds",
                 "Operations",
-                "Extension: a rollback that holds, nodes that operators drained, and whether the manager is there.",
+                "Extension: a rollback in force, nodes drained by operators, and whether the resource manager is"
+                " connected.",
                 schema_reference("Holds"),
             ),
         ),
@@ -595,12 +610,12 @@ def _operation_routes(to: Handlers) -> list[Route]:
             _get(
                 "refusals",
                 "Operations",
-                "Extension: what was refused lately, of which manager, when and why; the newest first.",
+                "Extension: recent refusals, with their resource manager, time and reason; the newest first.",
                 schema_reference("Refusals"),
                 (
                     Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
                     Parameter("partition", "Only of this partition; configurations belong to each."),
-                    Parameter("limit", "Most refusals in the answer; 500 by default.", POSITIVE),
+                    Parameter("limit", "The most refusals in the answer; 500 by default.", POSITIVE),
                 ),
                 errors={400: "No such kind, or a parameter that cannot be read."},
             ),
@@ -608,7 +623,12 @@ def _operation_routes(to: Handlers) -> list[Route]:
         Route(
             f"{PREFIX}/scheduler/links",
             to.documentation.show_links,
-            _get("links", "Operations", "Extension: where the web page links to.", schema_reference("Links")),
+            _get(
+                "links",
+                "Operations",
+                "Extension: the addresses to which the web page links.",
+                schema_reference("Links"),
+            ),
         ),
         Route(
             f"{PREFIX}/metrics",
@@ -618,7 +638,7 @@ def _operation_routes(to: Handlers) -> list[Route]:
         Route(
             "/healthz/live",
             live,
-            Operation("live", "Operations", "Whether the process answers.", None, content=("text/plain",)),
+            Operation("live", "Operations", "Answers as long as the process runs.", None, content=("text/plain",)),
             access=Access.OPEN,
         ),
         Route(
@@ -627,7 +647,7 @@ def _operation_routes(to: Handlers) -> list[Route]:
             Operation(
                 "ready",
                 "Operations",
-                "Whether the core takes requests.",
+                "Tells whether the core accepts requests.",
                 None,
                 errors={503: "Not now."},
                 content=("text/plain",),
@@ -668,9 +688,9 @@ def _debug_routes(to: Handlers) -> list[Route]:
             _get(
                 "fullStateDump",
                 "Debug",
-                "Everything at once.",
+                "The full state of the core in one answer.",
                 schema_reference("StateDump"),
-                (Parameter("include", "Extension: names of its parts, separated by commas; only these."),),
+                (Parameter("include", "Extension: only these parts of the state, separated by commas."),),
             ),
             access=Access.ADMIN,
         ),

@@ -1,7 +1,7 @@
-"""The way from a path to its handler: methods, canonical redirects and the texts for what is not there (rest.md 2).
+"""Finds the handler of a path: methods, redirects to canonical paths, and the texts for unknown paths (rest.md 2).
 
-A path is percent-decoded once by the HTTP server. Fixed parts are matched in their case first; a path that matches only
-without regard to case, or after being made canonical, is redirected.
+The HTTP server percent-decodes a path once. Fixed parts are first matched in upper and lower case as they are; a path
+that matches only in another case, or in its canonical form, is redirected.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.operations import Operation
 from kornel.core.rest.paths import to_canonical
 
-NO_HOST: Final = "A request names the host that it is meant for, and no more than one\n"
-NOT_OURS: Final = "The Host of this request is no name of this core, see --rest-host\n"
+NO_HOST: Final = "A request has to name exactly one host\n"
+NOT_OURS: Final = "The Host of this request is not a name of this core; see --rest-host\n"
 
 _IS_JSON: Final = raw_headers([("YuniKorn-Api-Version", API_VERSION)])[0]
-"""A header of answers that pages of other origins may be allowed to read."""
+"""The header of answers that pages of other origins may be allowed to read."""
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -41,8 +41,8 @@ _SAFE: Final = "/:@!$&'()*+,;=-._~"
 class Route:
     """A route. ``path``: a segment that begins with ``:`` stands for any value of that name.
 
-    ``operation``: what the OpenAPI document says of it; ``None``: nothing, it is not meant for programs. ``long``: its
-    answers may have megabytes, so few are made at a time.
+    ``operation``: its entry in the OpenAPI document; ``None``: it has none, because it is not meant for programs.
+    ``long``: its answers may have megabytes, so only a few are made at a time.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Route:
 
     @property
     def allowed(self) -> str:
-        """Value of the ``Allow`` header: the methods in order of their names."""
+        """The value of the ``Allow`` header: the methods in alphabetical order."""
         return ", ".join(sorted((self.method, "OPTIONS")))
 
     def fill_path(self, values: dict[str, str]) -> str:
@@ -67,7 +67,7 @@ class Route:
 
 
 class Table:
-    """All routes. Fixed segments win over names."""
+    """All routes. Fixed segments are preferred to names."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._routes = tuple(routes)
@@ -101,10 +101,10 @@ def _match_route(wanted: tuple[str, ...], given: list[str], any_case: bool) -> d
 
 
 class Router:
-    """ASGI application over a table. ``otherwise`` answers paths that are nobody's; absent: 404.
+    """The ASGI application for a table of routes. *otherwise* answers paths without a route; absent: they get 404.
 
-    ``door`` is asked before a handler runs, ``rules`` before anything else. ``long_answers``: the places for
-    long answers, which handlers may share that take one by themselves.
+    *rules* are applied before anything else, *door* before a handler runs. *long_answers*: the places for long answers,
+    which may be shared with handlers that take a place themselves.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Router:
         )
 
     async def _find_answer(self, scope: Scope, receive: Receive) -> tuple[ASGIApp, str]:
-        """Returns the answer, and the methods of its route; empty: it is no route's."""
+        """Returns the answer, and the methods of its route; empty: there is no route."""
         hosts = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"]
         if not self._rules.names_one_host(hosts, old=scope["http_version"] < "1.1"):
             return text_answer(NO_HOST, status=400), ""
@@ -162,7 +162,7 @@ class Router:
         return Answer([b"404 page not found"], TEXT, status=404), ""
 
     def _make_readable(self, send: Send, scope: Scope, methods: str) -> Send:
-        """Returns *send* for answers that pages of other origins may read if they are JSON."""
+        """Returns *send* for an answer that pages of other origins may read if it is JSON."""
         allowing = raw_headers(self._rules.headers_for(_find_header(scope, b"origin"), methods)) if methods else []
         if not allowing:
             return send
@@ -191,10 +191,10 @@ class Router:
         except RestError as error:
             return error_answer(error.status, error.message, headers=error.headers)
         except ClientDisconnect:
-            return text_answer("", status=408)  # Nobody is there to read it.
+            return text_answer("", status=408)  # The client is gone and will not read it.
         except Exception as error:
             self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
-            return error_answer(500, "internal error, see the log of the core")
+            return error_answer(500, "internal error; see the log of the core")
 
 
 def redirect_to(location: str, status: int = 301) -> Answer:
@@ -204,9 +204,9 @@ def redirect_to(location: str, status: int = 301) -> Answer:
 
 
 def _add_timing(send: Send, began: float) -> Send:
-    """Returns *send* for answers that say how long the core has worked for them.
+    """Returns *send* for an answer that says how long the core has worked on it.
 
-    The page asks less often for those that take long.
+    The web page repeats slow requests less often.
     """
 
     async def sent(message: Message) -> None:

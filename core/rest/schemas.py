@@ -1,7 +1,7 @@
-"""The schemas of all answers: what clients are promised, and tests hold answers to (rest.md 4, 5 and 8).
+"""The schemas of all answers, which clients may rely on and tests check (rest.md 4, 5 and 8).
 
-Each comes from the table that the answer is made of. Fields that are not ``required`` are left out when they are empty,
-0 or unset. Clients accept further fields.
+Each schema comes from the table from which the answer is made. Fields that are not ``required`` are left out if they
+are empty, 0 or unset. Clients have to accept further fields.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNSIGNED: Final[Schema] = {**values.COUNT.schema, "maximum": 2**64 - 1}
 
 
 def any_case(*words: str, empty: bool = False) -> Schema:
-    """Returns the schema of one of *words*, in any case, or with *empty* of nothing."""
+    """Returns the schema of one of *words*, in upper or lower case, or with *empty* also of an empty text."""
     spelt = ["".join(f"[{letter.lower()}{letter.upper()}]" for letter in word) for word in words]
     return {"type": "string", "pattern": f"^({'|'.join([*([''] if empty else []), *spelt])})$"}
 
@@ -45,7 +45,7 @@ def schema_reference(name: str) -> Schema:
 
 
 def list_schema(name: str) -> Schema:
-    """Returns the schema of a list of these."""
+    """Returns the schema of a list of objects with the schema called *name*."""
     return {"type": "array", "items": schema_reference(name)}
 
 
@@ -60,6 +60,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         applications.ASK,
         applications.ALLOCATION,
         nodes.FOREIGN,
+        nodes.NODE_DOMAIN,
         explanations.VICTIM,
         explanations.PREEMPTED,
         explanations.BLOCKER,
@@ -98,4 +99,4 @@ SCHEMAS: Final[dict[str, Schema]] = {
         reports.STATE_DUMP,
     )
 }
-"""By name, in the order of the documentation."""
+"""All schemas by name, in the order of the documentation."""

@@ -1,4 +1,4 @@
-"""Long answers in short turns, so that the engine, which shares the event loop, is never kept waiting."""
+"""Makes long answers in short turns, so that the engine, which shares the event loop, never waits long."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kornel.core.rest.compression import PACKED_AT_ONCE, Body
 from kornel.core.service.sharing import STEP_S, Sharing
 
 CLOCK_EVERY: Final = 8
-"""Items between two looks at the clock."""
+"""The number of items between two readings of the clock."""
 
 T = TypeVar("T")
 
 
 class Turns:
-    """Call :meth:`is_over` often, and :meth:`let_others` when it says so: after *step_s* seconds."""
+    """Turns of at most *step_s* seconds. Call :meth:`is_over` often, and :meth:`pause_reading` when it returns true."""
 
     def __init__(self, step_s: float = STEP_S) -> None:
         self._step_s = step_s
@@ -29,32 +29,32 @@ class Turns:
         """Tells whether this turn has lasted long enough."""
         return time.perf_counter() - self._began >= self._step_s
 
-    async def let_others(self) -> None:
-        """Let everybody else have a turn."""
+    async def pause_reading(self) -> None:
+        """Give the event loop to others, and begin the next turn."""
         with self._sharing.count_reading():
             await self._sharing.pause_after(time.perf_counter() - self._began)
         self._began = time.perf_counter()
 
 
 async def gather_items(items: Iterable[T | None]) -> list[T]:
-    """Returns all *items* of a lazy iterable. ``None`` is a place to pause."""
+    """Returns all *items* of a lazy iterable. An item ``None`` is left out and marks a place to pause."""
     turns = Turns()
     found: list[T] = []
     for number, item in enumerate(items):
         if item is not None:
             found.append(item)
         if (item is None or not number % CLOCK_EVERY) and turns.is_over():
-            await turns.let_others()
+            await turns.pause_reading()
     return found
 
 
 async def encode_list(documents: Iterable[Any], *, compress: bool = False) -> Body:
-    """Returns a JSON list of *documents*, each made and encoded in its turn; ends with a newline."""
+    """Returns a JSON list of *documents*, which are made and encoded in turns; it ends with a newline."""
     return await write_list(([orjson.dumps(document)] for document in documents), compress=compress)
 
 
 async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False) -> Body:
-    """Returns a JSON list of *items*, each of which is JSON in pieces, made in turns; ends with a newline."""
+    """Returns a JSON list of *items*, each of which is JSON in pieces and made in turns; it ends with a newline."""
     turns = Turns()
     body = Body(compress=compress)
     opening = b"["
@@ -64,7 +64,7 @@ async def write_list(items: Iterable[Iterable[bytes]], *, compress: bool = False
         for piece in item:
             body.add(piece)
             if turns.is_over():
-                await turns.let_others()
+                await turns.pause_reading()
     body.add(b"]\n" if opening == b"," else b"[]\n")
     body.end_body()
     return body
@@ -78,6 +78,6 @@ async def gzip_chunks(chunks: Iterable[bytes]) -> Body:
         for start in range(0, len(chunk), PACKED_AT_ONCE):
             body.add(chunk[start : start + PACKED_AT_ONCE])
             if turns.is_over():
-                await turns.let_others()
+                await turns.pause_reading()
     body.end_body()
     return body

@@ -61,7 +61,7 @@ class Warmer:
                 break
             count += size
             if turns.is_over():
-                await turns.let_others()
+                await turns.pause_reading()
                 if self._managers.turns_taken != before:
                     before = self._managers.turns_taken
                     await asyncio.sleep(REST_S)

@@ -62,7 +62,7 @@ class Page:
         self._read_assets = _all_assets()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file, or 304 to who has it."""
+        """Send the file, or 304 to a client that has it."""
         await self._make_answer(scope)(scope, receive, send)
 
     def _make_answer(self, scope: Scope) -> Response:

@@ -1,8 +1,7 @@
-"""Calls of ``kornel.v1`` over HTTP: ours, for the web page, which speaks no gRPC.
+"""Calls of ``kornel.v1`` over HTTP, for the web page, which cannot use gRPC. YuniKorn has none.
 
-Each runs the handler that gRPC runs, so limits, errors and what is written into the log are the same. A call that
-changes something is answered to pages of this very core alone; and where nobody is asked who they are, to this machine
-alone.
+Each one runs the handler of gRPC, so limits, errors and log lines are the same. A call that changes something is
+allowed only for pages of this core, and if callers are not identified, only from this machine.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from kornel.core.service.status_codes import ServiceError, TooMany, status_of
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024
-"""The most bytes of a request with a configuration, of the size that is read, and what is around it."""
+"""The most bytes of a request with a configuration of the largest size, with the JSON around it."""
 
 PARSED_ALONE: Final = 1_024
-"""Bytes from which on a body is parsed in a turn of the event loop of its own."""
+"""The size in bytes from which a body is parsed in a separate turn of the event loop."""
 
 _JSON_TYPE: Final = "application/json"
 _CHANGE_TYPES: Final = (_JSON_TYPE, "application/x-yaml")
@@ -75,7 +74,7 @@ class RemoteCall:
 
     @property
     def name(self) -> str:
-        """The service and the method, as they stand in the path."""
+        """The service and the method, as in the path."""
         return f"{self.service}/{self.method}"
 
     @property
@@ -86,27 +85,29 @@ class RemoteCall:
 
 
 CALLS: Final = (
-    RemoteCall("ConfigurationService", "ValidateConfiguration", "What is right and wrong with a configuration."),
+    RemoteCall("ConfigurationService", "ValidateConfiguration", "Whether a configuration is valid, and its problems."),
     RemoteCall("ConfigurationService", "PreviewConfiguration", "What a configuration would change.", long=True),
     RemoteCall("ConfigurationService", "GetConfigurationHistory", "The configurations since the core started."),
-    RemoteCall("ConfigurationService", "GetConfiguration", "One of them with its text.", long=True),
+    RemoteCall("ConfigurationService", "GetConfiguration", "One configuration with its text.", long=True),
     RemoteCall(
         "ConfigurationService",
         "RollbackConfiguration",
-        "Puts an earlier version into force again, or undoes that.",
+        "Puts an earlier version into force again, or undoes a rollback.",
         Access.CONFIGURE,
         changes=True,
     ),
-    RemoteCall("ExplainService", "WhatIf", "What would be placed where, and who would have to leave, if.", long=True),
+    RemoteCall(
+        "ExplainService", "WhatIf", "What would be placed where, and preempted for it, after a change.", long=True
+    ),
     RemoteCall("AdminService", "DrainNode", "Takes a node out of scheduling.", Access.ADMIN, changes=True),
-    RemoteCall("AdminService", "UndrainNode", "Takes that back.", Access.ADMIN, changes=True),
+    RemoteCall("AdminService", "UndrainNode", "Returns a node to scheduling.", Access.ADMIN, changes=True),
     RemoteCall("HistoryService", "ListPastApplications", "States that applications entered.", long=True),
     RemoteCall("HistoryService", "ListPreemptions", "Decisions to preempt, a record for each victim.", long=True),
     RemoteCall("HistoryService", "SumPreemptions", "Who took how much from whom."),
-    RemoteCall("HistoryService", "ListUsage", "How full a queue was.", long=True),
+    RemoteCall("HistoryService", "ListUsage", "The usage of a queue over time.", long=True),
     RemoteCall("HistoryService", "ListEvents", "Events of the stored history.", long=True),
     RemoteCall("HistoryService", "ListConfigurations", "Configurations of the stored history.", long=True),
-    RemoteCall("HistoryService", "GetHistoryStatus", "How the stored history is doing."),
+    RemoteCall("HistoryService", "GetHistoryStatus", "The state of the stored history."),
     RemoteCall("StatusService", "ExplainUser", "What a user may use and does use, queue by queue."),
 )
 """The calls in the order of the documentation."""
@@ -115,7 +116,7 @@ _FILES: Final = (admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_
 
 
 class _HttpContext:
-    """The context that a handler of gRPC asks for, over HTTP."""
+    """The context for a handler of gRPC that is called over HTTP."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -126,7 +127,7 @@ class _HttpContext:
         return f"{kind}:{f'[{self._host}]' if kind == 'ipv6' else self._host}:0"
 
     def invocation_metadata(self) -> tuple[()]:
-        """Returns none: HTTP names no session."""
+        """Returns no metadata, because HTTP requests have no session."""
         return ()
 
     async def abort(self, code: grpc.StatusCode, details: str = "", _trailing: object = ()) -> NoReturn:
@@ -135,8 +136,8 @@ class _HttpContext:
 
 
 class CallHandlers:
-    """Handlers of calls in JSON. ``handlers``: of gRPC, by service and method. ``local``: HTTP is served to this
-    machine alone."""
+    """Serves calls in JSON. *handlers*: those of gRPC, by service and method. *local*: HTTP is served only to this
+    machine."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class CallHandlers:
         }
 
     def handler_of(self, call: RemoteCall) -> Callable[[Request], Awaitable[ASGIApp]]:
-        """Returns what answers *call*."""
+        """Returns the handler of requests for *call*."""
 
         async def answer_request(request: Request) -> ASGIApp:
             if call.changes:
@@ -174,7 +175,7 @@ class CallHandlers:
         return answer_request
 
     async def show_caller(self, request: Request) -> ASGIApp:
-        """Tells who asks, what they may do, and whether they may do it from where they are."""
+        """Tells who the caller is, which permissions it has, and whether it may use them from the page."""
         admitted = request.scope.get(ADMITTED)
         with _Calling(request):
             name = principal()
@@ -183,7 +184,7 @@ class CallHandlers:
         return json_answer(CALLER_REPORT.write(report))
 
     async def apply_text(self, request: Request) -> ASGIApp:
-        """Puts the text of the body into force for the registered manager; its other settings stay as they are."""
+        """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
         self._check_change(request)
         try:
             with self._managers.leader.configurator.changes.take_room() as room:
@@ -202,7 +203,7 @@ class CallHandlers:
         except UnicodeDecodeError as error:
             raise RestError(400, f"the text is not UTF-8: {error}") from error
         if not text.strip():
-            # To gRPC an empty text means the file of the core, or its default. Here it is more likely a lost one.
+            # For gRPC an empty text means the core's file or default. Here it is more likely a mistake.
             raise RestError(400, "the text is empty")
         with _Calling(request):
             try:
@@ -214,7 +215,7 @@ class CallHandlers:
 
     async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
         raw = await self._read_request(request, call)
-        # Who sends a request slowly keeps nobody from a long answer.
+        # The place is taken only now, so that slow requests do not keep others from long answers.
         async with self._long_answers.count_making() if call.long else nullcontext():
             return await self._answer(request, call, raw)
 
@@ -228,7 +229,7 @@ class CallHandlers:
                 if len(body) < PARSED_ALONE:
                     return read_message(self._types[call.name][0], body).SerializeToString()
                 async with self._one_is_parsed:
-                    await asyncio.sleep(0)  # Many that were sent at once are parsed one by one, others in between.
+                    await asyncio.sleep(0)  # Many requests sent at once are parsed one by one, with turns for others.
                     return read_message(self._types[call.name][0], body).SerializeToString()
         except TooMany as error:
             raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
@@ -249,16 +250,17 @@ class CallHandlers:
         return json_answer(await long_document(message) if call.long else message_document(message))
 
     def _check_change(self, request: Request) -> None:
-        """Raises 403 or 415 for a change that a page of another origin might have sent, or that comes from afar."""
+        """Raises 403 or 415 for a change that a page of another origin may have sent, or that comes from another
+        machine without permission."""
         types = [value.partition(";")[0].strip().lower() for value in request.headers.getlist("content-type")]
         if len(types) != 1 or types[0] not in _CHANGE_TYPES:
-            raise RestError(415, "a request that changes something is application/json, or application/x-yaml")
+            raise RestError(415, "a request that changes something has to be application/json or application/x-yaml")
         refusal = self._find_refusal(request)
         if refusal:
             raise RestError(403, refusal)
 
     def _find_refusal(self, request: Request) -> str:
-        """Returns why *request* may change nothing; empty: it may."""
+        """Returns why *request* may not change anything; empty: it may."""
         headers = request.headers
         if any(site not in ("same-origin", "none") for site in headers.getlist("sec-fetch-site")):
             return _OTHER_ORIGIN
@@ -267,14 +269,14 @@ class CallHandlers:
         if ADMITTED in request.scope:
             return ""
         if not self._local or any(name in headers for name in _FORWARDED):
-            return "this core asks nobody who they are, so only this machine may change something; see security"
+            return "this core does not identify its callers, so only this machine may change something; see security"
         return ""
 
 
 def _is_own_origin(origin: str, request: Request) -> bool:
     """Tells whether a page of *origin* is one of the core that *request* is addressed to.
 
-    Over HTTPS it must have come that way. Over HTTP a proxy may have taken that off.
+    If the request came over HTTPS, the origin has to be HTTPS too. If it came over HTTP, a proxy may have removed TLS.
     """
     try:
         parts = urlsplit(origin)
@@ -289,7 +291,7 @@ def _is_own_origin(origin: str, request: Request) -> bool:
 
 
 class _Calling:
-    """While it is entered, the caller is whoever sent *request*."""
+    """A context in which the sender of *request* is the caller."""
 
     def __init__(self, request: Request) -> None:
         self._request = request

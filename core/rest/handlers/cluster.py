@@ -19,7 +19,7 @@ from kornel.core.telling.encoding.yunikorn.nodes import Utilization
 
 
 class ClusterHandlers:
-    """Serves routes R1, R7, R8 and R25; its pages are ours. ``started_ns``: when the core began to serve."""
+    """Serves routes R1, R7, R8 and R25, with pages of Kornel's own. *started_ns*: when the core began to serve."""
 
     def __init__(self, reader: CoreReader, started_ns: int) -> None:
         self._reader = reader
@@ -47,7 +47,7 @@ class ClusterHandlers:
             for node in views.node_summaries():
                 counted.add(node)
                 if turns.is_over():
-                    await turns.let_others()
+                    await turns.pause_reading()
             documents.append(counted.to_document())
         return await page_answer(request, _keyed_documents(documents, "partition"), dict)
 

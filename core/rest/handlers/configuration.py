@@ -1,4 +1,4 @@
-"""The configuration in force, and what is thought of another one (rest.md 4.9, 4.10)."""
+"""The configuration in force, and the validation of another one (rest.md 4.9, 4.10)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHECKSUM_KEY: Final = "checksum: "
 
 
 class ConfigurationHandlers:
-    """R3 and R4. What the text in force says is worked out once and kept."""
+    """Serves routes R3 and R4. The text in force is parsed once and the result kept."""
 
     def __init__(self, managers: Managers) -> None:
         self._managers = managers
@@ -35,8 +35,8 @@ class ConfigurationHandlers:
         self._one_at_a_time = asyncio.Lock()
 
     async def make_document(self, place: Place | None = None) -> Document:
-        """Returns the configuration of *place*, absent the first manager's, with the settings in force; without
-        partitions while nobody is registered."""
+        """Returns the configuration of *place* with the settings in force, by default of the first manager; it has no
+        partitions while no manager is registered."""
         place = place or self._managers.leader
         configurator = place.configurator
         number = configurator.in_force
@@ -50,7 +50,8 @@ class ConfigurationHandlers:
         return complete_document(self._known[2], place.runner.extra_config())
 
     async def show(self, request: Request) -> ASGIApp:
-        """Serves route R3. JSON for whoever accepts nothing else, YAML for the rest. Ours: ``manager``, whose it is."""
+        """Serves route R3. Answers in JSON if the client accepts nothing else, otherwise in YAML. The parameter
+        ``manager`` is Kornel's own and chooses the manager."""
         document = await self.make_document(chosen_place(self._managers, request))
         if request.headers.get("accept") == "application/json":
             return json_answer(document)
@@ -60,9 +61,10 @@ class ConfigurationHandlers:
             return text_answer(self._as_yaml[1], content_type=YAML)
 
     async def holds(self, _request: Request) -> ASGIApp:
-        """Serves a route of ours: what operators did that holds, and whether the manager is there.
+        """Serves a route of Kornel's own: the drains and rollbacks of operators that are in force, and whether the
+        manager is there.
 
-        Of several managers the first one is shown that is gone, and the first rollback.
+        With several managers, it shows the first one that is gone, and the first rollback.
         """
         managers = self._managers
         drained = [
@@ -76,9 +78,9 @@ class ConfigurationHandlers:
         return json_answer(HOLDS.write(Holds(drained, found, next(iter(held), None))))
 
     async def validate(self, request: Request) -> ASGIApp:
-        """Serves route R4. Never changes anything; 200 whatever the text."""
+        """Serves route R4. Changes nothing, and answers 200 whatever the text is."""
         try:
-            # From its first byte on: bodies that are still coming in take memory as well.
+            # Room is taken from the first byte on, because bodies that are still arriving take memory as well.
             with self._managers.leader.configurator.judge.take_room() as room:
                 body = await limited_body(request, MOST_BYTES, room.add)
                 try:
@@ -109,7 +111,7 @@ def chosen_place(managers: Managers, request: Request) -> Place:
 async def limited_body(request: Request, most: int, add: Callable[[int], None]) -> bytes:
     """Returns the body of *request*. Raises 413 as soon as it is known to be longer than *most* bytes.
 
-    *add* hears of all that is kept.
+    *add* is called with the size of each part that is kept.
     """
     pieces: list[bytes] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Views of a running process for developers: stacks, the program, and which profiles there are (rest.md 3)."""
+"""Views of the running process for developers: its stacks, its name, and the list of profiles (rest.md 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "s
 
 
 async def stack(_request: Request) -> ASGIApp:
-    """Serves the stacks (D1). Text, although the content type says JSON, as upstream has it."""
+    """Serves the stacks (D1) as text, although the content type says JSON, as in YuniKorn."""
     return Answer([_format_stacks().encode("utf-8", "replace")], JSON, headers=json_headers())
 
 
@@ -35,24 +35,24 @@ async def dump_moved(_request: Request) -> ASGIApp:
 
 
 async def profiles(_request: Request) -> ASGIApp:
-    """Serves route D3. Which profiles there are."""
-    items = "".join(f"<li>{escape(name)}: not available, it is a format of Go</li>" for name in GO_ONLY)
+    """Serves the list of profiles (D3)."""
+    items = "".join(f"<li>{escape(name)}: not available, because it is a format of Go</li>" for name in GO_ONLY)
     known = '<li><a href="/debug/pprof/cmdline">cmdline</a></li>'
     page = f"<!doctype html><title>/debug/pprof/</title><ul>{known}{items}</ul>\n"
     return text_answer(page, content_type=HTML)
 
 
 async def command_line(_request: Request) -> ASGIApp:
-    """Returns the program's name. Its arguments may hold what is nobody's business."""
+    """Returns the program's name without its arguments, which may be confidential."""
     return text_answer(f"{sys.argv[0]}\n")
 
 
 async def no_profile(request: Request) -> ASGIApp:
-    """Serves route D3. What only a Go program can answer."""
+    """Serves a profile that only a Go program has (D3)."""
     name = request.path_params["profile"]
     if name not in GO_ONLY:
         return text_answer("404 page not found", status=404)
-    return text_answer("this core is no Go program and has no such profile\n", status=501)
+    return text_answer("this core is not a Go program and has no such profile\n", status=501)
 
 
 def _format_stacks() -> str:

@@ -1,4 +1,4 @@
-"""The interface's documentation of itself."""
+"""Serves the documentation of the REST interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kornel.core.rest.routing import Route
 
 
 class DocumentationHandlers:
-    """Answers with the OpenAPI document, the page made of it and links; each is made once, when somebody asks."""
+    """Serves the OpenAPI document, the page made from it, and the links; each is made once, at the first request."""
 
     def __init__(self, version: str, proofs: Proofs, links: PageLinks) -> None:
         self._version = version
@@ -43,7 +43,7 @@ class DocumentationHandlers:
         return self._answers[0]
 
     async def page(self, _request: Request) -> ASGIApp:
-        """Returns the same for people."""
+        """Returns the same documentation as a page for people."""
         return self._answers[1]
 
     async def show_links(self, _request: Request) -> ASGIApp:

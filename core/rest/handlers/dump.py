@@ -34,7 +34,7 @@ DIAGNOSTICS: Final = "rmDiagnostics"
 """The name of the part that the shim is asked for."""
 
 MOST_DUMPS: Final = 16
-"""Dumps that are made or wait: one at a time is made."""
+"""The most dumps that wait or are being made; one is made at a time."""
 
 _INDENT: Final = orjson.OPT_INDENT_2
 
@@ -42,7 +42,7 @@ Part = Callable[[], Awaitable[Any]]
 
 
 class DumpHandlers:
-    """D2. Ours: ``include`` with names of parts, separated by commas."""
+    """Serves the state dump (D2). The parameter ``include``, a list of parts, is Kornel's own."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class DumpHandlers:
         return Answer(body.chunks, JSON, headers=json_headers(), compress=False, encoded=body.encoded)
 
     async def _make_dump(self, names: set[str], *, compress: bool) -> Body:
-        # The shim may take seconds to answer. A place for long answers is taken afterwards, because lists wait for one.
+        # The shim may take seconds to answer, so a place for long answers, for which other lists wait, is taken
+        # afterwards.
         diagnostics = await self._read_diagnostics() if DIAGNOSTICS in names else {}
         async with self._long_answers.count_making():
             body = Body(compress=compress)
@@ -123,7 +124,7 @@ class DumpHandlers:
                 for number, item in enumerate(value):
                     yield (b",\n    " if number else b"\n    ") + _indent_json(item, 4)
                     if turns.is_over():
-                        await turns.let_others()
+                        await turns.pause_reading()
                 yield b"\n  ]"
             else:
                 yield _indent_json(value, 2)
@@ -151,7 +152,7 @@ class DumpHandlers:
         return dict(await self._configuration.make_document())
 
     async def _read_diagnostics(self) -> dict[str, Any]:
-        """Returns what the shim says of itself, or why there is nothing; of several managers, by their names."""
+        """Returns the shim's own state, or why there is none; for several managers, by their names."""
         places = self._managers.registered
         if len(places) > 1:
             return {place.rm_id: await _diagnostics_of(place.callbacks) for place in places}
@@ -172,11 +173,11 @@ async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return {"Error": f"the resource manager's answer is no JSON: {error}"}
+        return {"Error": f"the resource manager's answer is not JSON: {error}"}
     return (
         document_without_secrets(value)
         if isinstance(value, dict)
-        else {"Error": "the resource manager's answer is no JSON object"}
+        else {"Error": "the resource manager's answer is not a JSON object"}
     )
 
 
@@ -193,7 +194,7 @@ async def _gather_documents(documents: Iterable[dict[str, Any]]) -> list[Any]:
     for document in documents:
         found.append(document)
         if turns.is_over():
-            await turns.let_others()
+            await turns.pause_reading()
     return found
 
 

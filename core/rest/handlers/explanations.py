@@ -1,4 +1,4 @@
-"""Answers why work waits and who took whose room: ours, for people who look at a page instead of calling gRPC."""
+"""Explains why work waits and what was preempted for what, for the web page. YuniKorn has no such routes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 
 MOST_DECISIONS: Final = 1_000
-"""Decisions of one answer, whatever a client asks for."""
+"""The most decisions in one answer, whatever a client asks for."""
 
 
 class ExplanationHandlers:
-    """Handlers of ``/explain`` and ``/preemptions`` of a partition, and the kinds of preemption there are."""
+    """Serves ``/explain`` and ``/preemptions`` of a partition, and the list of the kinds of preemption."""
 
     def __init__(self, managers: Managers, journal: EventJournal) -> None:
         self._managers = managers
@@ -43,19 +43,20 @@ class ExplanationHandlers:
 
     async def explain(self, request: Request) -> ASGIApp:
         """Returns the same answer as ``kornel.v1.ExplainService.Explain``."""
-        partition_of(self._managers.reader, request)  # Raises before anything else about the request is looked at.
+        # An unknown partition is reported before any other mistake of the request.
+        partition_of(self._managers.reader, request)
         query = read_query(request.scope["query_string"])
         key, node = query.get("key", ""), query.get("node", "")
         if not key and not node:
-            raise RestError(400, "key names an ask, an allocation or an application, node a node: one of them or both")
+            raise RestError(400, "give key (an ask, an allocation or an application), node (a node ID), or both")
         try:
             found = await self._managers.questions.ask(lambda: self._explain_subject(request, key, node))
         except TooMany as error:
             raise RestError(503, str(error), [("Retry-After", "1")]) from error
         if found is None:
             if node:
-                raise RestError(404, "There is no such node, or nothing has this key")
-            raise RestError(404, "Nothing has this key, and nothing that had it was preempted lately")
+                raise RestError(404, "There is no such node, or no ask, allocation or application with this key")
+            raise RestError(404, "Nothing has this key, and no allocation that had it was preempted recently")
         return json_answer(write_explanation(found))
 
     def _explain_subject(self, request: Request, key: str, node: str) -> Report | AskOnNode | NodeReport | None:
@@ -67,11 +68,11 @@ class ExplanationHandlers:
         return reader.explain(NamedOnNode(key, node)) if key else reader.explain(NodeUse(node))
 
     async def kinds(self, request: Request) -> ASGIApp:
-        """Returns the kinds of preemption, and how what they decide is to be read."""
+        """Returns the kinds of preemption, with the words that explain their decisions."""
         return json_answer(write_preemption_kinds())
 
     async def preemptions(self, request: Request) -> ASGIApp:
-        """Returns attempts to preempt that came to something. Their numbers leave out those of other decisions."""
+        """Returns attempts to preempt that had a result. Their numbers have gaps where other decisions were made."""
         name = partition_of(self._managers.reader, request).name
         query = read_query(request.scope["query_string"])
         count = min(read_positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)

@@ -1,4 +1,4 @@
-"""Search by name, and the queue that an application would get: ours, for people who look at a page."""
+"""Serves the search by name, and the queue that an application would get: for the web page; YuniKorn has neither."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FindingHandlers:
         query = read_query(request.scope["query_string"])
         text = query.get("text", "").strip()
         if not text or len(text) > LONGEST_TEXT:
-            raise RestError(400, f"text is what names are to contain, 1 to {LONGEST_TEXT} characters")
+            raise RestError(400, f"give a text that names contain, of 1 to {LONGEST_TEXT} characters")
         most = min(read_positive(query, "limit", 20), MOST_FOUND)
         counts: Counter[str] = Counter()
         found: list[FoundName] = []
@@ -55,5 +55,5 @@ class FindingHandlers:
         groups = [name for name in query.get("groups", "").split(",") if name]
         tags = {name.removeprefix("tag."): value for name, value in query.items() if name.startswith("tag.")}
         if len(tags) > MOST_TAGS:
-            raise RestError(400, f"at most {MOST_TAGS} tags")
+            raise RestError(400, f"give at most {MOST_TAGS} tags")
         return json_answer(PLACEMENT.write(views.find_placement(user, groups, query.get("queue", ""), tags)))

@@ -15,7 +15,7 @@ from kornel.core.service.health import HealthKeeper
 
 
 class HealthHandlers:
-    """The handlers of health (R24). Our addition: ``strict=true`` answers 503 when something is wrong."""
+    """Serves the health report (R24). Kornel's own parameter ``strict=true`` answers 503 if something is wrong."""
 
     def __init__(self, keeper: HealthKeeper, ready: Callable[[], bool]) -> None:
         self._keeper = keeper
@@ -30,12 +30,12 @@ class HealthHandlers:
         return json_answer(HEALTH.write(report), status=503 if strict and not report.healthy else 200)
 
     async def ready(self, _request: Request) -> ASGIApp:
-        """Serves a route of ours that tells whether the core takes requests; not that all is well, because a core that
-        is ill still schedules."""
+        """Serves a route of Kornel's own that tells whether the core takes requests. It does not tell whether all is
+        well, because an unhealthy core still schedules."""
         ready = self._ready()
         return text_answer("ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
 
 async def live(_request: Request) -> ASGIApp:
-    """Answers always: whether the event loop does is what this probe asks."""
+    """Answers 200 as long as the event loop runs, which is what this probe asks."""
     return text_answer("ok\n", headers=[("Cache-Control", "no-store")])

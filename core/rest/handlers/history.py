@@ -16,7 +16,7 @@ from kornel.core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
 
 
 class HistoryHandlers:
-    """R5 and R6. Ours: pages, and ``since`` (ns)."""
+    """Serves routes R5 and R6. Pages and ``since`` (ns) are Kornel's own."""
 
     def __init__(self, history: UsageHistory) -> None:
         self._history = history
@@ -30,11 +30,11 @@ class HistoryHandlers:
         return await page_answer(request, self._samples_since(request), CONTAINER_SAMPLE.write)
 
     def application_documents(self) -> list[dict[str, Any]]:
-        """Returns all samples of the number of applications, the oldest first; numbers are text, as upstream has it."""
+        """Returns all samples of the number of applications, the oldest first, with numbers as text, as in YuniKorn."""
         return [APPLICATION_SAMPLE.write(sample) for sample in self._history.kept_samples()]
 
     def container_documents(self) -> list[dict[str, Any]]:
-        """Returns all samples of the number of containers, as those of applications."""
+        """Returns all samples of the number of containers, in the same form as those of applications."""
         return [CONTAINER_SAMPLE.write(sample) for sample in self._history.kept_samples()]
 
     def _samples_since(self, request: Request) -> Iterator[tuple[str, UsageSample]]:

@@ -1,4 +1,4 @@
-"""The seam for metrics: whoever keeps them hands over a function that writes them down (rest.md 6)."""
+"""Serves metrics, which a function writes that the process hands over (rest.md 6)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kornel.core.rest.errors import RestError
 from kornel.core.rest.turns import Turns
 
 Exposition = Callable[[], Iterator[bytes]]
-"""The metrics as of now, uncompressed, in pieces between which others may have a turn. Not for two at a time."""
+"""Writes the present metrics, uncompressed, in pieces between which others may have a turn. One call at a time."""
 
 MOST_WAITING: Final = 8
 
 
 class MetricsHandlers:
-    """The handlers of metrics (R2), compressed once like any other answer."""
+    """Serves the metrics (R2), compressed like any other answer."""
 
     def __init__(self, exposition: Exposition) -> None:
         self._exposition = exposition
@@ -41,7 +41,7 @@ class MetricsHandlers:
                     if piece:
                         body.add(piece)
                     if turns.is_over():
-                        await turns.let_others()
+                        await turns.pause_reading()
                 body.end_body()
         finally:
             self._waiting -= 1

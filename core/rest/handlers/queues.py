@@ -31,7 +31,7 @@ class QueueHandlers:
         return json_answer(await queue_tree(partition_of(self._reader, request)))
 
     async def flat(self, request: Request) -> ASGIApp:
-        """Returns all queues by their paths, none within another."""
+        """Returns all queues as a flat list in the order of their paths."""
         views = partition_of(self._reader, request)
         prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
         found = [
@@ -49,7 +49,7 @@ class QueueHandlers:
 
 
 async def queue_tree(views: PartitionReader) -> dict[str, Any]:
-    """Returns all queues of a partition as a tree; the root alone says which partition that is."""
+    """Returns all queues of a partition as a tree; only the root names the partition."""
     return await _make_tree(views, "root", QueueTree(views.partition().name))
 
 
@@ -58,7 +58,7 @@ async def _make_tree(views: PartitionReader, path: str, tree: QueueTree, *, subt
     for view in views.queues(path, subtree=subtree):
         tree.add(view)
         if turns.is_over():
-            await turns.let_others()
+            await turns.pause_reading()
     document = tree.to_document()
     if document is None:
         raise not_found("Queue")

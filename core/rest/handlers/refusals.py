@@ -1,4 +1,4 @@
-"""The latest refusals: ours, for people who look at a page."""
+"""The latest refusals, for the web page. YuniKorn has no such route."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USUAL_LIMIT: Final = 500
 
 
 class RefusalHandlers:
-    """One route. *reader*: knows which managers the partitions belong to."""
+    """Serves the refusals. *reader* knows to which managers the partitions belong."""
 
     def __init__(self, refusals: RefusalKeeper, reader: CoreReader) -> None:
         self._refusals = refusals
@@ -29,7 +29,7 @@ class RefusalHandlers:
         query = read_query(request.scope["query_string"])
         wanted = query.get("kind", "")
         if wanted and wanted not in set(RefusalKind):
-            raise RestError(400, f'"{wanted}" is not a kind of refusal, wanted is one of {", ".join(RefusalKind)}')
+            raise RestError(400, f'"{wanted}" is not a kind of refusal; give one of {", ".join(RefusalKind)}')
         partition = query.get("partition", "")
         found = self._refusals.newest(
             (RefusalKind(wanted),) if wanted else (),

@@ -1,4 +1,4 @@
-"""Users and groups (rest.md 4.12). An unknown partition is no error here: nobody uses anything in it."""
+"""Users and groups (rest.md 4.12). An unknown partition is not an error here: its lists are empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kornel.core.telling.encoding.yunikorn.usage import GROUP, USER
 
 
 class UserHandlers:
-    """R18 to R21. Ours: pages and orders."""
+    """Serves routes R18 to R21. Pages and orders are Kornel's own."""
 
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.core.cli.text.quota import render_queue
+from kornel.core.cli.text.bounds import render_queue
 from kornel.core.metrics.exposition import Exposition
 from kornel.v1.explain_pb2 import ExplainRequest
 from kornel.v1.explain_pb2_grpc import ExplainServiceStub
@@ -42,7 +42,7 @@ async def test_a_queue_above_its_max_is_shown_everywhere() -> None:
         path = f"{P}/queue/root.p.v"
         shown = (await cluster.get(path))["aboveMax"]
         assert shown["resource"] == {"memory": 20}
-        assert shown["course"].startswith("it was enforced as far as may be")
+        assert shown["course"].startswith("it was enforced as far as the laws allow")
         assert shown["protectedBy"] == [
             "root.p is guaranteed memory=100 and holds memory=120, the smallest task there has memory=40"
         ]

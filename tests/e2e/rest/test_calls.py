@@ -116,7 +116,7 @@ async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
     [
         ("AdminService/DrainNode", {"nodeId": "nope"}, 404, "no node 'nope'"),
         ("AdminService/DrainNode", {"node": 1}, 400, "not the JSON of this request"),
-        ("ConfigurationService/RollbackConfiguration", {"undo": True}, 409, "no rollback holds"),
+        ("ConfigurationService/RollbackConfiguration", {"undo": True}, 409, "no rollback is in force"),
         ("HistoryService/ListPreemptions", {}, 409, "keeps no history"),
         ("ExplainService/WhatIf", {}, 400, "nothing is supposed"),
         ("AdminService/DrainNode", {"nodeId": "x" * 70_000}, 413, "longer than 65536 bytes"),

@@ -17,6 +17,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.service.durations import Durations
+from kornel.core.service.standing import Standing
 from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.exposition import parse, types
 from tests.promql import OF_THE_SCRAPE, grouped_by, label_values, selectors
@@ -89,7 +90,7 @@ class Exported:
 
 @pytest.fixture
 async def exported() -> Exported:
-    """What a core with a history exports once something runs."""
+    """What a core with a history and a shared journal exports once something runs."""
     async with rest_cluster() as cluster:
         tree = TREE.replace("    queues:\n      - name: root", "    topology: [rack]\n    queues:\n      - name: root")
         await cluster.register(tree + "                resources: {max: {memory: 100, vcore: 2}}\n")
@@ -101,7 +102,9 @@ async def exported() -> Exported:
         await cluster.run_and_finish("other")
         server = cluster.core.server
         server.measures.decisions.observe([PREEMPTED])
-        text = Exposition(replace(server.metrics.sources, history=History, journal=Written)).render()
+        text = Exposition(
+            replace(server.metrics.sources, history=History, journal=Written, standing=Standing(shared=True))
+        ).render()
     found = Exported(types(text.decode()))
     for sample in parse(text.decode()):
         labels = found.labels.setdefault(sample.name, {})

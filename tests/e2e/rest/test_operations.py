@@ -12,7 +12,7 @@ from kornel.core.rest.handlers.dump import MOST_DUMPS
 from kornel.core.service.logs import LevelSwitch, LogLevel
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc
-from tests.e2e.harness import PATIENCE_S, Conversation
+from tests.e2e.harness import PATIENCE_S, Conversation, running_core
 from tests.e2e.rest.shim import PREFIX, TREE, Cluster, P, rest_cluster
 
 HEALTH = f"{PREFIX}/scheduler/healthcheck"
@@ -241,9 +241,22 @@ async def test_probes(fresh: Cluster) -> None:
     """A core that is damaged lives and is not ready."""
     assert (await fresh.http.get("/healthz/live")).status_code == 200
     assert (await fresh.http.get("/healthz/ready")).status_code == 200
-    fresh.core.server._set_health(serving=False)
+    managers = fresh.core.server.managers
+    managers.note_damage(managers.first, damaged=True)
     assert (await fresh.http.get("/healthz/live")).status_code == 200
     assert (await fresh.http.get("/healthz/ready")).status_code == 503
+
+
+async def test_a_core_on_its_way_down_does_not_become_ready_again() -> None:
+    """Its journal may be written again meanwhile; nobody may send it anything for that."""
+    async with running_core() as core:
+        core.server._on_journal_problem("the database cannot be reached")
+        assert not core.server._ready
+        core.server._on_journal_problem("")
+        assert core.server._ready
+        core.server._on_journal_problem("the database cannot be reached")
+    core.server._on_journal_problem("")
+    assert not core.server._ready
 
 
 def test_level_of_logs_follows_the_settings() -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 CHROMIUM: Final = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
@@ -75,13 +76,35 @@ class Visit:
         assert self.hosts == {urlsplit(self.url).netloc}
 
 
+_shared: Final[WeakKeyDictionary[Browser, BrowserContext]] = WeakKeyDictionary()
+"""By browser, the profile of most pages. Whoever opens one in a profile of its own fetches and compiles all scripts
+anew, in a new process, which takes as long again as a small test."""
+
+
+async def _share_profile(browser: Browser) -> BrowserContext:
+    if browser not in _shared:
+        _shared[browser] = await browser.new_context()
+    return _shared[browser]
+
+
 @asynccontextmanager
-async def visit(browser: Browser, url: str, *, theme: Any = "light", **context: Any) -> AsyncIterator[Visit]:
-    """Opens *url* in a page that knows nothing of what the browser has shown before."""
-    page = await browser.new_page(viewport={"width": 1440, "height": 860}, color_scheme=theme, **context)
+async def visit(
+    browser: Browser, url: str, *, theme: Any = "light", fresh: bool = False, **context: Any
+) -> AsyncIterator[Visit]:
+    """Opens *url* in a page that knows nothing of what the browser has shown before, but may have scripts in its cache.
+
+    *fresh*: it has not; its browser may as well have been started for it. So it is where *context* has options.
+    """
+    fresh = fresh or bool(context)
+    profile = await browser.new_context(**context) if fresh else await _share_profile(browser)
+    page = await profile.new_page()
     try:
         page.set_default_timeout(30_000)
+        await page.set_viewport_size({"width": 1440, "height": 860})
+        await page.emulate_media(color_scheme=theme)
         await page.add_init_script(_WATCH_SHIFTS)
+        if not fresh:
+            await _forget_visits(page, url)
         found = Visit(page, url)
         page.on(
             "console", lambda said: found.complaints.append(said.text) if said.type in ("error", "warning") else None
@@ -92,3 +115,16 @@ async def visit(browser: Browser, url: str, *, theme: Any = "light", **context: 
         yield found
     finally:
         await page.close()
+        if fresh:
+            await profile.close()
+        else:
+            await profile.set_offline(False)
+
+
+async def _forget_visits(page: Page, url: str) -> None:
+    """Removes what earlier pages of *url* have stored."""
+    session = await page.context.new_cdp_session(page)
+    found = urlsplit(url)
+    origin = f"{found.scheme}://{found.netloc}"
+    await session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "local_storage,cookies"})
+    await session.detach()

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 async def browser() -> AsyncIterator[Browser]:
     """Starts the browser in which every test opens pages of its own, or skips the test and says that there is none.
 
-    To start one takes a second and a half of processor time; what pages keep, they keep apart.
+    To start one takes a second and a half of processor time.
     """
     if not CHROMIUM.exists():
         pytest.skip(f"no browser at {CHROMIUM}: install the Debian package chromium, or set CHROMIUM")

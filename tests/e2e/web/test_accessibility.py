@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.e2e.rest.shim import rest_cluster
 from tests.e2e.web.browser import VIEWS, Visit, visit
@@ -39,7 +40,7 @@ def axe_script() -> str:
     ("theme", "width"),
     [
         ("dark", 1440),
-        ("light", 390),
+        pytest.param("light", 390, marks=pytest.mark.long),
         pytest.param("light", 1440, marks=pytest.mark.long),
         pytest.param("dark", 1024, marks=pytest.mark.long),
     ],
@@ -56,6 +57,26 @@ async def test_axe_finds_nothing(browser: Browser, demo: str, theme: str, width:
             found: dict[str, Any] = await shown.ask("axe.run(document, {resultTypes: ['violations']})")
             told = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
             assert told == [], address
+
+
+async def test_axe_finds_nothing_before_nodes_have_come(browser: Browser, demo: str) -> None:
+    async with visit(browser, demo) as shown:
+        asked, held = asyncio.Event(), asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            asked.set()
+            await held.wait()
+            await route.continue_()
+
+        await shown.ask(axe_script())
+        await shown.page.route("**/partition/default/nodes?*", hold)
+        await shown.view("nodes")
+        await asked.wait()
+        await shown.page.locator(".node-map").wait_for(state="attached")
+        found: dict[str, Any] = await shown.ask("axe.run('#main', {resultTypes: ['violations']})")
+        assert [one["nodes"][0]["html"] for one in found["violations"]] == []
+        held.set()
+        await expect(shown.page.locator(".bands")).to_be_visible()
 
 
 async def fits(shown: Visit) -> None:

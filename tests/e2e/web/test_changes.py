@@ -33,9 +33,9 @@ async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(brows
         await shown.picture("configuration-marks-light")
         wanted = CONFIG + "          - name: b\n"
         await text.fill(wanted)
-        await expect(page.get_by_text("Nothing is wrong with it.")).to_be_visible()
+        await expect(page.get_by_text("No errors were found.")).to_be_visible()
         await page.get_by_role("button", name="Preview").click()
-        await expect(page.get_by_text("1 queue would change; nobody would lose anything.")).to_be_visible()
+        await expect(page.get_by_text("1 queue would change; no queue would lose anything.")).to_be_visible()
         await page.get_by_role("button", name="Apply").click()
         dialog = page.get_by_role("dialog")
         await expect(dialog).to_contain_text("You will be recorded as anonymous@127.0.0.1.")
@@ -68,10 +68,10 @@ async def test_hidden_secrets_are_told_of_and_not_applied(browser: Browser) -> N
         await expect(page.get_by_text("version 1 is in force. Its secrets are shown as [hidden]")).to_be_visible()
         await expect(page.get_by_role("list", name="Problems")).to_contain_text("[hidden] stands where a secret was")
         await page.get_by_role("button", name="Preview").click()
-        await expect(page.get_by_text("It cannot be used: see the marks beside the text.")).to_be_visible()
+        await expect(page.get_by_text("The text cannot be used: see the marks beside it.")).to_be_visible()
         await expect(page.get_by_role("button", name="Apply")).to_have_count(0)
         await page.get_by_role("grid", name="Versions").get_by_role("row").first.click()
-        await expect(page.get_by_text("whether they differ cannot be seen")).to_be_visible()
+        await expect(page.get_by_text("differences between them cannot be seen")).to_be_visible()
 
 
 async def test_a_node_is_drained_and_undrained(browser: Browser) -> None:
@@ -120,7 +120,7 @@ async def test_what_if_answers_on_the_page(browser: Browser) -> None:
         await page.get_by_label("Each asks for").fill("vcore=3, memory=1Gi")
         await page.get_by_label("How many").fill("2")
         await page.get_by_role("button", name="What would happen?").click()
-        said = "1 ask would be placed at once, nobody would have to leave, 1 ask would wait."
+        said = "1 ask would be placed at once, no allocation would have to leave, 1 ask would wait."
         await expect(page.get_by_text(said)).to_be_visible()
         await shown.picture("what-if-light")
         await page.reload()
@@ -139,7 +139,7 @@ async def test_where_an_application_would_go(browser: Browser) -> None:
         await shown.view("users")
         await page.get_by_label("User", exact=True).fill("ann")
         await page.get_by_label("Queue it names").fill("root.a")
-        await page.get_by_role("button", name="Where would it go?").click()
+        await page.get_by_role("button", name="Where would it be placed?").click()
         await expect(page.get_by_text("To root.a.")).to_be_visible()
         await shown.picture("placement-light")
         shown.check()

@@ -85,7 +85,7 @@ async def test_a_rejected_application_says_why(browser: Browser) -> None:
             page = shown.page
             await find_by_name(shown, "stray", "stray-job-3")
             for _ in range(2):
-                await expect(page.get_by_role("region", name="Application", exact=True)).to_contain_text("Turned away")
+                await expect(page.get_by_role("region", name="Application", exact=True)).to_contain_text("Rejected")
                 await expect(page.get_by_role("region", name="Why it waits")).to_contain_text("no-queue")
                 await expect(page.get_by_role("region", name="Course")).to_contain_text("Rejected")
                 await expect(page.get_by_role("grid", name="Allocations", exact=True)).to_be_hidden()

@@ -55,7 +55,7 @@ async def test_how_full_a_queue_was_and_who_took_from_whom(browser: Browser, tmp
             await expect(used).to_be_visible()
             await expect(page.locator(".u-wrap")).to_have_count(3)
             await expect(page.get_by_role("region", name="Preempted: 2 allocations")).to_be_visible()
-            sums = page.get_by_role("region", name="Who took from whom").get_by_role("row").first
+            sums = page.get_by_role("region", name="Preemptions between queues").get_by_role("row").first
             await expect(sums).to_contain_text("root.a")
             await expect(sums).to_contain_text("2 cores")
             await page.get_by_label("Sums by").select_option("user")
@@ -69,7 +69,7 @@ async def test_how_full_a_queue_was_and_who_took_from_whom(browser: Browser, tmp
             await page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 40)
             await page.mouse.up()
             await expect(page).not_to_have_url(re.compile(whole))
-            await page.get_by_role("button", name="Show all of the range").wait_for()
+            await page.get_by_role("button", name="Show the whole range").wait_for()
             assert int(re.findall(r"from=(\d+)", page.url)[0]) > began_ms
             await page.go_back()
             await expect(page).to_have_url(re.compile(whole))

@@ -33,7 +33,7 @@ FIRST: Final = {
 
 async def open_view(stack: AsyncExitStack, browser: Browser, core: LargeCore, view: str) -> tuple[Visit, float]:
     """Opens *view* in a browser of its own, and returns it with the seconds until it shows what it is for."""
-    shown = await stack.enter_async_context(visit(browser, "about:blank"))
+    shown = await stack.enter_async_context(visit(browser, "about:blank", fresh=True))
     began = time.perf_counter()
     await shown.page.goto(f"{core.url}#/{view}")
     await shown.page.locator(FIRST[view]).first.wait_for()

@@ -48,7 +48,7 @@ async def test_a_count_leads_to_what_was_refused_and_why(browser: Browser) -> No
         await page.go_back()
         await page.get_by_role("button", name="Nodes 1").click()
         await page.get_by_role("link", name="version 2").click()
-        await expect(page.get_by_text("It was refused:")).to_be_visible()
+        await expect(page.get_by_text("This version was refused:")).to_be_visible()
         shown.check()
 
 

@@ -102,7 +102,7 @@ async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
 
             await reader.begin()
             await page.goto(f"{url}#/queues?details=queue:root.b")
-            await panel.get_by_role("link", name="What if it had other limits?").click()
+            await panel.get_by_role("link", name="What if its limits were different?").click()
             await page.get_by_label("Max", exact=True).fill("vcore=1")
             await page.get_by_role("button", name="What would happen?").click()
             await expect(page.get_by_role("region", name="What would happen")).to_contain_text("fill-")
@@ -126,7 +126,7 @@ async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
 
             await reader.begin()
             await reader.search("n1", "n1")
-            await expect(panel).to_contain_text("Why what waits is not here")
+            await expect(panel).to_contain_text("Why waiting asks are not placed here")
             await expect(panel).to_contain_text("Node draining")
             reader.done()
 
@@ -146,7 +146,7 @@ async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
 
             await page.goto(f"{url}#/queues?details=queue:root.b")
             reader.steps = 0
-            await panel.get_by_role("link", name="How full it was").click()
+            await panel.get_by_role("link", name="Its use over time").click()
             await page.get_by_label("One day").fill(day)
             reader.steps += 2
             await expect(page.get_by_role("img", name=re.compile("Use of root.b: CPU"))).to_be_visible()
@@ -159,7 +159,7 @@ async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
             await reader.tab("Users")
             await page.get_by_label("User", exact=True).fill("ann")
             await page.get_by_label("Queue it names").fill("root.a")
-            await page.get_by_role("button", name="Where would it go?").click()
+            await page.get_by_role("button", name="Where would it be placed?").click()
             reader.steps += 1
             await expect(page.get_by_role("region", name="Placement")).to_contain_text("root.a")
             reader.done()

@@ -44,7 +44,7 @@ async def test_a_token_opens_the_page_and_stays_in_its_tab(browser: Browser, tmp
         await shown.picture("token-light")
         await field.fill("not this one")
         await shown.page.get_by_role("button", name="Use token").click()
-        await expect(shown.page.get_by_role("alert")).to_contain_text("The core does not take this token")
+        await expect(shown.page.get_by_role("alert")).to_contain_text("The core does not accept this token")
         await expect(field).to_be_focused()
         await shown.picture("token-wrong-light")
         await field.fill(other)

@@ -12,7 +12,7 @@ from kornel.core.partition.asks import moves
 from kornel.core.telling.encoding import values
 from kornel.core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
 from kornel.core.telling.reader import PartitionReader, Reader
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 ALWAYS = {
     "cluster": {"partition", "clusterName", "rmBuildInformation"},

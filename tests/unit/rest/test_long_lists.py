@@ -20,7 +20,7 @@ from kornel.core.telling.allocations.allocation_views import AllocationView
 from kornel.core.telling.applications.application_views import ApplicationView
 from kornel.core.telling.encoding.yunikorn import applications
 from kornel.core.telling.reader import Reader
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 LINES = (
     "node n1", "app app1", "app app2", "ask k1", "ask k2 app=app2", "cycle", "ask big app=app2 vcore=900000", "cycle",

@@ -7,7 +7,7 @@ import { amount, bare, nameOf, typesOf, unitOf } from "./units.js";
 /** `columns`: from titles to maps of amounts; null: nothing is set. With `bar(type)`: what a bar of that type shows. */
 export function amountTable(columns, bar = null) {
   const types = typesOf(...Object.values(columns).map((map) => map ?? {}));
-  if (!types.length) return el("p", { class: "muted", text: "Nothing is set, used or asked for." });
+  if (!types.length) return el("p", { class: "muted", text: "No amount is set, used or asked for." });
   const shown = Object.entries(columns).filter(([, map]) => map && Object.keys(map).length);
   const head = el("tr", {}, el("th", { scope: "col", text: "Type" }), ...shown.map(([title]) => el("th", { scope: "col", class: "number", text: title })));
   const rows = types.flatMap((type) => {

@@ -17,6 +17,8 @@ export class ApiError extends Error {
 class Api extends EventTarget {
   state = "wait";
   message = "";
+  /** What a core that stands by says of itself: { role, behind (s), leader }; null: it leads. */
+  standing = null;
 
   get token() {
     return sessionStorage.getItem(TOKEN) ?? "";
@@ -77,8 +79,9 @@ class Api extends EventTarget {
     } catch (error) {
       if (signal?.aborted) throw error;
       this.#become("lost", "The core does not answer");
-      throw new ApiError(0, "The core does not answer. Trying again.");
+      throw new ApiError(0, "The core does not answer. The page keeps trying.");
     }
+    this.#note(answer.headers.get("Kornel-Standing"));
     const document = parsed(text);
     const worked = /core;dur=([\d.]+)/.exec(answer.headers.get("Server-Timing") ?? "");
     if (signal && worked) this.#costs.set(signal, this.costOf(signal) + Number(worked[1]) + BESIDES_MS);
@@ -100,6 +103,13 @@ class Api extends EventTarget {
       total: Number(answer.headers.get("X-Total-Count") ?? NaN),
       next: next ? decodeURIComponent(next[1]) : "",
     };
+  }
+
+  #note(header) {
+    const found = /^(\w+); behind=([\d.]+)(?:; leader=(.+))?$/.exec(header ?? "");
+    const before = this.standing;
+    this.standing = found && { role: found[1], behind: Math.ceil(Number(found[2]) * 10) / 10, leader: found[3] ?? "" };
+    if (JSON.stringify(before) !== JSON.stringify(this.standing)) this.dispatchEvent(new Event("state"));
   }
 
   #become(state, message) {

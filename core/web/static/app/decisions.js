@@ -24,7 +24,7 @@ export function victimWords(one) {
 
 /** For whom, in a line. */
 export function servedWords(one) {
-  return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : `the sake of ${one.queueName || "its queue"}`;
+  return one.allocationKey ? `${one.allocationKey} of ${one.queueName}` : one.queueName || "its queue";
 }
 
 /** Who took how much from whom: pairs of queues, those with most victims first. */

@@ -82,7 +82,7 @@ function blockerList(ask) {
   const blockers = ask.blockers ?? [];
   const list = el("ol", { class: "blockers" }, ...blockers.map(blocker));
   const fitting = ask.fittingNodes ? `${counted(ask.fittingNodes, "node")} would have room.` : "";
-  if (!blockers.length) return section("Why it waits", el("p", { text: `Nothing stands in the way. ${fitting}` }));
+  if (!blockers.length) return section("Why it waits", el("p", { text: `Nothing prevents its placement. ${fitting}` }));
   return section("Why it waits", list, fitting && el("p", { class: "muted", text: fitting }));
 }
 
@@ -96,7 +96,7 @@ function blocker(found) {
       { class: "blocker-head" },
       el("strong", {}, wordLink("waiting", found.kind)),
       el("span", { class: "badge", text: found.level }),
-      found.permanent && el("span", { class: "badge", "data-tone": "bad", text: "waiting does not help" }),
+      found.permanent && el("span", { class: "badge", "data-tone": "bad", text: "waiting will not help" }),
       found.until && el("span", { class: "badge", "data-tone": "accent", text: `until ${clock(found.until)}` }),
     ),
     (found.name || nodes) && el("div", { class: "muted" }, nodes ? `${nodes.slice(3)} ` : "", blockerName(found)),
@@ -128,7 +128,7 @@ function shortage(short) {
 
 function outlook(found) {
   return section(
-    "Can preemption help",
+    "Whether preemption can help",
     facts([
       ["Answer", el("span", { class: "badge", "data-tone": tone(found.verdict) || null }, wordLink("verdict", found.verdict))],
       ["Because", readable(found.detail)],
@@ -172,11 +172,11 @@ function failures(found) {
 /** Why an allocation was preempted. */
 export function lossReport(lost) {
   return section(
-    "Told to leave",
+    "Release asked for",
     facts([
       ["When", `${clock(lost.time)}, ${since(lost.time)} ago`],
       ["Kind", kindMark(lost.kind)],
-      ["For", lost.takenBy ? link("ask", lost.takenBy) : "its queue's sake"],
+      ["For", lost.takenBy ? link("ask", lost.takenBy) : "its queue"],
       ["Application", lost.takenByApplicationID && link("application", lost.takenByApplicationID)],
       ["Queue", lost.takenByQueue && link("queue", lost.takenByQueue)],
       ["Law", lawText(lost.law)],

@@ -25,16 +25,16 @@ export function forecastReport(found) {
   const waiting = found.waiting.reduce((sum, one) => sum + one.askCount, 0);
   const verdict = [
     found.placed.length ? `${counted(found.placed.length, "ask")} would be placed at once` : "nothing would be placed at once",
-    victims ? `${counted(victims, "allocation")} would have to leave` : "nobody would have to leave",
+    victims ? `${counted(victims, "allocation")} would have to leave` : "no allocation would have to leave",
     waiting ? `${counted(waiting, "ask")} would wait` : "",
   ].filter(Boolean);
   const sentence = verdict.join(", ");
   return [
     el("p", { class: "verdict", text: `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.` }),
     ...found.notes.map((note) => el("p", { class: "muted", text: note })),
-    !found.complete && el("p", { class: "muted", text: "There was more to look at than one answer may take: this is the beginning." }),
+    !found.complete && el("p", { class: "muted", text: "The answer is incomplete: the question concerns more than one answer may examine." }),
     found.position > 0 && el("p", { text: `It would be number ${count(found.position)} in line.` }),
-    found.displaced.length > 0 && section(`Would have to be placed anew: ${counted(found.displaced.length, "allocation")}`, el("p", {}, ...found.displaced.slice(0, SHOWN).flatMap((key, at) => [at ? ", " : "", link("ask", key)]))),
+    found.displaced.length > 0 && section(`Would have to be placed again: ${counted(found.displaced.length, "allocation")}`, el("p", {}, ...found.displaced.slice(0, SHOWN).flatMap((key, at) => [at ? ", " : "", link("ask", key)]))),
     found.enforcements.length > 0 &&
       section(
         "Queues that would hold more than their max",
@@ -54,7 +54,7 @@ export function forecastReport(found) {
       ),
     found.preemptions.length > 0 &&
       section(
-        "Who would have to leave, and for whom",
+        "Which allocations would have to leave, and for which asks",
         ...found.preemptions.slice(0, SHOWN).map((one) =>
           el("div", { class: "group-body" }, facts([["For", link("ask", one.key)], ["Queue", link("queue", one.queue)], ["On node", link("node", one.nodeId)], ["Kind", words(one.kind)], ["Not before", one.notBeforeNs ? clock(one.notBeforeNs) : ""]]), victimTable(victimsOf(one))),
         ),
@@ -76,17 +76,17 @@ const named = (key, kind = "ask") => (!key || key.startsWith("what-if") ? el("sp
 
 /** What a configuration would change on the running core. */
 export function impactReport(found) {
-  if (found.refusals.length) return [el("p", { class: "verdict bad", text: "It would not be applied:" }), el("ul", { class: "bullets" }, ...found.refusals.map((text) => el("li", { text })))];
-  if (!found.changed) return [el("p", { class: "verdict", text: "It says what is in force already." })];
+  if (found.refusals.length) return [el("p", { class: "verdict bad", text: "It would be refused:" }), el("ul", { class: "bullets" }, ...found.refusals.map((text) => el("li", { text })))];
+  if (!found.changed) return [el("p", { class: "verdict", text: "It says the same as the configuration in force." })];
   const losers = [...found.enforcements.map((one) => one.path), ...found.queues.filter((one) => ["removed", "drained"].includes(one.kind)).map((one) => one.path)];
   const settings = (list) => el("span", {}, ...list.flatMap(({ name, before, after }, at) => [at ? "; " : "", el("span", { class: "muted", text: `${name} ` }), before && el("del", { text: before }), " ", el("ins", { text: after || "not set" })]).filter(Boolean));
   return [
-    el("p", { class: "verdict", text: `${counted(found.queues.length, "queue")} would change${losers.length ? `; ${counted(new Set(losers).size, "queue")} would lose` : "; nobody would lose anything"}.` }),
-    found.partitions.length > 0 && section("Partitions", shortTable(["Partition", "What", "Applications"], found.partitions.map((one) => [one.name, one.added ? "would be made" : one.removed ? "would go, with everything in it" : settings(one.settings), count(one.applicationCount)]), [2])),
+    el("p", { class: "verdict", text: `${counted(found.queues.length, "queue")} would change${losers.length ? `; ${counted(new Set(losers).size, "queue")} would lose` : "; no queue would lose anything"}.` }),
+    found.partitions.length > 0 && section("Partitions", shortTable(["Partition", "What", "Applications"], found.partitions.map((one) => [one.name, one.added ? "would be created" : one.removed ? "would be removed, with everything in it" : settings(one.settings), count(one.applicationCount)]), [2])),
     found.queues.length > 0 && section("Queues", shortTable(["Queue", "What", "Settings", "Applications"], found.queues.map((one) => [one.kind === "added" ? el("span", { class: "mono", text: one.path }) : link("queue", one.path), badge(one.kind, { removed: "bad", drained: "warn", added: "good" }[one.kind]), settings(one.settings), count(one.applicationCount)]), [3])),
-    found.enforcements.length > 0 && section("Who would leave, and when", shortTable(["Queue", "Gives back", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), one.delayNs ? `${span(one.delayNs / 1e6)} after it is in force` : "at once"]))),
-    found.quotaExcesses.length > 0 && section("Queues above their max", shortTable(["Queue", "Type", "Uses", "Would be allowed", ""], found.quotaExcesses.map((one) => [link("queue", one.path), nameOf(one.type), amount(one.type, one.used), amount(one.type, one.max), one.already ? "is now, too" : ""]), [2, 3])),
+    found.enforcements.length > 0 && section("Which allocations would leave, and when", shortTable(["Queue", "Gives back", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), one.delayNs ? `${span(one.delayNs / 1e6)} after it takes effect` : "at once"]))),
+    found.quotaExcesses.length > 0 && section("Queues above their max", shortTable(["Queue", "Type", "Uses", "Would be allowed", ""], found.quotaExcesses.map((one) => [link("queue", one.path), nameOf(one.type), amount(one.type, one.used), amount(one.type, one.max), one.already ? "is already" : ""]), [2, 3])),
     found.limitExcesses.length > 0 && section("Users and groups above their limit", shortTable(["Who", "Queue", "Type", "Uses", "Would be allowed"], found.limitExcesses.map((one) => [link(one.kind, one.name), link("queue", one.path), one.type ? nameOf(one.type) : "applications", one.type ? amount(one.type, one.used) : count(one.used), one.type ? amount(one.type, one.limit) : count(one.limit)]), [3, 4])),
-    found.unplacedApplications.length > 0 && section("Applications that would be turned away if they came anew", shortTable(["Application", "Queue", "Because"], found.unplacedApplications.map((one) => [link("application", one.applicationId), link("queue", one.queue), one.reason]))),
+    found.unplacedApplications.length > 0 && section("Applications that would be rejected if they were submitted again", shortTable(["Application", "Queue", "Because"], found.unplacedApplications.map((one) => [link("application", one.applicationId), link("queue", one.queue), one.reason]))),
   ].filter(Boolean);
 }

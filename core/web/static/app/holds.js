@@ -47,7 +47,7 @@ function draw(root, { manager, rollback, drainedNodes }) {
 
 function gone(manager) {
   if (!manager?.gone) return null;
-  const text = `${manager.rmID} is gone: no stream open since ${moment(manager.noStreamSince)}. Nothing that is decided reaches it, and nothing starts.`;
+  const text = `${manager.rmID} is gone: it has had no open stream since ${moment(manager.noStreamSince)}. No decision reaches it, and nothing new starts.`;
   return { key: "gone", tone: "bad", text };
 }
 
@@ -55,7 +55,7 @@ function rolledBack(rollback) {
   if (!rollback) return null;
   const { version, by, since, keptOut } = rollback;
   const kept = keptOut ? ` ${counted(keptOut, "text")} kept out since.` : "";
-  const text = `The configuration was rolled back to version ${version} by ${by} at ${moment(since)}. It holds until another text is brought, or kornel config rollback --undo.${kept}`;
+  const text = `The configuration was rolled back to version ${version} by ${by} at ${moment(since)}. It stays in force until another text is applied, or until kornel config rollback --undo.${kept}`;
   return { key: "rollback", tone: "warn", text };
 }
 

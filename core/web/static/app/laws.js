@@ -6,12 +6,12 @@ import { el } from "./dom.js";
 export const LAWS = {
   "law 1": "Tasks that do not wish to be preempted go last, but they go.",
   "law 2": "No queue ends below its guarantee, on any level.",
-  "law 3": "Nobody preempts inside the same application.",
+  "law 3": "No ask preempts allocations of its own application.",
   "law 4": "The ask's queue must be below its guarantee for what the ask wants.",
   "law 5": "The victim's queue must be above its guarantee.",
   "law 6": "A victim's priority is at most the ask's, as both appear where their queues meet.",
   "law 7": "An ask inside a fenced queue takes nothing from outside.",
-  "law 8": "Nobody goes without need.",
+  "law 8": "No allocation is preempted without need.",
 };
 
 const NAMED = /law \d+/g;

@@ -77,7 +77,7 @@ async function route() {
       if (!made.has(wanted)) made.set(wanted, new Kind());
     } catch (error) {
       console.error(error);
-      byId("main").replaceChildren(blank("This part of the page could not be fetched", "The core may have been started anew with another version: load the page again."));
+      byId("main").replaceChildren(blank("This part of the page could not be fetched", "The core may have been restarted with another version: reload the page."));
       showing = "";
       return;
     }
@@ -96,21 +96,31 @@ function withoutDetails(hash) {
   return parameters.size ? `${path}?${parameters}` : path;
 }
 
+/** What to say on the page of a core that does not lead. */
+function saidOfStanding({ role, behind, leader }) {
+  const where = leader ? `The leader is at ${leader}.` : "No core leads at the moment.";
+  if (role === "unfit") return `This core never leads, because its state differs from the leader's: do not trust what you see here. ${where}`;
+  return `This core stands by: what you see may be ${behind} s old, and nothing can be changed here. ${where}`;
+}
+
 function showConnection() {
   const words = { wait: "Connecting", live: "Live", lost: "Reconnecting", refused: "Token needed", denied: "No access" };
   const state = byId("connection");
   state.dataset.state = api.state;
-  setText(state.querySelector("span"), words[api.state]);
+  const standing = api.state === "live" ? api.standing : null;
+  setText(state.querySelector("span"), standing ? "Standby" : words[api.state]);
   const notice = byId("notice");
-  notice.hidden = api.state === "live" || api.state === "wait";
-  notice.dataset.tone = api.state === "lost" ? "bad" : "warn";
+  notice.hidden = (api.state === "live" && !standing) || api.state === "wait";
+  notice.dataset.tone = api.state === "lost" || standing?.role === "unfit" ? "bad" : "warn";
   setText(
     notice,
-    api.state === "lost"
-      ? "The core does not answer. What you see is the last that was heard; the page goes on by itself."
+    standing
+      ? saidOfStanding(standing)
+      : api.state === "lost"
+      ? "The core does not answer. You see the last data it sent; the page continues by itself when the core answers."
       : `${api.state === "denied" ? "You may not see this" : "The core wants to know who you are"}: ${api.message}`,
   );
-  if (api.state === "refused" && !byId("token-dialog").open && !dismissed) openTokenDialog(api.token ? `The core does not take this token: ${api.message}.` : "");
+  if (api.state === "refused" && !byId("token-dialog").open && !dismissed) openTokenDialog(api.token ? `The core does not accept this token: ${api.message}.` : "");
 }
 
 let dismissed = false;

@@ -21,7 +21,7 @@ export async function pastAllocations(app) {
   } catch (error) {
     return { allocations: [], problem: error.message };
   }
-  if (!status.enabled) return { allocations: [], problem: "This core keeps no history, which would know." };
+  if (!status.enabled) return { allocations: [], problem: "This core keeps no history, so its past allocations are not known." };
   const range = { sinceNs: before(app.submissionTime), untilNs: app.finishedTime ? after(app.finishedTime) : "0" };
   const events = await everyEvent({ type: APPLICATION, objectId: app.applicationID }, range, MOST_EVENTS);
   const found = new Map();
@@ -37,7 +37,7 @@ export async function pastAllocations(app) {
   }
   const allocations = [...found.values()];
   await Promise.all(allocations.slice(0, MOST_NODES_ASKED).map((one) => findNode(one, range)));
-  return { allocations, problem: allocations.length ? "" : "The history has no allocation of it." };
+  return { allocations, problem: allocations.length ? "" : "The history has no allocation of this application." };
 }
 
 /** The node of an allocation is told by an event about the node. */

@@ -21,11 +21,11 @@ export class SumsTable {
   constructor(name) {
     this.table = new DataTable({
       name,
-      label: "Who took from whom",
+      label: "Preemptions between queues",
       noun: "pair",
       sort: "-victims",
       height: 30,
-      empty: "Nobody had to leave.",
+      empty: "No allocation had to leave.",
       keyOf: (one) => `${one.taker}\n${one.giver}`,
       columns: columns("queue", [], false),
     });

@@ -12,7 +12,7 @@ export async function ask(key) {
   const [found] = await Promise.all([api.get(inPartition(`explain?key=${encodeURIComponent(key)}`)), kinds.load()]);
   if (found.ask) {
     const waits = found.ask.state === "Pending" || found.ask.state === "Reserved";
-    const tryIt = waits && el("p", {}, el("a", { href: address.href("what-if", { suppose: "priority", key }), text: "What if it had another priority?" }));
+    const tryIt = waits && el("p", {}, el("a", { href: address.href("what-if", { suppose: "priority", key }), text: "What if its priority were different?" }));
     return [...askReport(found.ask), tryIt];
   }
   if (found.application) {

@@ -20,7 +20,7 @@ export async function decision(id) {
       ["Outcome", outcomeBadge(one)],
       ["Kind", kindMark(one.kind)],
       ["When", moment(one.time)],
-      ["For", one.allocationKey ? link("ask", one.allocationKey) : "its queue's sake"],
+      ["For", one.allocationKey ? link("ask", one.allocationKey) : "its queue"],
       ["Application", one.applicationID && link("application", one.applicationID)],
       ["Queue", one.queueName && link("queue", one.queueName)],
       ["Node", one.nodeID && link("node", one.nodeID)],
@@ -28,6 +28,6 @@ export async function decision(id) {
       ["Reason", readable(reason)],
       ["Alternatives", alternatives],
     ]),
-    one.victims && section(`Who leaves: ${counted(one.victims.length, "allocation")}`, victimTable(one.victims)),
+    one.victims && section(`Victims: ${counted(one.victims.length, "allocation")}`, victimTable(one.victims)),
   ];
 }

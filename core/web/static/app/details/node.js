@@ -35,11 +35,11 @@ export async function node(name) {
     ]),
     drainButton(name, Boolean(found.drainedBy)),
     section("Utilisation", ...rows),
-    section("Why what waits is not here", waitingTable(why.node)),
+    section("Why waiting asks are not placed here", waitingTable(why.node)),
     section("Allocations", allocationTable(found.allocations ?? [])),
     foreign.length > 0 && section("Load of other schedulers", ...foreign.map((one) => el("p", {}, el("span", { class: "mono", text: one.allocationKey }), ` ${amounts(one.resource)}`))),
     Object.keys(found.attributes ?? {}).length > 0 && section("Attributes", facts(Object.entries(found.attributes).map(([key, value]) => [key, el("span", { class: "mono", text: value })]))),
-    el("p", {}, el("a", { href: address.href("what-if", { suppose: "node", node: name }), text: "What if this node was lost?" })),
+    el("p", {}, el("a", { href: address.href("what-if", { suppose: "node", node: name }), text: "What if this node were lost?" })),
   ];
 }
 
@@ -48,7 +48,7 @@ function waitingTable({ waitingAsks, verdicts = [], lastPlaced }) {
   const placed = lastPlaced ? ` The last allocation was placed here ${since(lastPlaced)} ago.` : "";
   if (!waitingAsks) return el("p", { class: "muted", text: `Nothing waits.${placed}` });
   const rows = verdicts.map(({ kind, asks, example, blocker }) =>
-    el("tr", {}, el("td", { class: "number", text: count(asks) }), el("td", { class: "wraps" }, el("strong", { text: kind === "fits" ? "Nothing is in the way" : words(blocker?.kind ?? kind) }), blocker?.detail && el("span", { class: "muted", text: ` ${readable(blocker.detail)}` })), el("td", {}, link("ask", example))),
+    el("tr", {}, el("td", { class: "number", text: count(asks) }), el("td", { class: "wraps" }, el("strong", { text: kind === "fits" ? "Nothing prevents it" : words(blocker?.kind ?? kind) }), blocker?.detail && el("span", { class: "muted", text: ` ${readable(blocker.detail)}` })), el("td", {}, link("ask", example))),
   );
   return el("div", {}, el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number", text: "Asks" }), el("th", { scope: "col", text: "First obstacle" }), el("th", { scope: "col", text: "Such as" }))), el("tbody", {}, ...rows)), placed && el("p", { class: "muted", text: placed.trim() }));
 }
@@ -58,8 +58,8 @@ function drainButton(name, drained) {
     text: drained ? "Undrain" : "Drain",
     permission: "administer",
     question: drained
-      ? `Node ${name} takes work again, unless its resource manager has closed it.`
-      : `Node ${name} takes no new work until somebody undrains it. What runs there stays.`,
+      ? `Node ${name} takes new work again, unless its resource manager has closed it.`
+      : `Node ${name} takes no new work until it is undrained. What runs there keeps running.`,
     act: () => api.call(`AdminService/${drained ? "UndrainNode" : "DrainNode"}`, { nodeId: name, partition: address.get("partition") }),
     done: refreshDetails,
   });

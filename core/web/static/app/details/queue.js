@@ -65,9 +65,9 @@ export async function queue(path) {
       { class: "links" },
       ...[
         ["applications", { queue: path }, "Applications of this queue"],
-        ["history", { queue: path }, "How full it was"],
-        ["preemption", { q: path }, "Preemptions it was part of"],
-        ["what-if", { suppose: "limits", queue: path }, "What if it had other limits?"],
+        ["history", { queue: path }, "Its use over time"],
+        ["preemption", { q: path }, "Preemptions that it took part in"],
+        ["what-if", { suppose: "limits", queue: path }, "What if its limits were different?"],
       ].map(([view, parameters, text]) => el("li", {}, el("a", { href: address.href(view, parameters), text }))),
     ),
   ];

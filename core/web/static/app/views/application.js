@@ -32,7 +32,7 @@ export class ApplicationView {
       label: "Allocations",
       noun: "allocation",
       sort: "-placed",
-      empty: "It holds nothing.",
+      empty: "It holds no allocation.",
       keyOf: (one) => one.allocationKey,
       open: (one) => openDetails("ask", one.allocationKey),
       columns: allocationColumns([]),
@@ -178,7 +178,7 @@ export class ApplicationView {
         ["Groups", app.groups?.length && el("span", {}, ...app.groups.flatMap((one, at) => [at ? ", " : "", link("group", one)]))],
         ["Submitted", app.submissionTime && `${moment(app.submissionTime)}, ${since(app.submissionTime)} ago`],
         ["Waited", running && app.submissionTime && `${span((running.time - app.submissionTime) / 1e6)} until it ran`],
-        [app.applicationState === "Rejected" ? "Turned away" : "Ended", app.finishedTime && `${moment(app.finishedTime)}, ${since(app.finishedTime)} ago`],
+        [app.applicationState === "Rejected" ? "Rejected" : "Ended", app.finishedTime && `${moment(app.finishedTime)}, ${since(app.finishedTime)} ago`],
         ["Lasted", app.finishedTime && app.submissionTime && app.finishedTime > app.submissionTime && span((app.finishedTime - app.submissionTime) / 1e6)],
         ["Because", app.rejectedMessage],
         ["Node kept for", app.reservations?.length && app.reservations.join(", ")],
@@ -186,7 +186,7 @@ export class ApplicationView {
         ["Tags", app.applicationTags && amountsLine(app.applicationTags)],
       ]),
     ]);
-    put(this.why, live ? (report ? waitingReport(report) : [el("p", { class: "muted", text: "Nothing of it waits." })]) : [el("p", { class: "muted", text: app.applicationState === "Rejected" ? `It was turned away: ${app.rejectedMessage}` : "It has ended." })]);
+    put(this.why, live ? (report ? waitingReport(report) : [el("p", { class: "muted", text: "Nothing of it waits." })]) : [el("p", { class: "muted", text: app.applicationState === "Rejected" ? `It was rejected: ${app.rejectedMessage}` : "It has ended." })]);
     this.amounts.replaceChildren(amountTable({ Used: app.usedResource, Placeholders: app.placeholderResource, Pending: app.pendingResource, Peak: app.maxUsedResource }));
     const allocations = app.allocations ?? [];
     const asks = app.requests ?? [];
@@ -205,7 +205,7 @@ export class ApplicationView {
     put(this.placeholders, groups.map((group) => facts([["Task group", group.taskGroupName], ["Asked for", counted(group.count ?? 0, "placeholder")], ["Each", amounts(group.minResource)], ["Replaced", String(group.replaced ?? 0)], ["Timed out", group.timedout ? String(group.timedout) : ""]])));
     this.placeholders.closest(".card").hidden = !groups.length;
     put(this.course, [courseTable(app.stateLog ?? [])]);
-    put(this.lost, [lossTable(report?.preempted) ?? el("p", { class: "muted", text: "Nothing lately." })]);
+    put(this.lost, [lossTable(report?.preempted) ?? el("p", { class: "muted", text: "None lately." })]);
     this.lost.closest(".card").hidden = !report?.preempted?.length;
   }
 }
@@ -241,7 +241,7 @@ function allocationColumns(types) {
     ...amountColumns(types),
     { key: "placed", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? shortMoment(one.allocationTime) : ""), number: true, width: "92px", wide: true },
     { key: "age", title: "Runs for", value: (one) => (one.allocationTime ? Date.now() * 1e6 - one.allocationTime : 0), text: (one) => (one.allocationTime ? since(one.allocationTime) : ""), number: true, width: "80px" },
-    { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.originator && "originator", one.preempted && "told to leave"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
+    { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.originator && "originator", one.preempted && "being released"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
   ];
 }
 
@@ -264,7 +264,7 @@ function askColumns(types) {
     ...amountColumns(types),
     { key: "age", title: "Waits for", value: (one) => (one.requestTime ? Date.now() * 1e6 - one.requestTime : 0), text: (one) => (one.requestTime ? since(one.requestTime) : ""), number: true, width: "80px" },
     { key: "log", title: "Stopped by", value: (one) => one.allocationLog?.[0]?.message ?? "", width: "minmax(100px, 1.6fr)", wide: true },
-    { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.requiredNodeId && `only on ${one.requiredNodeId}`, one.triggeredPreemption && "has others leave"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
+    { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.requiredNodeId && `only on ${one.requiredNodeId}`, one.triggeredPreemption && "preempts others"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
   ];
 }
 

@@ -35,7 +35,7 @@ export class ConfigurationView {
       noun: "version",
       sort: "-when",
       height: 32,
-      empty: "No configuration was brought yet.",
+      empty: "No configuration has been applied yet.",
       keyOf: (one) => one.id,
       open: (one) => address.set({ version: one.id }),
       columns: COLUMNS,
@@ -51,7 +51,7 @@ export class ConfigurationView {
     this.root = el(
       "div",
       { class: "view scrolls" },
-      el("div", { class: "tools" }, el("h1", { text: "Configuration" }), el("span", { class: "muted", text: "What is applied here holds until the resource manager or the file brings another text." })),
+      el("div", { class: "tools" }, el("h1", { text: "Configuration" }), el("span", { class: "muted", text: "A text applied here stays in force until the resource manager or the file supplies another." })),
       el("div", { class: "configuration" }, this.editor, el("section", { class: "card", "aria-label": "Preview" }, el("header", {}, el("h2", { text: "What it would change" })), el("div", { class: "body stack" }, this.preview, this.applying))),
       el("section", { class: "card", "aria-label": "Versions" }, el("header", { class: "tools" }, el("h2", { text: "Versions" }), el("span", { class: "space" }), ...this.versions.tools), this.versions.root),
       (this.diffCard = el("section", { class: "card", "aria-label": "Differences", hidden: true }, el("div", { class: "body stack" }, this.diff))),
@@ -60,7 +60,7 @@ export class ConfigurationView {
   }
 
   async show() {
-    this.preview.replaceChildren(el("p", { class: "muted", text: "Preview tells who would lose, who would gain, and who would leave when. After that it can be applied." }));
+    this.preview.replaceChildren(el("p", { class: "muted", text: "The preview shows which queues would lose, which would gain, and which allocations would leave when. After that, the text can be applied." }));
     try {
       await rights.load();
       await this.#load();
@@ -134,7 +134,7 @@ export class ConfigurationView {
     if (text !== this.text.value) return;
     const errors = answer.problems.filter((one) => one.severity === "error");
     const warnings = answer.problems.length - errors.length;
-    setText(this.said, answer.problems.length ? [errors.length && counted(errors.length, "error"), warnings && counted(warnings, "warning")].filter(Boolean).join(", ") : "Nothing is wrong with it.");
+    setText(this.said, answer.problems.length ? [errors.length && counted(errors.length, "error"), warnings && counted(warnings, "warning")].filter(Boolean).join(", ") : "No errors were found.");
     for (const mark of this.gutter.querySelectorAll("[data-severity]")) delete mark.dataset.severity;
     for (const one of [...answer.problems].reverse()) {
       const mark = this.gutter.children[one.line - 1];
@@ -172,7 +172,7 @@ export class ConfigurationView {
       this.#previewed = found;
       if (found.changed && !found.refusals.length) this.#offerApply(text, found);
     } catch (error) {
-      this.preview.replaceChildren(el("p", { class: "verdict bad", text: error.status === 400 ? "It cannot be used: see the marks beside the text." : error.message }), error.status === 400 && el("p", { class: "muted", text: error.message }));
+      this.preview.replaceChildren(el("p", { class: "verdict bad", text: error.status === 400 ? "The text cannot be used: see the marks beside it." : error.message }), error.status === 400 && el("p", { class: "muted", text: error.message }));
     } finally {
       this.preview.removeAttribute("aria-busy");
     }
@@ -189,10 +189,10 @@ export class ConfigurationView {
         text: "Apply",
         primary: true,
         permission: "configure",
-        question: `${counted(found.queues.length, "queue")} would change.${leaving} It holds until the resource manager or the file brings another text.`,
+        question: `${counted(found.queues.length, "queue")} would change.${leaving} It stays in force until the resource manager or the file supplies another text.`,
         act: () => api.send("configuration", "application/x-yaml", text),
         done: (answer) => {
-          this.preview.replaceChildren(el("p", { class: "verdict", text: answer.changed ? `Version ${answer.version} is in force.` : "It was in force already." }), ...answer.warnings.map((warning) => el("p", { class: "muted", text: warning })));
+          this.preview.replaceChildren(el("p", { class: "verdict", text: answer.changed ? `Version ${answer.version} is in force.` : "This text was already in force." }), ...answer.warnings.map((warning) => el("p", { class: "muted", text: warning })));
           this.applying.replaceChildren();
           this.#inForce = null;
           this.#load();
@@ -212,7 +212,7 @@ export class ConfigurationView {
     const version = this.known.find((one) => one.id === id);
     let content;
     try {
-      if (!version) throw new Error("This version is not known any more.");
+      if (!version) throw new Error("This version is no longer known.");
       const [shown, other] = await Promise.all([this.#textOf(id), against ? this.#textOf(against) : (this.#inForce ?? NO_TEXT)]);
       content = this.#drawDiff(version, shown, other, against);
     } catch (error) {
@@ -241,16 +241,16 @@ export class ConfigurationView {
       changeButton({
         text: "Roll back to this version",
         permission: "configure",
-        question: `Version ${version.number} comes into force again, as a new version. It holds until another text is brought or somebody undoes it.`,
+        question: `Version ${version.number} takes effect again, as a new version. It stays in force until another text is applied or the rollback is undone.`,
         act: () => api.call("ConfigurationService/RollbackConfiguration", { version: version.number }),
         done: () => this.#load().then(() => this.follow()),
       });
     return [
       el("div", { class: "tools" }, el("h2", { text: `Version ${version.number} and` }), choice, el("span", { class: "muted", text: changed ? `${counted(changed, "line")} differ` : "no difference" }), el("span", { class: "space" }), el("button", { type: "button", text: "Edit this text", on: { click: () => this.#edit(shown.config) } }), el("button", { type: "button", text: "Close", on: { click: () => address.set({ version: "", against: "" }) } })),
       version.problems?.length > 0 && el("ul", { class: "problems" }, ...version.problems.map((one) => el("li", { data: { severity: one.severity } }, el("span", { text: `Line ${one.line}: ${one.message}` })))),
-      version.reason && el("p", { class: "verdict bad", text: `It was refused: ${version.reason}` }),
+      version.reason && el("p", { class: "verdict bad", text: `This version was refused: ${version.reason}` }),
       version.note && el("p", { class: "muted", text: version.note }),
-      (shown.hasHidden || other.hasHidden) && el("p", { class: "muted", text: `Secrets are shown as ${HIDDEN}: whether they differ cannot be seen.` }),
+      (shown.hasHidden || other.hasHidden) && el("p", { class: "muted", text: `Secrets are shown as ${HIDDEN}, so differences between them cannot be seen.` }),
       roll,
       el("pre", { class: "diff", tabindex: "0", "aria-label": "Differences" }, ...folded(lines)),
     ].filter(Boolean);

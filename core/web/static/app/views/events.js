@@ -70,7 +70,7 @@ export class EventsView {
     const fresh = this.#paused ? 0 : type ? events.entries.slice(0, grown).filter((event) => event.type === type).length : grown;
     this.grown = 0;
     this.table.show(items, { grown: fresh, problem: events.problem });
-    const skipped = events.skipped ? `${count(events.skipped)} passed by unseen · ` : "";
+    const skipped = events.skipped ? `${count(events.skipped)} missed · ` : "";
     setText(this.pace, `${skipped}${count(events.perSecond)} a second ·`);
   }
 }

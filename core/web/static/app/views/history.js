@@ -36,12 +36,12 @@ export class HistoryView {
     this.root = el(
       "div",
       { class: "view scrolls" },
-      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, this.day, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show all of the range", on: { click: () => address.set({ from: "", to: "" }) } }))),
+      el("div", { class: "tools" }, el("h1", { text: "History" }), this.queue, this.range, this.day, typeChooser(), this.said, el("span", { class: "space" }), (this.out = el("button", { type: "button", text: "Show the whole range", on: { click: () => address.set({ from: "", to: "" }) } }))),
       this.charts,
       (this.sumCard = el(
         "section",
-        { class: "card", "aria-label": "Who took from whom", hidden: true },
-        el("header", { class: "tools" }, el("h2", { text: "Who took from whom" }), this.by, (this.all = el("a", { text: "Every decision" })), el("span", { class: "space" }), ...this.sums.table.tools),
+        { class: "card", "aria-label": "Preemptions between queues", hidden: true },
+        el("header", { class: "tools" }, el("h2", { text: "Preemptions between queues" }), this.by, (this.all = el("a", { text: "Every decision" })), el("span", { class: "space" }), ...this.sums.table.tools),
         this.sums.table.root,
       )),
     );
@@ -94,7 +94,7 @@ export class HistoryView {
     setText(this.said, "Reading the history …");
     try {
       const { enabled } = await api.call("HistoryService/GetHistoryStatus");
-      if (!enabled) throw new Error("This core keeps no history: it was started with --history off, or could not begin one.");
+      if (!enabled) throw new Error("This core keeps no history: it was started with --history off, or it could not create one.");
       const [usage, waits, sums] = await Promise.all([
         api.call("HistoryService/ListUsage", { ...times, partition: cluster.name, queue, pointCount: POINTS }),
         everyRecord("HistoryService/ListPastApplications", "applications", { partition: cluster.name, queue: queue === "root" ? "" : queue, state: "Running" }, times),

@@ -9,9 +9,9 @@ import { words } from "../units.js";
 
 const TITLES = {
   refusal: ["Refusals", "Why an entry was refused."],
-  waiting: ["Why an ask waits", "What stands in the way of an ask, as explanations have it."],
-  verdict: ["Whether preemption could help", "What explanations say of it."],
-  outcome: ["How a try to preempt ended", "What decisions, events and the history have."],
+  waiting: ["Why an ask waits", "What keeps an ask waiting, as explanations say."],
+  verdict: ["Whether preemption can help", "What explanations say about it."],
+  outcome: ["How a try to preempt ended", "The words of decisions, events and the history."],
   state: ["States of an application", ""],
 };
 
@@ -19,7 +19,7 @@ export class LawsView {
   constructor() {
     this.filter = el("input", { type: "search", placeholder: "Filter words", "aria-label": "Filter words and meanings by any text", on: { input: () => address.set({ q: this.filter.value.trim() }, { replace: true }) } });
     this.groups = [
-      group("laws", "The laws of preemption", "Every plan is checked against them before it is carried out. Decisions and explanations name them by number.", LAWS),
+      group("laws", "The laws of preemption", "The core checks every plan against these laws before carrying it out. Decisions and explanations name them by number.", LAWS),
       ...Object.entries(TITLES).map(([name, [title, text]]) => group(name, title, text, MEANINGS[name])),
     ];
     this.terms = el("a", { target: "_blank", rel: "noreferrer", text: "The glossary of the documentation" });

@@ -1,4 +1,5 @@
-// Nodes as a map: a cell each, darker the fuller. Drawn on one canvas, so that thousands cost nothing.
+// Nodes as a map: a cell each, darker the fuller, by racks or zones if the reader wants. Drawn on one canvas, so that
+// thousands cost nothing.
 
 import { address } from "../address.js";
 import { api } from "../api.js";
@@ -12,19 +13,21 @@ import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
 import { amount, bare, count, counted, moment, nameOf, percent, share, typesOf, unitOf } from "../units.js";
 
-const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied,drainedBy,drainedSince";
+const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied,drainedBy,drainedSince,domains";
 const GAP = 2;
 const SMALLEST = 9;
 const LARGEST = 104;
 /** Cells of this size and more have room for a name. */
 const NAMED = 72;
+/** The name above the nodes of a domain, and the space around them. */
+const LABEL = { width: 96, height: 18, gap: 12 };
 const STEPS = [0, 0.2, 0.4, 0.6, 0.8, 0.95];
 
 export class NodesView {
   #nodes = null;
   #known = null;
   #shown = [];
-  #grid = { columns: 1, size: SMALLEST };
+  #layout = { size: SMALLEST, places: [] };
   #active = "";
   #hover = -1;
 
@@ -43,24 +46,25 @@ export class NodesView {
     this.filter = this.table.filter;
     this.type = el("select", { "aria-label": "Utilisation of", on: { change: chosen("of", () => this.type) } }, el("option", { value: "", text: "Dominant share" }));
     this.order = el("select", { "aria-label": "Order", on: { change: chosen("order", () => this.order) } }, el("option", { value: "", text: "By name" }), el("option", { value: "full", text: "Fullest first" }), el("option", { value: "free", text: "Emptiest first" }));
+    this.by = el("select", { "aria-label": "Group", on: { change: chosen("by", () => this.by) } }, el("option", { value: "", text: "Not grouped" }));
     this.which = el("select", { "aria-label": "State", on: { change: chosen("state", () => this.which) } }, el("option", { value: "", text: "All nodes" }), el("option", { value: "open", text: "Open" }), el("option", { value: "closed", text: "Closed" }), el("option", { value: "drained", text: "Drained by operators" }), el("option", { value: "kept", text: "Kept for an ask" }));
     this.how = el("button", { type: "button", on: { click: () => address.set({ as: address.get("as") === "list" ? "" : "list" }) } });
     this.types = typeChooser();
     this.count = el("span", { class: "count", role: "status" });
     this.canvas = el("canvas", { "aria-hidden": "true" });
-    this.option = el("div", { role: "option", id: "node-active", class: "hidden", "aria-selected": "true" });
+    this.option = el("div", { role: "option", id: "node-active", class: "hidden", "aria-selected": "true", hidden: true });
     this.map = el("div", { class: "node-map", role: "listbox", tabindex: "0", "aria-label": "Nodes by utilisation; arrow keys move, Enter shows details" }, this.canvas, this.option);
     this.tip = el("div", { class: "tip", "aria-hidden": "true", hidden: true });
     this.none = blank("No nodes", "They appear as soon as the resource manager reports them.");
-    this.bands = el("div", { class: "bands", role: "img" });
+    this.bands = el("div", { class: "bands", role: "img", hidden: true });
     this.root = el(
       "div",
       { class: "view" },
-      el("div", { class: "tools" }, el("h1", { text: "Nodes" }), this.filter, this.which, this.type, this.order, this.types, this.count, el("span", { class: "space" }), this.how, this.table.csv, (this.legend = legend())),
+      el("div", { class: "tools" }, el("h1", { text: "Nodes" }), this.filter, this.which, this.type, this.by, this.order, this.types, this.count, el("span", { class: "space" }), this.how, this.table.csv, (this.legend = legend())),
       el("div", { class: "card sheet" }, this.bands, this.map, this.table.root, this.none),
       this.tip,
     );
-    this.none.hidden = true;
+    this.none.hidden = this.by.hidden = true;
     this.draw = inNextFrame(() => this.#draw());
     this.poller = new Poller((signal) => this.#fetch(signal), 1_500);
     new ResizeObserver(this.draw).observe(this.map);
@@ -86,8 +90,10 @@ export class NodesView {
     this.list = list;
     setText(this.how, list ? "Show as map" : "Show as list");
     this.order.hidden = this.legend.hidden = list;
+    this.by.hidden = list || this.by.options.length < 2;
     this.types.hidden = !list || typeChoice.all.length < 2;
     this.order.value = address.get("order");
+    this.by.value = address.get("by");
     this.which.value = address.get("state");
     this.type.value = address.get("of");
     this.table.follow();
@@ -110,7 +116,17 @@ export class NodesView {
       this.type.value = address.get("of");
       typeChoice.offer(types);
     }
+    this.#offerLevels();
     this.#arrange();
+  }
+
+  /** Lets the reader group the nodes by the levels of the topology on which any of them stands in a domain. */
+  #offerLevels() {
+    const levels = levelsOf(this.#nodes);
+    if (levels.join() === [...this.by.options].slice(1).map((option) => option.value).join()) return;
+    this.by.replaceChildren(this.by.options[0], ...levels.map((level) => el("option", { value: level, text: `By ${level}` })));
+    this.by.value = address.get("by");
+    this.by.hidden = this.list || !levels.length;
   }
 
   #arrange() {
@@ -121,18 +137,18 @@ export class NodesView {
     const nodes = fits ? this.#nodes.filter(fits) : this.#nodes;
     this.#shown = nodes.filter((node) => !wanted || node.nodeID.toLowerCase().includes(wanted));
     for (const node of this.#shown) node.load = load(node, type);
-    const order = { full: (a, b) => b.load - a.load, free: (a, b) => a.load - b.load }[address.get("order")];
-    if (order) this.#shown.sort((a, b) => order(a, b) || compare(a.nodeID, b.nodeID));
-    else this.#shown.sort((a, b) => compare(a.nodeID, b.nodeID));
+    const order = { full: (a, b) => b.load - a.load, free: (a, b) => a.load - b.load }[address.get("order")] ?? (() => 0);
+    const level = this.by.value;
+    this.#shown.sort((a, b) => (level ? compareDomains(domainOf(a, level), domainOf(b, level)) : 0) || order(a, b) || compare(a.nodeID, b.nodeID));
     const closed = this.#shown.filter((node) => !node.schedulable).length;
     setText(this.count, `${this.#shown.length === this.#nodes.length ? "" : `${count(this.#shown.length)} of `}${counted(this.#nodes.length, "node")}${closed ? `, ${count(closed)} closed` : ""}`);
     this.none.hidden = this.#shown.length > 0;
     setText(this.none.firstChild, this.#nodes.length ? "No such node" : "No nodes");
-    setText(this.none.lastChild, this.#nodes.length ? "No node is as the filters above say." : "They appear as soon as the resource manager reports them.");
+    setText(this.none.lastChild, this.#nodes.length ? "No node matches the filters above." : "They appear as soon as the resource manager reports them.");
     this.table.root.hidden = !this.list || !this.#shown.length;
     this.map.hidden = this.list || !this.#shown.length;
     this.bands.hidden = !this.#shown.length;
-    this.table.setColumns(nodeColumns(typeChoice.chosen));
+    this.table.setColumns(nodeColumns(typeChoice.chosen, levelsOf(this.#nodes)));
     this.table.show(nodes);
     this.#drawBands();
     this.draw();
@@ -155,14 +171,14 @@ export class NodesView {
     const width = this.map.clientWidth - 28;
     const room = this.map.clientHeight - 24;
     if (!this.root.isConnected || width <= 0 || !this.#shown.length) return;
-    const { columns, size } = (this.#grid = fitted(this.#shown.length, width, room));
-    const step = size + GAP;
-    const paint = freshCanvas(this.canvas, width, Math.max(step, Math.ceil(this.#shown.length / columns) * step));
+    const { size, places, labels, height } = (this.#layout = fitted(this.#shown, this.by.value, width, room));
+    const paint = freshCanvas(this.canvas, width, height);
     const shades = STEPS.map((_, place) => colour(`--heat-${place}`));
     const [text, ground, mark] = ["--text", "--surface", "--over"].map(colour);
     const corner = Math.min(4, size / 5);
+    for (const { x, y, room, label } of labels) writeLabel(paint, x, y, room, label, text);
     this.#shown.forEach((node, at) => {
-      const [x, y] = [(at % columns) * step, Math.floor(at / columns) * step];
+      const { x, y } = places[at];
       paint.fillStyle = shades[shade(node.load)];
       paint.beginPath();
       paint.roundRect(x, y, size, size, corner);
@@ -188,7 +204,7 @@ export class NodesView {
     });
     const active = this.#index();
     if (active >= 0 && this.map.matches(":focus-visible, :has(:focus-visible)")) {
-      outline(paint, (active % columns) * step, Math.floor(active / columns) * step, size, corner, text, ground);
+      outline(paint, places[active].x, places[active].y, size, corner, text, ground);
     }
     this.#say();
   }
@@ -205,9 +221,8 @@ export class NodesView {
   }
 
   #at(event) {
-    const { columns, size } = this.#grid;
-    const column = Math.floor(event.offsetX / (size + GAP));
-    return column < columns ? Math.floor(event.offsetY / (size + GAP)) * columns + column : -1;
+    const { size, places } = this.#layout;
+    return places.findIndex(({ x, y }) => event.offsetX >= x && event.offsetX < x + size + GAP && event.offsetY >= y && event.offsetY < y + size + GAP);
   }
 
   #point(event) {
@@ -226,12 +241,12 @@ export class NodesView {
 
   #key(event) {
     const at = this.#index();
-    const { columns, size } = this.#grid;
-    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + columns, ArrowUp: at - columns, Home: 0, End: this.#shown.length - 1 };
+    const { size, places } = this.#layout;
+    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: neighbour(places, at, 1), ArrowUp: neighbour(places, at, -1), Home: 0, End: this.#shown.length - 1 };
     if (event.key in moves) {
       const to = at < 0 ? 0 : Math.max(0, Math.min(moves[event.key], this.#shown.length - 1));
       this.#active = this.#shown[to]?.nodeID ?? "";
-      const top = Math.floor(to / columns) * (size + GAP);
+      const top = places[to]?.y ?? 0;
       if (top < this.map.scrollTop) this.map.scrollTop = top;
       else if (top + size + 24 > this.map.scrollTop + this.map.clientHeight) this.map.scrollTop = top + size + 24 - this.map.clientHeight;
       this.draw();
@@ -263,13 +278,82 @@ function shade(load) {
   return load <= 0 ? 0 : Math.max(step, 1);
 }
 
-/** The largest square cells that fit; many nodes get small ones and the map scrolls. */
-function fitted(nodes, width, height) {
-  for (let size = LARGEST; size > SMALLEST; size -= 1) {
-    const columns = Math.floor((width + GAP) / (size + GAP));
-    if (Math.ceil(nodes / columns) * (size + GAP) <= height) return { columns, size };
+/**
+ * The largest square cells that fit: their `size`, the `places` of the nodes, the `labels` of domains, and the `height` of
+ * all. Many nodes get small cells, and the map scrolls.
+ */
+function fitted(nodes, level, width, height) {
+  const groups = level ? groupsOf(nodes, level) : [{ label: "", count: nodes.length }];
+  let size = LARGEST;
+  let flow = flowOf(groups, width, size);
+  while (flow.height > height && size > SMALLEST) flow = flowOf(groups, width, (size -= 1));
+  const step = size + GAP;
+  const places = flow.blocks.flatMap(({ x, y, columns, count }) => Array.from({ length: count }, (_, at) => ({ x: x + (at % columns) * step, y: y + Math.floor(at / columns) * step })));
+  const labels = level ? flow.blocks.map(({ x, y, room, label }) => ({ x, y: y - LABEL.height, room, label })) : [];
+  return { size, places, labels, height: flow.height };
+}
+
+/** The domains in which *nodes* stand, which are sorted by domain: what is written above each, and how many stand there. */
+function groupsOf(nodes, level) {
+  const groups = [];
+  for (const node of nodes) {
+    const domain = domainOf(node, level);
+    if (groups.at(-1)?.domain !== domain) groups.push({ domain, count: 0, load: 0 });
+    groups.at(-1).count += 1;
+    groups.at(-1).load += node.load;
   }
-  return { columns: Math.max(1, Math.floor((width + GAP) / (SMALLEST + GAP))), size: SMALLEST };
+  return groups.map(({ domain, count, load }) => ({ label: `${domain || `no ${level}`}: ${percent(load / count)}`, count }));
+}
+
+/** Where blocks of cells go: one that fills the width, or one for each domain, side by side, with its label above. */
+function flowOf(groups, width, size) {
+  const step = size + GAP;
+  const most = Math.max(1, Math.floor((width + GAP) / step));
+  let [x, y, lowest] = [0, 0, 0];
+  const blocks = groups.map(({ label, count }) => {
+    const columns = label ? Math.min(most, Math.max(Math.floor(LABEL.width / step), Math.ceil(Math.sqrt(count * 1.6)), 1)) : most;
+    const room = Math.max(LABEL.width, columns * step);
+    if (x > 0 && x + room > width) [x, y] = [0, lowest + LABEL.gap];
+    const block = { x, y: y + (label ? LABEL.height : 0), columns, room, label, count };
+    lowest = Math.max(lowest, block.y + Math.ceil(count / columns) * step);
+    x += room + LABEL.gap;
+    return block;
+  });
+  return { blocks, height: Math.max(step, lowest) };
+}
+
+/** The node nearest to the one at *at* in the next row below (*way* 1) or above (-1); *at* itself where there is none. */
+function neighbour(places, at, way) {
+  const from = places[at];
+  if (!from) return 0;
+  let best = at;
+  let nearest = [Infinity, Infinity];
+  places.forEach(({ x, y }, other) => {
+    const distance = [(y - from.y) * way, Math.abs(x - from.x)];
+    if (distance[0] <= 0 || distance[0] > nearest[0] || (distance[0] === nearest[0] && distance[1] >= nearest[1])) return;
+    [best, nearest] = [other, distance];
+  });
+  return best;
+}
+
+/** The name of the domain of *level* in which a node stands; empty: it stands in none. */
+const domainOf = (node, level) => node.domains?.find((domain) => domain.level === level)?.name ?? "";
+
+/** Orders domains by name; nodes that stand in none come last. */
+const compareDomains = (one, other) => (one && other ? compare(one, other) : Number(!one) - Number(!other));
+
+/** The levels of the topology on which any of *nodes* stands in a domain, the outermost first. */
+function levelsOf(nodes) {
+  const deepest = nodes.reduce((found, node) => ((node.domains?.length ?? 0) > found.length ? node.domains : found), []);
+  return deepest.map((domain) => domain.level);
+}
+
+function writeLabel(paint, x, y, room, label, text) {
+  paint.fillStyle = text;
+  paint.textBaseline = "top";
+  paint.font = "11px ui-sans-serif, system-ui, sans-serif";
+  const most = Math.floor(room / 6);
+  paint.fillText(label.length > most ? `…${label.slice(1 - most)}` : label, x, y + 2, room);
 }
 
 function write(paint, node, x, y, size, shades) {
@@ -303,10 +387,16 @@ function outline(paint, x, y, size, corner, outer, inner) {
   paint.stroke();
 }
 
+/** The innermost domain in which a node stands, as "rack a/r7"; empty: it stands in none. */
+function innermost(node) {
+  const domain = node.domains?.at(-1);
+  return domain ? `${domain.level} ${domain.name}` : "";
+}
+
 function nodeWords(node) {
   const types = typesOf(node.capacity).slice(0, 3);
   const full = types.map((type) => `${nameOf(type)} ${percent(load(node, type))}`).join(", ");
-  return `${node.nodeID}: ${full}${node.schedulable ? "" : ", closed"}${node.isReserved ? ", kept for an ask" : ""}`;
+  return `${node.nodeID}: ${full}${node.schedulable ? "" : ", closed"}${node.isReserved ? ", kept for an ask" : ""}${innermost(node) ? `, in ${innermost(node)}` : ""}`;
 }
 
 const bandName = (step) => (step === STEPS.length - 1 ? "95 % and above" : `${Math.round(STEPS[step] * 100)} to ${Math.round(STEPS[step + 1] * 100)} %`);
@@ -324,7 +414,7 @@ function legend() {
 }
 
 /** The columns of the list: a bar for each type that the reader has chosen. */
-function nodeColumns(types) {
+function nodeColumns(types, levels = []) {
   const used = (node, type) => (node.allocated?.[type] ?? 0) + (node.occupied?.[type] ?? 0);
   return [
     { key: "name", title: "Node", value: (node) => node.nodeID, draw: drawName, width: "minmax(120px, 1.4fr)" },
@@ -339,6 +429,7 @@ function nodeColumns(types) {
       wide: true,
       width: "minmax(120px, 1fr)",
     })),
+    ...levels.slice(-1).map((level) => ({ key: "domain", title: level[0].toUpperCase() + level.slice(1), value: (node) => domainOf(node, level), width: "minmax(80px, 0.7fr)", wide: true })),
     { key: "drained", title: "Drained by", value: (node) => node.drainedBy ?? "", text: (node) => (node.drainedBy ? `${node.drainedBy}, ${moment(node.drainedSince)}` : ""), width: "minmax(90px, 1fr)", wide: true },
   ];
 }

@@ -124,7 +124,7 @@ export class OverviewView {
       (type) => el("span", {}, el("i", { class: type === "preempted" ? "mark" : `series-${(types.indexOf(type) % 3) + 1}` }), type === "preempted" ? "preemption" : nameOf(type)),
       () => {},
     );
-    this.#feed(this.latestDecisions, preemptions.entries, decisionRow, "Nobody was preempted lately.");
+    this.#feed(this.latestDecisions, preemptions.entries, decisionRow, "No recent preemptions.");
     this.#feed(this.latestEvents, events.entries, eventRow, "No events yet.");
   }
 
@@ -180,7 +180,7 @@ export class OverviewView {
       setText(row.pending, pending ? `${amount(type, pending)} pending` : "nothing pending");
       setAttribute(row, "aria-label", `${nameOf(type)}: ${meterWords(type, { used, pending, max: capacity[type] })}`);
     });
-    if (!types.length && !this.capacity.childElementCount) this.capacity.dataset.empty = "No node offers anything yet.";
+    if (!types.length && !this.capacity.childElementCount) this.capacity.dataset.empty = "No node has any capacity yet.";
     else delete this.capacity.dataset.empty;
   }
 

@@ -40,7 +40,7 @@ export class PreemptionsView {
       label: "Decisions to preempt, the newest first",
       noun: "decision",
       height: 48,
-      empty: "Nobody was preempted.",
+      empty: "No allocation was preempted.",
       keyOf: (one) => one.id,
       open: (one) => openDetails("decision", String(one.id)),
       describe: (one) => `${clock(one.time)}, ${words(one.kind)}: ${victimWords(one)} for ${one.allocationKey || one.queueName}, ${outcomeWord(one)}`,
@@ -53,7 +53,7 @@ export class PreemptionsView {
     this.sumCard = el(
       "details",
       { class: "card sums", on: { toggle: () => address.set({ sums: this.sumCard.open ? "yes" : "" }, { replace: true }) } },
-      el("summary", {}, el("strong", { text: "Who took from whom" }), " ", this.sumWords),
+      el("summary", {}, el("strong", { text: "Preemptions between queues" }), " ", this.sumWords),
       el("div", { class: "tools sums-tools" }, this.by, (this.sumSaid = el("span", { class: "muted", role: "status" })), el("span", { class: "space" }), ...this.sums.table.tools),
       this.sums.table.root,
     );
@@ -113,7 +113,7 @@ export class PreemptionsView {
       const { decisions, cut } = await pastDecisions.load((now - RANGES_MS[range]) * 1e6, (now + 1_000) * 1e6);
       if (range !== this.#asked) return;
       this.#past = decisions;
-      setText(this.said, cut ? `The newest ${counted(decisions.length, "decision")} of more.` : "");
+      setText(this.said, cut ? `The newest ${counted(decisions.length, "decision")} of a longer list.` : "");
     } catch (error) {
       if (range !== this.#asked) return;
       this.#past = [];
@@ -247,8 +247,8 @@ export class PreemptionsView {
 const COLUMNS = [
   { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "66px" },
   { key: "kind", title: "Kind", value: (one) => words(one.kind), draw: drawKind, width: "116px", wide: true },
-  { key: "who", title: "Who leaves", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
-  { key: "whom", title: "For whom", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
+  { key: "who", title: "Victims", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
+  { key: "whom", title: "For", value: (one) => [one.allocationKey, one.applicationID, one.queueName, one.nodeID].filter(Boolean).join(" "), draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
   { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
   { key: "left", title: "Left", value: leftCount, text: leftWords, number: true, width: "70px", wide: true },

@@ -21,7 +21,7 @@ export class RefusalsView {
       noun: "refusal",
       sort: "-time",
       height: 40,
-      empty: "Nothing was refused since the core started.",
+      empty: "Nothing has been refused since the core started.",
       keyOf: (one) => one.number,
       open: openRefused,
       describe: (one) => `${moment(one.time)}, ${one.kind} ${one.name}: ${words(one.reason)}, ${one.message ?? ""}`,

@@ -25,7 +25,7 @@ export class SearchView {
     this.table = new DataTable({
       label: "What was found",
       noun: "find",
-      empty: "Nothing has this in its name.",
+      empty: "No name contains this text.",
       height: 34,
       keyOf: (one) => `${one.kind}:${one.name}:${one.place ?? ""}`,
       open: (one) => openDetails(kindOf(one), one.name),

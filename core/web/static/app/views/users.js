@@ -18,7 +18,7 @@ export class UsersView {
       label: "Users and groups",
       noun: "user",
       height: 34,
-      empty: "Nobody uses anything, and no limit names anybody.",
+      empty: "No user uses anything, and no limit names a user or group.",
       keyOf: nameIn,
       open: (one) => openDetails(one.userName ? "user" : "group", nameIn(one)),
       columns: columns([]),
@@ -32,14 +32,14 @@ export class UsersView {
       field("groups", "Groups", { placeholder: "one, two" }),
       field("queue", "Queue it names", { placeholder: "root.prod, or nothing" }),
       field("tags", "Tags", { placeholder: "namespace=dev" }),
-      el("button", { type: "submit", class: "primary", text: "Where would it go?" }),
+      el("button", { type: "submit", class: "primary", text: "Where would it be placed?" }),
     );
     this.root = el(
       "div",
       { class: "view scrolls" },
       el("div", { class: "tools" }, el("h1", { text: "Users and placement" }), this.groups, this.table.filter, typeChooser(), el("span", { class: "space" }), this.table.count, this.table.csv),
       el("div", { class: "card sheet within-view" }, this.table.root),
-      el("section", { class: "card", "aria-label": "Placement" }, el("header", {}, el("h2", { text: "Where would an application go?" })), el("div", { class: "body stack" }, this.form, this.answer, el("h3", { text: "The rules, in the order in which they are tried" }), this.rules)),
+      el("section", { class: "card", "aria-label": "Placement" }, el("header", {}, el("h2", { text: "Where would an application be placed?" })), el("div", { class: "body stack" }, this.form, this.answer, el("h3", { text: "The rules, in the order in which they are tried" }), this.rules)),
     );
     typeChoice.addEventListener("change", () => this.root.isConnected && this.#show());
     this.poller = new Poller((signal) => this.#fetch(signal), 3_000);
@@ -96,7 +96,7 @@ export class UsersView {
     try {
       await cluster.ready();
       const found = await api.get(inPartition(`placement?${query}`));
-      if (!found.queue) this.answer.replaceChildren(el("strong", { text: "Nowhere: it would be turned away. " }), (found.outcomes ?? []).join("; "));
+      if (!found.queue) this.answer.replaceChildren(el("strong", { text: "Nowhere: it would be rejected. " }), (found.outcomes ?? []).join("; "));
       else this.answer.replaceChildren("To ", found.exists ? link("queue", found.queue) : el("strong", { class: "mono", text: found.queue }), found.exists ? "." : ", which would be made for it below ", found.exists ? "" : link("queue", found.above), found.exists ? "" : ".");
     } catch (error) {
       setText(this.answer, error.message);

@@ -12,10 +12,10 @@ const lower = (text) => text.trim();
 /** By name: title, fields, and the request that they make. */
 const FORMS = {
   ask: {
-    title: "Asks came",
+    title: "New asks arrive",
     fields: [
       ["queue", "Queue", { placeholder: "root.prod" }],
-      ["application", "Or application there is", {}],
+      ["application", "Or an existing application", {}],
       ["resources", "Each asks for", { placeholder: "vcore=2, memory=4Gi", required: true }],
       ["count", "How many", { type: "number", min: 1, max: 10_000, value: 1 }],
       ["priority", "Priority", { type: "number", value: 0 }],
@@ -25,17 +25,17 @@ const FORMS = {
     request: (given) => ({ ask: { queue: given.queue, applicationId: given.application, resources: readAmounts(given.resources), count: Number(given.count || 1), priority: Number(given.priority || 0), user: given.user, requiredNode: given.node } }),
   },
   limits: {
-    title: "A queue had other limits",
+    title: "The limits of a queue change",
     fields: [
       ["queue", "Queue", { placeholder: "root.prod", required: true }],
       ["max", "Max", { placeholder: "vcore=40, memory=100Gi" }],
       ["guaranteed", "Guaranteed", { placeholder: "vcore=20" }],
-      ["unlimited", "No longer limited", { placeholder: "memory" }],
+      ["unlimited", "No limit any more for", { placeholder: "memory" }],
     ],
     request: (given) => ({ quota: { queue: given.queue, max: readAmounts(given.max), guaranteed: readAmounts(given.guaranteed), unlimited: given.unlimited.split(/[,\s]+/).filter(Boolean) } }),
   },
   priority: {
-    title: "An ask had another priority",
+    title: "The priority of an ask changes",
     fields: [
       ["key", "Ask or allocation", { required: true }],
       ["priority", "Priority", { type: "number", value: 0, required: true }],
@@ -43,7 +43,7 @@ const FORMS = {
     request: (given) => ({ priority: { key: given.key, priority: Number(given.priority) } }),
   },
   node: {
-    title: "A node was lost",
+    title: "A node is lost",
     fields: [["node", "Node", { required: true }]],
     request: (given) => ({ nodeLost: { nodeId: given.node } }),
   },
@@ -58,7 +58,7 @@ export class WhatIfView {
       "div",
       { class: "view scrolls" },
       el("div", { class: "tools" }, el("h1", { text: "What if" }), this.kinds),
-      el("section", { class: "card", "aria-label": "Supposition" }, el("div", { class: "body form-body" }, this.form, el("p", { class: "muted", text: "Nothing is changed by asking. The resource manager, which has the last word, is not asked." }))),
+      el("section", { class: "card", "aria-label": "Supposition" }, el("div", { class: "body form-body" }, this.form, el("p", { class: "muted", text: "The question changes nothing. The resource manager, which can still refuse a placement, is not asked." }))),
       el("section", { class: "card", "aria-label": "What would happen" }, el("header", {}, el("h2", { text: "What would happen" })), el("div", { class: "body stack" }, this.answer)),
     );
   }
@@ -76,7 +76,7 @@ export class WhatIfView {
       this.name = name;
       this.form.replaceChildren(...FORMS[name].fields.map(([key, label, more]) => field(key, label, more)), el("button", { type: "submit", class: "primary", text: "What would happen?" }));
       this.asked = null;
-      this.answer.replaceChildren(blank("", "Fill in what is to be supposed."));
+      this.answer.replaceChildren(blank("", "Fill in the change to suppose."));
     }
     for (const [key, , { value = "" }] of FORMS[name].fields) this.form.elements[key].value = address.get(key) || value;
     if (address.get("asked")) this.#ask();
