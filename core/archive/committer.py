@@ -1,9 +1,9 @@
-"""The committing process: takes what the spool has to the database, and keeps the database from growing.
+"""The committing process: moves the spool's records to the database, and keeps the database from growing.
 
-``python -m kornel.core.archive.committer``, started and watched by :mod:`kornel.core.archive.supervisor`. It may die
-at any moment: what it had not committed is in the spool, and what it had committed but not removed is committed
-again, which changes nothing. It runs at low priority, so that the engine has the processor when both want it, and it
-ends when the core does, however that ended.
+``python -m kornel.core.archive.committer``, started and watched by :mod:`kornel.core.archive.supervisor`. It may die at
+any moment: what it had not committed is still in the spool, and what it had committed but not removed is committed
+again, which changes nothing. It runs at low priority, so that the engine gets the processor if both want it, and it
+ends with the core, in whatever way the core ends.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from kornel.core.service.clock import wall_ns
 
 BATCH_RECORDS: Final = 5_000
 BATCH_BYTES: Final = 32 * 2**20
-"""The bytes that go to the database at once, few enough for it to take them within its patience."""
+"""The most bytes sent to the database at once, so few that it accepts them within the time limit."""
 
 NICE: Final = 15
 FIRST_PAUSE_S: Final = 0.2
 
 MOST_REST: Final = 9.0
-"""The longest rest while the core is busy, as a multiple of the time just computed, since it may need every processor.
+"""The longest rest while the core is busy, as a multiple of the time just worked, because the core may need every
+processor.
 
 The rest becomes shorter as the spool fills, and ends once it is half full.
 """
@@ -46,20 +47,20 @@ QUIET_S: Final = 0.3
 
 
 class Core:
-    """The messages of the core. Ends the process as soon as the core is gone."""
+    """Reads the messages of the core, and ends the process as soon as the core is gone."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._rest = b""
         self.assignment = Assignment.from_line(self._next_line())
         self.something: Final = threading.Event()
-        """Set when the spool got something, or the core goes down."""
+        """Set when something was added to the spool, or the core is stopping."""
         self.closing: Final = threading.Event()
         self._told = (self.assignment.now_ns, time.monotonic_ns())
         threading.Thread(target=self._read_lines, name="core", daemon=True).start()
 
     def now_ns(self) -> int:
-        """Returns the time by the core's clock, as of its last message."""
+        """Returns the time of the core's clock at its last message."""
         told_ns, then_ns = self._told
         return told_ns + time.monotonic_ns() - then_ns
 
@@ -76,7 +77,8 @@ class Core:
         while b"\n" not in self._rest:
             data = os.read(self._pipe, 65_536)
             if not data:
-                # Nobody is left who would hear anything else. The database and the spool stand it at any moment.
+                # Nothing else needs this process any more, and the database and the spool survive its end at any
+                # moment.
                 os._exit(0)
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
@@ -84,8 +86,8 @@ class Core:
 
 
 class Committer:
-    """The writer of the database; ``run()`` returns once the core has closed the spool and it is empty, or the database
-    fails."""
+    """The writer of the database; :meth:`run` returns once the core has closed the spool and it is empty, or the
+    database fails."""
 
     def __init__(self, core: Core, report: Callable[[Report], None]) -> None:
         self._core = core
@@ -98,11 +100,11 @@ class Committer:
         self._told: Report | None = None
 
     def run(self) -> None:
-        """Commit until the core closes the spool, and leave a database that is whole."""
+        """Commit until the core closes the spool, and leave a complete database."""
         try:
             self._commit_for_long()
         finally:
-            # One that does not answer any more keeps what it has in its own way.
+            # A database that no longer answers keeps its data in its own way.
             with suppress(SQLAlchemyError, OSError):
                 self._database.close()
 
@@ -122,7 +124,7 @@ class Committer:
                     pruning = self._database.prune_step(self._settings.retention, now_ns)
                 if pruning is not None and not pruning():
                     pruning, prune_at = None, time.monotonic() + self._settings.prune_every_s
-            except Exception as error:  # noqa: BLE001 - whatever it is, records wait and it is tried again
+            except Exception as error:  # noqa: BLE001 - whatever the error, records wait and the commit is tried again
                 expected = isinstance(error, SQLAlchemyError | OSError | DatabaseTooNew)
                 self._send_report(problem=reason_of(error), bug="" if expected else traceback.format_exc())
                 self._database.forget_connections()
@@ -142,7 +144,7 @@ class Committer:
                 self._core.closing.wait(self._settings.commit_wait_s)
 
     def _rest_after(self, computed_s: float) -> None:
-        """Leave the processors to a core that is busy."""
+        """Rest, so that a busy core has the processors."""
         fill = self._spool.waiting_bytes / self._settings.spool_bytes
         until = time.monotonic() + max(0.0, 1 - 2 * fill) * MOST_REST * computed_s
         while not self._core.closing.is_set() and (left_s := until - time.monotonic()) > 0:
@@ -152,13 +154,13 @@ class Committer:
             self._core.closing.wait(min(0.05, left_s))
 
     def _commit(self, closing: bool) -> bool:
-        """Take one batch from the spool to the database. False: there was none."""
+        """Move one batch from the spool to the database. Returns false if there was none."""
         frames = self._spool.read(BATCH_RECORDS, most_bytes=BATCH_BYTES, ended=closing)
         if not frames:
             return False
         committed, refused = self._database.store_frames(frames)
         if refused:
-            # A disk without room for them must not hold up the others: they are counted all the same.
+            # If the disk has no room for them, they must not hold up the others; they are counted all the same.
             with suppress(OSError):
                 self._set_aside.put_records(refused)
         self._spool.mark_stored(frames[-1])
@@ -184,17 +186,17 @@ def _send(pipe: int, report: Report) -> None:
 
 def main() -> None:
     """Commit until the core closes the spool, or is gone."""
-    # Signals that reach the whole group are for the core; this process ends when it does.
+    # Signals to the whole group are meant for the core; this process ends when the core does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # A sandbox may forbid it: better at full priority than not at all.
+    # A sandbox may forbid it; then the process runs at full priority.
     with suppress(OSError):
         os.nice(NICE)
-    # Nothing but reports goes that way, whatever a library prints.
+    # Only reports go to the original standard output, whatever a library prints.
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     Committer(Core(sys.stdin.fileno()), partial(_send, reports)).run()
-    # The thread that listens would hold up an orderly exit, and there is nothing to put in order.
+    # The reading thread would delay an orderly exit, for which there is nothing to do.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The history database for its one writer, which opens it, migrates it, writes to it, and keeps it from growing."""
+"""The history database as its only writer uses it: opens and migrates it, writes to it, and keeps it from growing."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from kornel.core.archive.spool import Frame
 from kornel.core.archive.tables import TABLES
 
 PRUNED_AT_ONCE: Final = 1_000
-"""The rows of a table that are removed in one transaction, so that nobody waits long for it."""
+"""The most rows of a table that are removed in one transaction, so that nobody waits long for it."""
 
 AGE_STEP_NS: Final = 3_600 * SECOND_NS
-"""The most by which rows removed for their age in one pass may be younger than the oldest one.
+"""The largest difference in age between rows that one pass removes for their age.
 
 Whatever the clock says, rows are removed over hours and not at once, so that an operator can notice.
 """
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
-_MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that is nobody else's
+_MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that no other program uses
 
 _ASKED_AGAIN_S: Final = 0.01
 _CHECKPOINT_MS: Final = 2_000
-"""The patience with readers of the file when it is closed: less than the core has with its committing process."""
+"""The time for which closing waits for readers of the file: less than the core waits for its committing process."""
 
 _STATES_OF_RECORDS: Final = ("21", "22", "23", "54")
 """The classes of SQLSTATE that are about values: cardinality, data, constraints, and limits of the program.
 
-54 has the entries of indexes that are too long, which the driver calls an operational error.
+Class 54 covers index entries that are too long, which the driver reports as an operational error.
 """
 
 
@@ -48,19 +48,19 @@ class DatabaseTooNew(Exception):
 
 
 def concerns_records(error: Exception) -> bool:
-    """Tells whether *error* is about a record's values, so that no try will ever make the database take it.
+    """Tells whether *error* is about a record's values, so that the database will never accept the record.
 
-    Anything else may be over at the next try: a lock, a disk, a server that is away.
+    Any other error may be over at the next attempt: a lock, a full disk, a server that is away.
     """
     cause = error.orig if isinstance(error, StatementError) and error.orig is not None else error
     if isinstance(error, DBAPIError):
         state = getattr(cause, "sqlstate", None)
         if state is not None:
             return str(state)[:2] in _STATES_OF_RECORDS
-        # By name: both drivers call them alike, and one need not be installed.
+        # Errors are compared by name, which is the same in both drivers, because one of them may not be installed.
         names = {each.__name__ for each in type(cause).__mro__}
         return bool(names & {"DataError", "IntegrityError", "ProgrammingError"}) and not error.connection_invalidated
-    # The driver could not even put it into words for the database.
+    # The driver could not even write the value for the database.
     return isinstance(cause, ValueError | TypeError | OverflowError)
 
 
@@ -76,13 +76,13 @@ def connect(
 ) -> Engine:
     """Returns an engine for *url*; nothing is opened yet. Raises ``ImportError`` without the driver.
 
-    *durable*: what is committed survives that the machine loses power. *what*: what is kept there, for whoever looks
-    at the database's connections.
+    *durable*: what is committed survives a loss of power. *what*: what is kept there, shown in the database's list of
+    connections.
     """
     if url.drivername.startswith("sqlite"):
         return _configure_sqlite(url, patience_s, read_only=read_only, durable=durable)
     milliseconds = int(patience_s * 1_000)
-    # The spool lets go of what is committed, so it has to be on the server's disk, whatever the role's default is.
+    # The spool drops what is committed, so that has to be on the server's disk, whatever the role's default is.
     on_disk = "on" if durable else "off"
     settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit={on_disk}"
     if read_only:
@@ -98,7 +98,7 @@ def connect(
             "connect_timeout": max(2, int(patience_s)),
             "options": settings,
             "application_name": f"kornel {what}" + (" queries" if read_only else ""),
-            # A server that vanished without a word is noticed.
+            # So that a server that vanished without closing the connection is noticed.
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -115,14 +115,14 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
     )
 
     def opened(connection: Any, _record: Any) -> None:
-        # The driver opens transactions for itself, but not for changes of tables.
+        # Otherwise the driver would begin transactions itself, but not for changes of tables.
         connection.isolation_level = None
         cursor = connection.cursor()
         if read_only:
             cursor.execute("PRAGMA query_only = 1")
         else:
             _write_ahead(cursor, patience_s)
-            # FULL: what is committed is on the disk, also when the machine loses power.
+            # With FULL, what is committed survives a loss of power.
             cursor.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         cursor.close()
 
@@ -135,7 +135,7 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
 
 
 def _write_ahead(cursor: sqlite3.Cursor, patience_s: float) -> None:
-    # While another one writes, SQLite refuses this change at once: the patience that was set does not count here.
+    # While another connection writes, SQLite refuses this change at once, whatever timeout was set.
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -173,7 +173,8 @@ class Database:
         self._ready = True
 
     def store_frames(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
-        """Commit *frames* as one. Returns how many records there were, and those that are refused for ever."""
+        """Commit *frames* in one transaction. Returns the number of records, and those that the database will never
+        accept."""
         batches: list[list[tuple[Any, ...]]] = [[] for _ in TABLES]
         unread: list[Refused] = []
         for frame in frames:
@@ -186,7 +187,7 @@ class Database:
                 if len(rows) != frame.records:
                     raise ValueError(f"it has {len(rows)} records, and should have {frame.records}")
                 told = [(batches[table], row) for table, row in rows]
-            except Exception as error:  # noqa: BLE001 - its checksum holds, so it will never be another one
+            except Exception as error:  # noqa: BLE001 - the checksum is right, so the frame will never be readable
                 reason = f"the frame cannot be read: {type(error).__name__}: {error}"
                 unread.append(Refused("", run, frame.first, reason, [frame.payload], frame.records))
             else:
@@ -205,12 +206,13 @@ class Database:
         return records, unread
 
     def _store_apart(self, batches: list[list[tuple[Any, ...]]]) -> list[Refused]:
-        """Commit what the database takes of *batches*, so that a record it will never take does not keep the others
-        out."""
+        """Commit the records of *batches* that the database accepts, so that one it will never accept does not hold up
+        the others."""
         refused: list[Refused] = []
         with self._engine.begin() as connection:
             for name, insert, rows in zip(TABLES, self._inserts, batches, strict=True):
-                # Halves of what is refused are tried until single records are left: few of thousands cost few tries.
+                # What is refused is halved until single records are left, so a few bad ones among thousands cost few
+                # attempts.
                 waiting = [rows] if rows else []
                 while waiting:
                     part = waiting.pop()
@@ -230,9 +232,9 @@ class Database:
         return refused
 
     def close(self) -> None:
-        """Leave a file that is whole: SQLite copies its write-ahead log only when the last connection is closed.
+        """Leave a complete file: SQLite copies its write-ahead log only when the last connection is closed.
 
-        A reader in the middle of a query can keep it from that for as long as it reads, or until time is up.
+        A reader in the middle of a query delays that until it has read, or until the time is up.
         """
         if self._is_sqlite and self._ready:
             connection = self._engine.raw_connection()
@@ -246,10 +248,10 @@ class Database:
         self.forget_connections()
 
     def prune_step(self, retention: Mapping[str, Retention], now_ns: int | None) -> Callable[[], bool]:
-        """Returns a function that removes some of what is too old as of *now_ns*, or too much; false: nothing is left
-        to do.
+        """Returns a function that removes some rows that are too old at *now_ns*, or too many; it returns false when
+        nothing is left to remove.
 
-        *now_ns* ``None``: the time is not known, and nothing is too old.
+        *now_ns* ``None``: the time is not known, so nothing counts as too old.
         """
         bounds: dict[str, tuple[int, int, int]] = {}
         with self._engine.begin() as connection:
@@ -278,7 +280,7 @@ class Database:
     def forget_connections(self) -> None:
         """Drop all connections after a failure, so that the next use opens new ones and checks the tables again.
 
-        The address may lead to another database by then.
+        The address may lead to another database then.
         """
         self._engine.dispose()
         self._ready = False
@@ -292,11 +294,11 @@ _ARRAYS: Final[Mapping[type, str]] = {
 }
 
 _Insert: TypeAlias = Callable[[Connection, list[tuple[Any, ...]]], None]
-"""Puts rows into a table, but for those that it has."""
+"""Inserts rows into a table, except rows that are there already."""
 
 
 def _insert_tuples(table: sa.Table) -> _Insert:
-    # Compiled once and given plain tuples: half the cost of a row.
+    # The statement is compiled once and takes plain tuples, which halves the cost of a row.
     statement = str(sqlite.insert(table).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
 
     def insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
@@ -306,7 +308,7 @@ def _insert_tuples(table: sa.Table) -> _Insert:
 
 
 def _insert_arrays(table: sa.Table) -> _Insert:
-    """Returns an insert with an array for each column: one statement and one answer, however many rows."""
+    """Returns an insert with an array for each column: one statement and one response for any number of rows."""
     names = ", ".join(f'"{name}"' for name in table.c.keys())  # noqa: SIM118 - a collection of columns
     arrays = ", ".join(f"%b::{_ARRAYS[type(column.type)]}" for column in table.c)
     # The names are those of this package's tables.
@@ -338,7 +340,7 @@ def _find_bound(
 
 def upgrade_tables(connection: Connection, migrations: Path) -> None:
     """Makes the tables of *migrations*, or brings them to this version. Raises :class:`DatabaseTooNew`."""
-    # Takes a while to import, and only who serves needs it.
+    # Alembic takes a while to import, and only a serving core needs it.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
     from alembic.util import CommandError  # noqa: PLC0415
@@ -351,5 +353,5 @@ def upgrade_tables(connection: Connection, migrations: Path) -> None:
         command.upgrade(config, "head")
     except CommandError as error:
         raise DatabaseTooNew(
-            f"the tables are not of a version that this one can use ({error}); was it written by a later one?"
+            f"this version cannot use the tables ({error}); were they written by a later version?"
         ) from error

@@ -1,8 +1,9 @@
-"""The place in the state directory that belongs to one core of this user: each core has its own, found by its address.
+"""The file in the state directory that belongs to one core of this user: each core has its own, named after its
+address.
 
 The core at the usual port has the plain name (``history.db``); any other one has its port or socket in the name
-(``history-50052.db``). A file from the time when all cores shared the plain name goes on being used by the first core
-that starts: a file beside it (``history.db.core``) then says whose it is.
+(``history-50052.db``). A file from the time when all cores shared the plain name belongs to the first core that starts,
+whose name is then written to a file beside it (``history.db.core``).
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ _LONGEST_NAME: Final = 40
 def find_own_place(directory: Path, stem: str, suffix: str, address: str) -> Path:
     """Returns the path of the core at *address*: *stem* and *suffix* alone, or with the core's name in between.
 
-    An empty address stands for whoever is the only core. Takes possession of the plain name where it is this core's and
-    nobody has it yet.
+    An empty address stands for the only core. Claims the plain name if it suits this core and no core has it yet.
     """
     plain = directory / f"{stem}{suffix}"
     if not address:
@@ -60,13 +60,13 @@ def _owner_file(place: Path) -> Path:
 
 
 def _claim_place(place: Path, name: str) -> str:
-    """Returns the name of the core that *place* belongs to: *name*, if it belongs to nobody so far."""
+    """Returns the name of the core to which *place* belongs: *name*, if it belonged to none so far."""
     owner = _owner_file(place)
-    # Where nothing can be written there is no history either, and the core says so.
+    # If nothing can be written there, there is no history either, and the core reports that.
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError), owner.open("x", encoding="utf-8") as claimed:
             claimed.write(name)
-        # Empty: another core has made the file this moment, and is about to write its name.
+        # If it is empty, another core has just made the file and is about to write its name.
         return owner.read_text(encoding="utf-8").strip() or "?"
     return name

@@ -1,6 +1,6 @@
-"""Reading the history: queries on connections of their own, newest records first, a page at a time.
+"""Reads the history by queries on separate connections: newest records first, a page at a time.
 
-Nothing here waits for the writer, and a query that takes long is in nobody's way but its own.
+Reading never waits for the writer, and a slow query delays no other.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of records from ``since_ns`` to, exclusively, ``until_ns``; 0: open. ``after``: place of the last row
-    seen."""
+    """A page of records from ``since_ns`` until before ``until_ns``, where 0 means no bound. ``after``: the position of
+    the last row seen."""
 
     since_ns: int = 0
     until_ns: int = 0
@@ -46,12 +46,12 @@ class Page:
 
 
 def token_of(row: Any) -> str:
-    """Returns the token of the page that goes on behind *row*."""
+    """Returns the token of the page that continues after *row*."""
     return f"{row.at_ns}.{row.run}.{row.seq}"
 
 
 class HistoryReader:
-    """Blocking queries: to be called from a thread that may wait."""
+    """Blocking queries, which have to be called from a thread that may wait."""
 
     def __init__(self, settings: HistorySettings) -> None:
         self._engine = connect(settings.url, settings.patience_s, read_only=True)
@@ -76,7 +76,7 @@ class HistoryReader:
         return rows[: page.size], len(rows) > page.size
 
     def read_query(self, query: sa.Select[Any]) -> Sequence[Any]:
-        """Returns the rows that *query* finds: none before anything was ever stored. Raises
+        """Returns the rows that *query* finds; none if nothing has ever been stored. Raises
         :class:`HistoryUnavailable`."""
         if self._file is not None and not self._file.exists():
             return ()
@@ -90,7 +90,7 @@ class HistoryReader:
             raise HistoryUnavailable(f"the history database does not answer: {' '.join(str(cause).split())}") from error
 
     def _is_empty(self) -> bool:
-        """Tells whether nothing has made tables yet: that is done with the first record."""
+        """Tells whether there are no tables yet; they are made with the first record."""
         try:
             return not sa.inspect(self._engine).get_table_names()
         except (SQLAlchemyError, OSError):
@@ -107,8 +107,8 @@ def match_column(table: str, **values: str | int | bool) -> list[ColumnElement[b
 
 
 def match_partition(table: str, partition: str) -> list[ColumnElement[bool]]:
-    """Returns the condition that the partition is the one called so, in full or by its bare name; an empty name does
-    not restrict."""
+    """Returns the condition that the partition has the name *partition*, in full or without its manager; an empty name
+    does not restrict."""
     if not partition:
         return []
     column = TABLES[table].c.partition
@@ -118,12 +118,12 @@ def match_partition(table: str, partition: str) -> list[ColumnElement[bool]]:
 
 
 def match_any(table: str, value: str, *names: str) -> list[ColumnElement[bool]]:
-    """Returns the condition that one of the columns has *value*; an empty one does not restrict."""
+    """Returns the condition that one of the columns *names* has *value*; an empty value does not restrict."""
     return [sa.or_(*(_has_value(table, name, value) for name in names))] if value else []
 
 
 def match_queue(table: str, path: str, *names: str) -> list[ColumnElement[bool]]:
-    """Returns the condition that one of the columns is the queue *path* or one below; an empty one does not
+    """Returns the condition that one of the columns *names* has the queue *path* or one below; an empty path does not
     restrict."""
     if not path:
         return []
@@ -134,12 +134,13 @@ def _has_value(table: str, name: str, value: str | int | bool) -> ColumnElement[
     column = TABLES[table].c[name]
     if name not in INDEXED[table]:
         return column == value
-    # SQLite puts the value of an equality wherever the column stands, and then knows the index no more.
+    # An equality would make SQLite put the value in place of the column everywhere, and no longer find the index.
     return sa.and_(beginning_of(column) == str(value)[:INDEXED_CHARACTERS], column >= value, column <= value)
 
 
 def _is_below(table: str, name: str, path: str) -> ColumnElement[bool]:
-    # What begins with "path." is what lies between it and "path/", the next character: an index finds that.
+    # Texts that begin with "path." lie between "path." and "path/", because / is the next character: an index finds
+    # them.
     first, last = f"{path}.", f"{path}/"
     column = TABLES[table].c[name]
     begins = beginning_of(column)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import groupby
+from itertools import compress, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -22,9 +22,11 @@ from kornel.core.domain.effects import (
     ApplicationUpdated,
     Effect,
     EventRecorded,
+    PlacementRecorded,
     PreemptionDecided,
     VictimRecord,
 )
+from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, unpack_effects
 from kornel.core.domain.names import cut_name
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import amounts_of, clamp_int64
@@ -51,6 +53,7 @@ Kept: TypeAlias = (
     | ApplicationUpdated
     | ApplicationRemoved
     | EventRecorded
+    | PlacementRecorded
     | PreemptionDecided
     | Version
     | UsageSample
@@ -59,6 +62,8 @@ Row: TypeAlias = tuple[Any, ...]
 """Columns of a record from ``at_ns`` on."""
 
 _APPLICATIONS, _PREEMPTIONS, _EVENTS, _CONFIGURATIONS, _USAGE = range(len(TABLES))
+_PLACEMENTS: Final = len(TABLES)
+"""Stands in the spool where a table does: what becomes events in the database, several of each record."""
 
 _UNTOLD: Final = frozenset(Outcome) - {
     Outcome.TRIGGERED,
@@ -80,12 +85,13 @@ _UNTOLD: Final = frozenset(Outcome) - {
 def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kept]:
     """Returns the records of those *effects* that belong to the history, in order. *events*: false leaves out the
     events."""
+    found = list(effects)
     kinds = _KINDS if events else _KINDS_BUT_EVENTS
-    return [
-        effect  # type: ignore[misc]  # the kinds are exactly these types
-        for effect in effects
-        if type(effect) in kinds and (type(effect) is not PreemptionDecided or _is_kept(effect))
-    ]
+    # Without a step of Python for each: they come by the hundred thousand.
+    kept: list[Kept] = list(compress(found, map(kinds.__contains__, map(type, found))))  # type: ignore[arg-type]
+    if PreemptionDecided in map(type, kept):
+        kept = [each for each in kept if type(each) is not PreemptionDecided or _is_kept(each)]
+    return kept
 
 
 def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tuple[int, bytes]:
@@ -104,6 +110,11 @@ def encode_batch(batch: Iterable[tuple[int, Sequence[Kept]]], first: int) -> tup
                 records += len(columns[0])
                 at, *others, message = _EVENT_COLUMNS(columns)
                 groups.append((_EVENTS, (_shorten_column(at), *others, _shorten_column(message))))
+                continue
+            if kind is PlacementRecorded:
+                at, *others = zip(*group, strict=True)
+                records += EVENTS_OF_PLACEMENT * len(at)
+                groups.append((_PLACEMENTS, (_shorten_column(at), *others)))
                 continue
             rows: list[Row] = []
             for each in group:
@@ -134,6 +145,10 @@ def decode_batch(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
     """Returns the table and the columns from ``at_ns`` on of each record of :func:`encode_batch`."""
     zeros = b"\\u0000" in payload
     for table, rows in orjson.loads(payload):
+        if table == _PLACEMENTS:
+            for row in _unpack_placements(rows):
+                yield _EVENTS, [_clean_text(value) for value in row] if zeros else row
+            continue
         if table == _EVENTS:
             records = len(rows[_EVENT_OBJECTS])
             for column in (_EVENT_TIMES, _EVENT_MESSAGES):
@@ -145,6 +160,15 @@ def decode_batch(payload: bytes) -> Iterator[tuple[int, Sequence[Any]]]:
             rows = [[*row, *[""] * (_CONFIGURATION_WIDTH - len(row))] for row in rows]  # noqa: PLW2901
         for row in zip(*rows, strict=True) if table == _EVENTS else rows:
             yield table, [_clean_text(value) for value in row] if zeros else row
+
+
+def _unpack_placements(columns: Sequence[Any]) -> Iterator[Row]:
+    """Yields the rows of events that placements stand for."""
+    ats, *others, amounts = columns
+    if len(ats) == 1:
+        ats *= len(amounts)
+    for event in unpack_effects(map(PlacementRecorded, ats, *others, map(_write_amounts, amounts))):
+        yield _EVENT_COLUMNS(event)
 
 
 def _shorten_column(column: Row) -> Row:
@@ -277,4 +301,4 @@ _CONFIGURATION_WIDTH: Final = 11
 """Columns of a configuration from ``at_ns`` on."""
 _EVENT_TIMES, _EVENT_OBJECTS, _EVENT_RESOURCES, _EVENT_MESSAGES = 0, 4, 6, 7
 _KINDS_BUT_EVENTS: Final = frozenset(_TABLE_OF)
-_KINDS: Final = _KINDS_BUT_EVENTS | {EventRecorded}
+_KINDS: Final = _KINDS_BUT_EVENTS | {EventRecorded, PlacementRecorded}

@@ -1,9 +1,8 @@
-"""Records that the database refuses for ever, set aside where an operator finds them, so that they hold up nothing
-else.
+"""Sets aside records that the database will never accept, so that an operator can find them and others are not held up.
 
-The directory ``set-aside`` of the spool has them as lines of JSON in ``records.jsonl``, and files of the spool whose
-names no writer gave them. Nothing reads them again: an operator looks at them and removes them. Both sides of the spool
-write there.
+The directory ``set-aside`` of the spool has them as lines of JSON in ``records.jsonl``, together with files in the
+spool whose names are not those of a writer. No program reads them again: an operator reads and removes them. Both sides
+of the spool write there.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ import orjson
 DIRECTORY: Final = "set-aside"
 RECORDS: Final = "records.jsonl"
 MOST_BYTES: Final = 16 * 2**20
-"""The size of the file beyond which records are only counted, so that a database that refuses everything fills no
-disk."""
+"""The size of the file beyond which records are only counted, so that a database that refuses everything cannot fill
+the disk."""
 
 LONGEST_TEXT: Final = 65_536
-"""Characters of one text of a record that are written down."""
+"""The most characters of one text of a record that are written."""
 
 
 class Refused(NamedTuple):
-    """A record the database will never take, or a frame of the spool that cannot be read (``table`` empty).
+    """A record that the database will never accept, or a frame of the spool that cannot be read (``table`` empty).
 
-    records   how many they are
+    records   the number of records
     """
 
     table: str
@@ -40,15 +39,15 @@ class Refused(NamedTuple):
 
 
 class SetAside:
-    """The directory in *spool*. It is made once there is something to put there."""
+    """The directory in *spool*, which is made once there is something to put there."""
 
     def __init__(self, spool: Path) -> None:
         self.directory: Final = spool / DIRECTORY
         self._counted: tuple[int, int] = (0, 0)
-        """Lines of the file with the records, and its size when they were counted."""
+        """The number of lines in the file with records, and its size when they were counted."""
 
     def put_records(self, refused: Sequence[Refused]) -> None:
-        """Writes records down, as long as there is room. Raises ``OSError``."""
+        """Appends records to the file as long as there is room. Raises ``OSError``."""
         lines = b"".join(map(_make_line, refused))
         self.directory.mkdir(mode=0o700, exist_ok=True)
         file = os.open(self.directory / RECORDS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -60,12 +59,12 @@ class SetAside:
             os.close(file)
 
     def move_here(self, path: Path) -> None:
-        """Take the file *path* out of the way. Raises ``OSError``."""
+        """Move the file *path* into the directory. Raises ``OSError``."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         path.rename(self.directory / path.name)
 
     def count_files(self) -> int:
-        """Count the records and files that lie here. Raises ``OSError``."""
+        """Count the records and files in the directory. Raises ``OSError``."""
         found = records = 0
         try:
             with os.scandir(self.directory) as entries:
@@ -81,7 +80,7 @@ class SetAside:
     def _count_lines(self, entry: os.DirEntry[str]) -> int:
         size = entry.stat().st_size
         lines, before = self._counted
-        if size < before:  # Somebody emptied it, or began another one.
+        if size < before:  # The file was emptied or replaced.
             lines, before = 0, 0
         if size != before:
             with open(entry.path, "rb") as file:  # noqa: PTH123 - what an entry has is text
@@ -98,7 +97,7 @@ def _make_line(refused: Refused) -> bytes:
 
 
 def _shorten_value(value: Any) -> Any:
-    """Return *value* as JSON can have it, cut where it is absurdly long."""
+    """Return *value* in a form that JSON has, cut if it is absurdly long."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     if isinstance(value, str):
@@ -111,7 +110,7 @@ def _shorten_value(value: Any) -> Any:
 def _text_of(value: Any) -> str:
     try:
         return repr(value).encode(errors="replace").decode()[:LONGEST_TEXT]
-    except ValueError:  # A number with more digits than are ever written out.
+    except ValueError:  # Python refuses to write a number with so many digits.
         return f"a {type(value).__name__} that cannot be written down"
 
 

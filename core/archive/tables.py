@@ -1,7 +1,7 @@
-"""The tables as queries see them. How they come to be: ``migrations``.
+"""The tables as queries see them. The package ``migrations`` makes them.
 
-Every row is named by ``run``, a number of one life of a core, and ``seq``, which counts its records from 1 without a
-gap: a row that is written twice is one row. Times are Unix nanoseconds.
+The key of every row is ``run``, the number of one run of a core, with ``seq``, which counts the run's records from 1
+without a gap; so writing a row twice has no effect. Times are Unix nanoseconds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def _text_column(name: str) -> Column[str]:
 
 
 def _path_column(name: str) -> Column[str]:
-    """Returns a column ordered by its characters, whatever the database's language: what is below a queue is a
-    range."""
+    """Returns a column ordered by character codes, whatever the database's language, so that all queues below one form
+    a range."""
     return Column(name, Text().with_variant(Text(collation="C"), "postgresql"), nullable=False)
 
 
@@ -71,7 +71,7 @@ PREEMPTIONS: Final = _make_table(
     _text_column("victim_resources"),
     _number_column("victim_priority"),
 )
-"""A row for each victim of a decision, one with an empty ``victim_key`` for a decision without victims."""
+"""A row for each victim of a decision; for a decision without victims, one row with an empty ``victim_key``."""
 
 EVENTS: Final = _make_table(
     "events",
@@ -83,7 +83,7 @@ EVENTS: Final = _make_table(
     _text_column("resources"),
     _text_column("message"),
 )
-"""``resources``: JSON object of amounts; empty: the event has none."""
+"""``resources``: a JSON object of amounts; empty: the event has none."""
 
 CONFIGURATIONS: Final = _make_table(
     "configurations",
@@ -110,7 +110,7 @@ USAGE: Final = _make_table(
     _text_column("guaranteed"),
     _text_column("max"),
 )
-"""A row for each queue in use, and for the root, each time the use is looked at. Amounts are JSON objects."""
+"""A row for the root and each queue in use, each time usage is sampled. Amounts are JSON objects."""
 
 TABLES: Final = MappingProxyType(
     {table.name: table for table in (APPLICATIONS, PREEMPTIONS, EVENTS, CONFIGURATIONS, USAGE)}
@@ -129,9 +129,10 @@ INDEXED: Final = MappingProxyType(
         "usage": frozenset({"queue"}),
     }
 )
-"""Columns whose beginnings are in an index."""
+"""The columns whose beginnings are indexed."""
 
 
 def beginning_of(column: Column[Any]) -> ColumnElement[str]:
-    """Return the part of *column* that is in its index, in the words of the migration: databases compare them."""
+    """Return the part of *column* that is in its index, written as in the migration, because databases compare the
+    text."""
     return func.substr(column, literal_column("1"), literal_column(str(INDEXED_CHARACTERS)))

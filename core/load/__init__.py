@@ -1,4 +1,5 @@
-"""Load on a core, over the wire: made-up clusters and asks, and how long a core takes to place them.
+"""Puts load on a core over the wire: generated clusters and asks, and how long the core takes to place them.
 
-Knows the wire only, like any shim. ``kornel bench`` and the benchmarks of the project send the same messages.
+The package knows only the wire, like any shim. ``kornel bench`` and the benchmarks of the project send the same
+messages.
 """

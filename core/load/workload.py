@@ -1,4 +1,4 @@
-"""A made-up cluster and what is asked of it, as messages. The same workload gives the same messages everywhere."""
+"""A generated cluster with its asks, as messages. The same workload gives the same messages everywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kornel.si.v1 import si_pb2 as si
 
 GIB = 1 << 30
 CORE = 1_000
-"""Base units of one core."""
+"""The base units of one core."""
 
 USER = "bench"
 
@@ -20,9 +20,10 @@ USER = "bench"
 class Workload:
     """Sizes of one run.
 
-    *queues*: children of each queue on the levels from the root, so ``(100,)`` is flat and ``(10, 10)`` nested.
-    *applications*: of each leaf. *sizes*: how many different asks there are, 1 to 8 cores and 1 to 16 GiB; with 1 all
-    ask for a core and a GiB. *node_order*, *application_order*: names of the policies. *batch*: asks per message.
+    *queues*: the number of children of each queue, level by level from the root; ``(100,)`` is flat and ``(10, 10)``
+    nested. *applications*: the number in each leaf. *sizes*: the number of different asks, of 1 to 8 cores and 1 to 16
+    GiB; with 1, all ask for one core and one GiB. *node_order*, *application_order*: names of the policies. *batch*:
+    asks per message.
     """
 
     nodes: int = 5_000
@@ -39,7 +40,7 @@ class Workload:
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        """Full paths."""
+        """The full paths of all leaves."""
         paths = ["root"]
         for children in self.queues:
             paths = [f"{path}.q{number}" for path in paths for number in range(children)]
@@ -47,7 +48,7 @@ class Workload:
 
     @property
     def config(self) -> str:
-        """``queues.yaml`` with these queues."""
+        """The text of ``queues.yaml`` with these queues."""
         lines = ["partitions:", "  - name: default", f"    nodesortpolicy: {{type: {self.node_order}}}", "    queues:"]
         lines += ["      - name: root", "        submitacl: '*'", "        queues:"]
         lines += self._queue_lines(0, " " * 10)
@@ -81,8 +82,7 @@ class Workload:
         ]
 
     def ask_messages(self, rm_id: str, prefix: str = "ask") -> Iterator[si.AllocationRequest]:
-        """Yields all asks in batches: each application in turn asks for one, of a size that repeats after *sizes*
-        asks."""
+        """Yields all asks in batches. Applications take turns with one ask each; sizes repeat after *sizes* asks."""
         dice = random.Random(self.seed)
         amounts = [
             make_resource(vcore=dice.randint(1, 8) * CORE, memory=dice.randint(1, 16) * GIB) for _ in range(self.sizes)

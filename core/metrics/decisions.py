@@ -1,14 +1,17 @@
 """Counts of decisions, from the engine's effects.
 
-For an effect that comes by the hundred thousand this costs an increment. What has to be looked at one by one is rare:
-decisions to preempt, changes of applications, and placements while an ask that preempted waits for its node.
+Frequent effects are counted without a step of Python for each: placements and releases are counted by application, and
+added to its queue when the queue is read or the application changes. Only rare effects are looked at one by one:
+decisions to preempt, changes of applications, and placements while an ask that has preempted waits for its node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import compress, islice
+from operator import attrgetter, is_
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
@@ -28,15 +31,21 @@ from kornel.core.metrics.preemptions import Preemptions
 from kornel.core.service.observers import CallingObserver, EffectObserver
 
 QUEUES_REMEMBERED: Final = 10_000
-"""Queues whose counters are kept, those that are gone included."""
+"""The most queues whose counters are kept, including queues that are gone."""
 
 APPLICATIONS_REMEMBERED: Final = 200_000
+
+APPLICATIONS_UNSETTLED: Final = 10_000
+"""The most applications whose placements and releases wait to be counted by queue."""
 
 LAST_STATES: Final = frozenset({AppState.COMPLETED, AppState.FAILED, AppState.REJECTED})
 
 _RARE: Final = frozenset({ApplicationAccepted, ApplicationRejected, ApplicationUpdated, NodeRejected})
 
-_CONTAINERS: Final = frozenset({Allocated, Released})
+_IS_ALLOCATED: Final = partial(is_, Allocated)
+_IS_RELEASED: Final = partial(is_, Released)
+_PLACED_FOR: Final = attrgetter("spec.application_id")
+_RELEASED_BY: Final = attrgetter("application_id")
 
 
 class QueueCounts:
@@ -51,7 +60,7 @@ class QueueCounts:
 
 
 class KnownApplications:
-    """The applications of one manager, and which queue's counters are theirs.
+    """The applications of one manager, each with the counters of its queue.
 
     *queue_of*: path of the queue of a live application; empty: there is none. *counts_of*: counters of a path.
     """
@@ -60,10 +69,24 @@ class KnownApplications:
         self._queue_of = queue_of
         self._counts_of = counts_of
         self.counts: dict[str, QueueCounts] = {}
-        """Counters of the queue of each application that is live, or was lately."""
+        """Counters of the queue of each application that is live or ended recently."""
+        self.allocated: Counter[str] = Counter()
+        """The placements of each application that are not in the counters of its queue yet."""
+        self.released: Counter[str] = Counter()
+        """The releases of each application that are not in the counters of its queue yet."""
+
+    def settle_counts(self) -> None:
+        """Add the counts of applications to those of their queues."""
+        for name, number in self.allocated.items():
+            self.find_queue(name).allocated += number
+        for name, number in self.released.items():
+            self.find_queue(name).released += number
+        self.allocated.clear()
+        self.released.clear()
 
     def find_queue(self, application_id: str) -> QueueCounts:
-        """Returns the counters of the queue of an application; counters that nobody sees if it is not known."""
+        """Returns the counters of the queue of an application; for an unknown application, counters that are never
+        shown."""
         found = self.counts.get(application_id)
         if found is not None:
             return found
@@ -87,11 +110,13 @@ class Decisions:
         """The number of times that each state was entered."""
         self.failed_nodes = 0
         """The number of nodes that were registered for a partition that does not exist."""
-        self.queues: dict[str, QueueCounts] = {}
+        self._unsettled: dict[KnownApplications, None] = {}
+        """The managers with counts that are not in those of queues yet."""
+        self._queues: dict[str, QueueCounts] = {}
         self.last_placed = 0
         """Placements among the effects seen last."""
         self.last_attempts = 0
-        """Attempts to preempt among them."""
+        """Attempts to preempt among the effects seen last."""
 
     def of_manager(self, queue_of: Callable[[str], str]) -> EffectObserver:
         """Returns an observer for another engine, whose applications may have the IDs of others."""
@@ -99,32 +124,41 @@ class Decisions:
         return CallingObserver(lambda effects: self.observe(effects, known))
 
     def observe(self, effects: Sequence[Effect], known: KnownApplications | None = None) -> None:
-        """Count *effects*, of the engine that *known* is of."""
+        """Count *effects* of the engine whose applications are *known*."""
         known = known or self._own
         kinds = Counter(map(type, effects))
         self.effects.update(kinds)
-        if not _RARE.isdisjoint(kinds):
+        rare = not _RARE.isdisjoint(kinds)
+        if rare:
+            # An application that changes may be another one afterwards, in another queue.
+            known.settle_counts()
             self._count_closely(effects, known)
         placed = self.last_placed = kinds[Allocated]
         attempts = self.last_attempts = kinds[PreemptionDecided]
         if placed or kinds[Released]:
-            self._count_by_queue(effects, known)
+            self._unsettled[known] = None
+            known.allocated.update(map(_PLACED_FOR, compress(effects, map(_IS_ALLOCATED, map(type, effects)))))
+            known.released.update(map(_RELEASED_BY, compress(effects, map(_IS_RELEASED, map(type, effects)))))
+            if len(known.allocated) + len(known.released) > APPLICATIONS_UNSETTLED:
+                known.settle_counts()
+        if rare:
+            # These may be the last effects of a manager that leaves, whose engine is not kept for its counts.
+            known.settle_counts()
+            self._unsettled.pop(known, None)
         if attempts or (placed and self.preemptions.waiting):
             self.preemptions.observe(effects)
+
+    @property
+    def queues(self) -> Mapping[str, QueueCounts]:
+        """The counts of each queue."""
+        for known in self._unsettled:
+            known.settle_counts()
+        self._unsettled.clear()
+        return self._queues
 
     def count_refused(self) -> int:
         """Returns how many allocation entries were refused so far."""
         return self.effects[AllocationRejected]
-
-    def _count_by_queue(self, effects: Iterable[Effect], applications: KnownApplications) -> None:
-        known = applications.counts
-        for effect in [effect for effect in effects if type(effect) in _CONTAINERS]:
-            if type(effect) is Allocated:
-                name = effect.spec.application_id
-                (known.get(name) or applications.find_queue(name)).allocated += 1
-            elif type(effect) is Released:
-                name = effect.application_id
-                (known.get(name) or applications.find_queue(name)).released += 1
 
     def _count_closely(self, effects: Iterable[Effect], known: KnownApplications) -> None:
         for effect in effects:
@@ -140,10 +174,10 @@ class Decisions:
                 self.failed_nodes += effect.reason.startswith(Rejection.PARTITION_NOT_FOUND)
 
     def _counts_of(self, path: str) -> QueueCounts:
-        found = self.queues.get(path)
+        found = self._queues.get(path)
         if found is None:
-            found = self.queues[path] = QueueCounts()
-            _trim_queues(self.queues, QUEUES_REMEMBERED)
+            found = self._queues[path] = QueueCounts()
+            _trim_queues(self._queues, QUEUES_REMEMBERED)
         return found
 
 

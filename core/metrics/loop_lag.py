@@ -1,4 +1,4 @@
-"""The delay of the event loop behind its timers: every message of the core waits that long."""
+"""The delay of the event loop behind its timers, for which every message of the core waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERY_S: Final = 0.25
 
 
 class LoopLag:
-    """Measures the delay of the event loop. ``lag``: how late each of its looks came."""
+    """Measures the delay of the event loop. ``lag``: how late each measurement came."""
 
     def __init__(self) -> None:
         self.lag = Durations(BOUNDS_S)
@@ -20,13 +20,13 @@ class LoopLag:
         self._due_s = 0.0
 
     def start(self) -> None:
-        """Look from now on, four times a second."""
+        """Measure four times a second from now on."""
         loop = asyncio.get_running_loop()
         self._due_s = loop.time() + EVERY_S
         self._timer = loop.call_at(self._due_s, self._measure_lag, loop)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Counters that are kept while the core runs. What can be looked up when somebody asks is not counted here."""
+"""Counters that are kept while the core runs. What can be read from the engine at a scrape is not counted here."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kornel.core.service.configuration_history import Origin, Version
 
 
 class Measures:
-    """The measures that are taken while the core works. ``timings`` is an ``EngineTimer``; ``decisions``
-    counts for all managers, and ``decisions.of_manager`` makes the ``EffectObserver`` of one.
+    """The counters that are kept while the core works. ``timings`` and ``decisions`` count for all managers;
+    ``timings.of_engine`` makes the ``EngineTimer`` of one, and ``decisions.of_manager`` its ``EffectObserver``.
 
-    ``configurations``: how many came into force or were refused, by origin and result.
+    ``configurations``: the numbers that came into force or were refused, by origin and result.
     """
 
     def __init__(self, *, clock: Clock) -> None:
-        """Makes all counters."""
+        """Makes all counters, starting at zero."""
         self.decisions = Decisions(lambda name: "", clock.now_ns)
         self.timings = Timings(self.decisions)
         self.lag = LoopLag()
@@ -28,7 +28,7 @@ class Measures:
             dict.fromkeys(product(map(str, Origin), ("applied", "refused")), 0)
         )
         self.configured_ns = 0
-        """The time when a configuration last came into force; 0: none has yet."""
+        """The time when a configuration last came into force; 0: none has."""
 
     def version_added(self, version: Version) -> None:
         """Count a configuration that came into force or was refused."""

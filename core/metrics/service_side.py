@@ -13,10 +13,11 @@ from kornel.core.service.admission import Refusal
 from kornel.core.service.clock import SECOND_NS, Clock
 from kornel.core.service.connections import Cause
 from kornel.core.service.own_memory import count_native
+from kornel.core.service.standing import Role, Standing
 
 
 def service_families(sources: Sources) -> Iterable[Metric]:
-    """Yields the metrics of the service, those of the history only if there is one."""
+    """Yields the metrics of the service, with those of the history only if there is one."""
     yield make_gauges("kornel_build_info", "Always 1.", ["version"], {sources.version: 1})
     yield from _stream_metrics(sources)
     yield from _families_of_callers(sources)
@@ -25,6 +26,8 @@ def service_families(sources: Sources) -> Iterable[Metric]:
     yield from _configuration_metrics(sources)
     yield from _health(sources)
     yield from _memory_metrics()
+    if sources.standing.shared:
+        yield from _standing_metrics(sources.standing)
     journal = sources.journal()
     if journal is not None:
         yield from _journal_metrics(journal)
@@ -48,7 +51,9 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
         int(any(each.gone for each in present.values())),
     )
     yield make_gauge("kornel_managers", "Registered resource managers.", len(registered))
-    yield make_gauge("kornel_managers_limit", "The most that may be registered at a time.", managers.most)
+    yield make_gauge(
+        "kornel_managers_limit", "The most resource managers that may be registered at a time.", managers.most
+    )
     yield make_gauges(
         "kornel_manager_streams_open",
         "Open streams of one manager.",
@@ -70,13 +75,13 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
     yield make_gauge("kornel_streams_open", "Open streams of shims, callbacks included.", service.live_streams)
     yield make_counters(
         "kornel_streams_total",
-        "Streams opened; of these broken by the client, and ended by the core with an error.",
+        "Streams opened, broken by the client, and ended by the core with an error.",
         ["event"],
         {"opened": service.streams_opened, "broken": service.streams_broken, "refused": service.streams_refused},
     )
     yield make_counters(
         "kornel_messages_total",
-        "Messages of the streams.",
+        "Messages sent and received on streams.",
         ["direction"],
         {"received": service.messages_received, "sent": service.messages_sent},
     )
@@ -91,12 +96,18 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
         "kornel_response_queue_entries", "Response entries that no stream has taken yet.", service.queued_entries
     )
     yield make_gauge(
-        "kornel_response_queue_limit", "Entries of one kind at which everything is dropped.", sources.queue_limit
+        "kornel_response_queue_limit",
+        "The number of entries of one kind at which all are dropped.",
+        sources.queue_limit,
     )
-    yield make_counter("kornel_response_overflows_total", "How often that has happened.", service.response_overflows)
+    yield make_counter(
+        "kornel_response_overflows_total",
+        "How many times response entries were dropped because there were too many.",
+        service.response_overflows,
+    )
     yield make_counter(
         "kornel_response_entries_dropped_total",
-        "Response entries thrown away by an overflow or a registration.",
+        "Response entries dropped by an overflow or a registration.",
         service.entries_dropped,
     )
     yield make_counters(
@@ -106,11 +117,11 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
         {str(cause): service.items_ignored[cause] for cause in Ignored},
     )
     yield make_counter(
-        "kornel_engine_faults_total", "Exceptions inside the engine: always a bug.", service.engine_faults
+        "kornel_engine_faults_total", "Exceptions inside the engine, which are always bugs.", service.engine_faults
     )
     yield make_counters(
         "kornel_group_lookups_total",
-        "Times a resolver was asked for the groups of a user, and of these failed.",
+        "How many times a resolver was asked for the groups of a user, and how many of these failed.",
         ["result"],
         {
             "answered": service.group_lookups - service.group_lookups_failed,
@@ -119,11 +130,11 @@ def _stream_metrics(sources: Sources) -> Iterable[Metric]:
     )
     yield make_gauge(
         "kornel_clock_ahead_seconds",
-        "How far the machine's clock was set ahead since the core started; below 0: back.",
+        "How far the machine's clock was set forward since the core started; negative: back.",
         sources.clock.ahead_s,
     )
     yield make_histogram(
-        "kornel_event_loop_lag_seconds", "How late the event loop comes to what is due.", sources.measures.lag.lag
+        "kornel_event_loop_lag_seconds", "How late the event loop runs what is due.", sources.measures.lag.lag
     )
 
 
@@ -136,7 +147,7 @@ def _families_of_callers(sources: Sources) -> Iterable[Metric]:
         ["reason"],
         {str(cause): connections.cuts[cause] for cause in Cause},
     )
-    yield make_gauge("kornel_calls_open", "Open calls of gRPC, streams among them.", admission.open)
+    yield make_gauge("kornel_calls_open", "Open calls of gRPC, including streams.", admission.open)
     yield make_counters(
         "kornel_calls_refused_total",
         "Calls of gRPC that the core refused, by reason.",
@@ -146,7 +157,7 @@ def _families_of_callers(sources: Sources) -> Iterable[Metric]:
 
 
 def _on_the_wall(at_ns: int, clock: Clock) -> float:
-    """Returns *at_ns* in seconds of the wall clock, which alerts compare with; 0 stays 0: never."""
+    """Returns *at_ns* in seconds of the wall clock, which alerts use; 0, which means never, stays 0."""
     return at_ns / SECOND_NS + clock.ahead_s if at_ns else 0.0
 
 
@@ -159,15 +170,17 @@ def _callback_metrics(sources: Sources) -> Iterable[Metric]:
     )
     yield make_counters(
         "kornel_callback_questions_total",
-        "Questions sent to the shim, and those dropped before.",
+        "Questions sent to the shim, and questions dropped before that.",
         ["result"],
         {"sent": service.questions_sent, "dropped": service.questions_dropped},
     )
-    yield make_counter("kornel_callback_answers_total", "Answers, late ones included.", service.answers_received)
-    yield make_histogram("kornel_callback_seconds", "From the sending of a question to its answer.", sources.latency)
+    yield make_counter(
+        "kornel_callback_answers_total", "Answers of the shim, including late ones.", service.answers_received
+    )
+    yield make_histogram("kornel_callback_seconds", "The time from sending a question to its answer.", sources.latency)
     yield make_gauge(
         "kornel_callback_silence_seconds",
-        "From the first to the last question sent since anything was answered.",
+        "The time from the first to the last question sent since the last answer.",
         max(board.times.silence_ns() for board in boards) / SECOND_NS,
     )
     yield make_counters(
@@ -189,7 +202,7 @@ def _events(sources: Sources) -> Iterable[Metric]:
     ring, places = sources.events.events, sources.events.places
     yield make_counter("kornel_events_total", "Events that happened.", ring.next_id)
     yield make_gauge("kornel_event_ring_entries", "Events that can be read.", len(ring))
-    yield make_gauge("kornel_event_ring_capacity", "Most events that can be.", ring.capacity)
+    yield make_gauge("kornel_event_ring_capacity", "The most events that can be kept to be read.", ring.capacity)
     yield make_gauge("kornel_event_streams", "Clients that follow events.", len(places))
     yield make_counter(
         "kornel_event_streams_dropped_total", "Clients dropped because they read too slowly.", places.dropped
@@ -204,7 +217,7 @@ def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
     configurator = managers.leader.configurator
     yield make_gauge(
         "kornel_configuration_version",
-        "Number of the configuration in force, of the first manager; 0: none.",
+        "Number of the configuration in force, of the first manager, whose settings are the core's; 0: none.",
         configurator.in_force,
     )
     yield make_counters(
@@ -218,20 +231,20 @@ def _configuration_metrics(sources: Sources) -> Iterable[Metric]:
         "When a configuration last came into force; 0: never.",
         _on_the_wall(measures.configured_ns, sources.clock),
     )
-    held = next((found for place in managers.places for found in [place.configurator.rollback_held] if found), None)
+    held = [found for place in managers.places for found in [place.configurator.rollback_held] if found is not None]
     yield make_gauge(
         "kornel_configuration_rollback_holds",
-        "1: a rollback holds, and texts that were brought before it are not applied.",
-        int(held is not None),
+        "1: a rollback is in force, and texts sent before it are not applied.",
+        int(bool(held)),
     )
     yield make_gauge(
         "kornel_configuration_rollback_kept_out",
-        "How often the rollback that holds has kept a text out; 0: not once, or none holds.",
-        held.kept_out if held is not None else 0,
+        "How many texts the rollbacks in force have kept out; 0: none, or no rollback is in force.",
+        sum(each.kept_out for each in held),
     )
     yield make_gauge(
         "kornel_configuration_file_problem",
-        "1: the configuration file says something that cannot be used.",
+        "1: the configuration file cannot be used.",
         int(bool(managers.problem)),
     )
 
@@ -243,12 +256,14 @@ def _health(sources: Sources) -> Iterable[Metric]:
     yield make_gauge("kornel_healthy", "1: the last health check found nothing wrong.", int(report.healthy))
     yield make_gauges(
         "kornel_health_check",
-        "1: this check succeeded.",
+        "1: the check succeeded.",
         ["number", "check"],
         {(str(n), check.name): int(check.succeeded) for n, check in enumerate(report.checks)},
     )
     yield make_gauge(
-        "kornel_health_checked_timestamp_seconds", "When that was.", _on_the_wall(report.at_ns, sources.clock)
+        "kornel_health_checked_timestamp_seconds",
+        "When the last health check was made.",
+        _on_the_wall(report.at_ns, sources.clock),
     )
 
 
@@ -257,41 +272,66 @@ def _memory_metrics() -> Iterable[Metric]:
     if native is not None:
         yield make_gauges(
             "kornel_native_memory_bytes",
-            "Address space of the C library, most of it of gRPC: used, and freed, be it kept or given back.",
+            "Memory of the C library's allocator, mostly for gRPC: used, and free (kept or given back to the system).",
             ["state"],
             {"used": native.used_bytes, "free": native.free_bytes},
         )
 
 
+def _standing_metrics(standing: Standing) -> Iterable[Metric]:
+    yield make_gauge("kornel_leader", "1: this core leads, of those that share the journal.", int(standing.leads))
+    yield make_gauge(
+        "kornel_standby_unfit",
+        "1: this core follows no more and never leads, because its state is not the leader's.",
+        int(standing.role is Role.UNFIT),
+    )
+    yield make_gauge(
+        "kornel_standby_records_behind",
+        "Records of the journal that this core has not played.",
+        standing.records_behind,
+    )
+    yield make_gauge(
+        "kornel_standby_behind_seconds",
+        "How old what this core shows may be; 0: it leads.",
+        round(standing.behind_s, 3),
+    )
+
+
 def _journal_metrics(journal: JournalGauges) -> Iterable[Metric]:
     yield make_gauge(
-        "kornel_journal_epoch", "How many cores have written the journal, this one included.", journal.epoch
+        "kornel_journal_epoch", "How many cores have written the journal, including this one.", journal.epoch
     )
     yield make_counter("kornel_journal_records_total", "Records of the journal, of all epochs.", journal.last_record)
     yield make_gauge(
         "kornel_journal_records_behind",
-        "Calls of the engine whose record is not durable.",
+        "Calls of the engine whose record is not durable yet.",
         journal.last_record - journal.last_durable,
     )
     yield make_gauge(
-        "kornel_journal_waiting", "Sets of effects that wait for their record to be durable.", journal.sets_waiting
+        "kornel_journal_waiting", "Sets of effects that wait until their record is durable.", journal.sets_waiting
     )
     yield make_counter(
         "kornel_journal_bytes_total", "Bytes written to the journal since the start.", journal.bytes_written
     )
     yield make_histogram("kornel_journal_commit_seconds", "How long commits of the journal took.", journal.commits)
     yield make_gauge(
-        "kornel_journal_problem", "1: the journal cannot be written, and nothing is taken.", int(bool(journal.problem))
+        "kornel_journal_problem",
+        "1: the journal cannot be written, and nothing is accepted.",
+        int(bool(journal.problem)),
     )
 
 
 def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:
     yield make_gauge("kornel_history_queue_entries", "Entries that wait in memory.", history.queued)
-    yield make_gauge("kornel_history_spool_bytes", "What waits on the disk for the database.", history.spool_bytes)
-    yield make_gauge("kornel_history_spool_limit_bytes", "Most that may.", history.spool_limit)
+    yield make_gauge("kornel_history_spool_bytes", "Bytes that wait on the disk for the database.", history.spool_bytes)
+    yield make_gauge(
+        "kornel_history_spool_limit_bytes",
+        "The most bytes that may wait on the disk for the database.",
+        history.spool_limit,
+    )
     yield make_counters(
         "kornel_history_records_total",
-        "Records of the history: safe on disk, taken by the database, dropped without room, refused for good.",
+        "Records of the history: safe on disk, stored in the database, dropped for lack of room, refused for ever.",
         ["result"],
         {
             "stored": history.stored,
@@ -302,12 +342,12 @@ def _history(history: HistoryGauges, clock: Clock) -> Iterable[Metric]:
     )
     yield make_gauge(
         "kornel_history_set_aside",
-        "Records that the database refuses and odd files of the spool, which wait for somebody to look at them.",
+        "Records that the database refuses, and odd files of the spool, which an operator has to look at.",
         history.set_aside,
     )
     yield make_gauge("kornel_history_problem", "1: something is wrong with the history.", int(bool(history.problem)))
     yield make_gauge(
         "kornel_history_committed_timestamp_seconds",
-        "When the database last took something; 0: not yet.",
+        "When the database last stored something; 0: never.",
         _on_the_wall(history.last_commit_ns, clock),
     )

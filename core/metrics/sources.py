@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kornel.core.domain.partition_names import bare_partition_name
@@ -16,6 +16,7 @@ from kornel.core.service.event_journal import EventJournal
 from kornel.core.service.health import HealthKeeper
 from kornel.core.service.managers import Managers
 from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.standing import Standing
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 
@@ -98,7 +99,8 @@ class JournalGauges(Protocol):
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The sources of a scrape. ``history``: of the durable history; ``None``: there is none. ``journal``: likewise.
-    ``queue_limit``: of response queues. ``latency``: from the sending of questions to their answers."""
+    ``standing``: of this core among those that share a journal. ``queue_limit``: of response queues. ``latency``: from
+    the sending of questions to their answers."""
 
     measures: Measures
     managers: Managers
@@ -113,6 +115,7 @@ class Sources:
     queue_limit: int
     history: Callable[[], HistoryGauges | None] = lambda: None
     journal: Callable[[], JournalGauges | None] = lambda: None
+    standing: Standing = field(default_factory=Standing)
 
 
 @dataclass(frozen=True, slots=True)

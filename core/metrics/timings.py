@@ -15,7 +15,7 @@ PLACEMENT_BOUNDS_S: Final = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005
 
 
 class Timings:
-    """An ``EngineTimer``. Seconds.
+    """The times of all engines of a core, each of which counts in a timer of its own: :meth:`of_engine`. Seconds.
 
     slices       each slice of scheduling: what upstream calls the attempt of a partition
     cycles       from the first slice with something to do until there is nothing more to do
@@ -25,7 +25,8 @@ class Timings:
     """
 
     def __init__(self, decisions: Decisions) -> None:
-        self._decisions = decisions
+        self.decisions: Final = decisions
+        """The decisions of the slice that was timed last."""
         self.slices = Durations(BOUNDS_S)
         self.cycles = Durations(BOUNDS_S)
         self.commands = Durations(BOUNDS_S)
@@ -35,27 +36,39 @@ class Timings:
         self.upstream_cycles = Durations(UPSTREAM_BOUNDS_S)
         self.upstream_placements = Durations(UPSTREAM_BOUNDS_S)
         self.upstream_attempts = Durations(UPSTREAM_BOUNDS_S)
+
+    def of_engine(self) -> EngineTimings:
+        """Returns the timer of another engine."""
+        return EngineTimings(self)
+
+
+class EngineTimings:
+    """An ``EngineTimer``: its slices make up cycles of this engine alone, whatever others do between them."""
+
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
         self._cycle_s = 0.0
 
     def command_took(self, seconds: float) -> None:
         """Count a command that was applied."""
-        self.commands.add(seconds)
+        self._timings.commands.add(seconds)
 
     def slice_took(self, seconds: float, effects: int, *, more: bool) -> None:
         """Count a slice that was run, with its effects."""
-        self.slices.add(seconds)
-        self.upstream_slices.add(seconds)
+        timings = self._timings
+        timings.slices.add(seconds)
+        timings.upstream_slices.add(seconds)
         self._cycle_s += seconds
         if not more:
-            self.cycles.add(self._cycle_s)
-            self.upstream_cycles.add(self._cycle_s)
+            timings.cycles.add(self._cycle_s)
+            timings.upstream_cycles.add(self._cycle_s)
             self._cycle_s = 0.0
         if not effects:
             return
-        placed, attempts = self._decisions.last_placed, self._decisions.last_attempts
+        placed, attempts = timings.decisions.last_placed, timings.decisions.last_attempts
         if placed:
-            self.placements.add(seconds / placed, placed)
-            self.upstream_placements.add(seconds / placed, placed)
+            timings.placements.add(seconds / placed, placed)
+            timings.upstream_placements.add(seconds / placed, placed)
         if attempts:
-            self.attempts.add(seconds / attempts, attempts)
-            self.upstream_attempts.add(seconds / attempts, attempts)
+            timings.attempts.add(seconds / attempts, attempts)
+            timings.upstream_attempts.add(seconds / attempts, attempts)

@@ -34,7 +34,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration_history import Origin, Version
 from tests.examples import scale_examples
-from tests.unit.archive.test_archive import (
+from tests.unit.archive.archives import (
     NOW_NS,
     PARTITION,
     PATIENCE_S,

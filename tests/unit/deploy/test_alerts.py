@@ -66,6 +66,11 @@ CASES = (
         {"kornel_manager_registered": "1x57 0x3", "kornel_manager_gone": "0x60"},
     ),
     Case("KornelNoShim", {"kornel_manager_registered": "0x60"}, {"kornel_manager_registered": "1x60"}),
+    Case(
+        "KornelNoShim",
+        {"kornel_manager_registered": "0x60", "kornel_leader": "1x60"},
+        {"kornel_manager_registered": "0x60", "kornel_leader": "0x60"},
+    ),
     once("kornel_engine_faults_total")._replace(alert="KornelEngineFault"),
     Case(
         "KornelEngineFault",
@@ -177,6 +182,13 @@ CASES = (
     ),
     once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
     Case("KornelJournalProblem", {"kornel_journal_problem": "0x50 1x10"}, {"kornel_journal_problem": "0x60"}),
+    Case("KornelNoLeader", {"kornel_leader": "1x58 0x2"}, {"kornel_leader": "0x59 1"}),
+    Case("KornelStandbyUnfit", {"kornel_standby_unfit": "0x59 1"}, {"kornel_standby_unfit": "0x60"}),
+    Case(
+        "KornelStandbyBehind",
+        {"kornel_standby_behind_seconds": "0x50 60x10"},
+        {"kornel_standby_behind_seconds": "0.1x59 60"},
+    ),
     Case("KornelJournalSlow", slow("kornel_journal_commit_seconds"), quick("kornel_journal_commit_seconds")),
     Case(
         "KornelHistorySpoolFilling",

@@ -9,7 +9,7 @@ from kornel.core.metrics.decisions import Decisions
 from kornel.core.telling.partitions.partition_gauges import BudgetUse, PartitionGauges
 from kornel.core.telling.reader import PartitionReader
 from tests.reading import read
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 THREE_NODES = (

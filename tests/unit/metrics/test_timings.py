@@ -37,11 +37,22 @@ def test_bounds_of_upstream_read_as_upstream_writes_them() -> None:
 def test_a_cycle_is_as_long_as_its_slices() -> None:
     """Case 58: a cycle of 5 ms adds 0.005."""
     timings = Timings(Decisions(lambda name: "", lambda: 0))
-    timings.slice_took(0.002, 0, more=True)
-    timings.slice_took(0.003, 0, more=False)
+    engine = timings.of_engine()
+    engine.slice_took(0.002, 0, more=True)
+    engine.slice_took(0.003, 0, more=False)
     assert timings.upstream_cycles.total == pytest.approx(0.005)
     assert sum(timings.cycles.counts) == 1
     assert sum(timings.slices.counts) == 2
+
+
+def test_a_cycle_is_that_of_one_engine_whatever_others_do_meanwhile() -> None:
+    timings = Timings(Decisions(lambda name: "", lambda: 0))
+    one, other = timings.of_engine(), timings.of_engine()
+    one.slice_took(0.002, 0, more=True)
+    other.slice_took(0.0003, 0, more=False)
+    one.slice_took(0.003, 0, more=False)
+    assert list(timings.cycles.cumulated_counts())[1:5] == [("0.0005", 1), ("0.001", 1), ("0.0025", 1), ("0.005", 2)]
+    assert timings.upstream_cycles.total == pytest.approx(0.0053)
 
 
 def test_placements_share_their_slice() -> None:
@@ -49,8 +60,9 @@ def test_placements_share_their_slice() -> None:
     timings = Timings(decisions)
     placed = [Allocated(AllocationSpec(f"k{n}", "app", "p", None), "n", Resources()) for n in range(4)]
     decisions.observe(placed)
-    timings.slice_took(0.004, len(placed), more=False)
-    timings.slice_took(0.5, 0, more=False)
+    engine = timings.of_engine()
+    engine.slice_took(0.004, len(placed), more=False)
+    engine.slice_took(0.5, 0, more=False)
     assert sum(timings.placements.counts) == 4
     assert timings.placements.total == pytest.approx(0.004)
 

@@ -1,4 +1,4 @@
-"""Applications, preemptions, events and configurations."""
+"""Makes the tables for applications, preemptions, events and configurations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _path(*names: str) -> list[sa.Column[str]]:
 
 
 def _index(table: str, *columns: str) -> None:
-    """Make an index of rows with a value in a column, the newest first."""
+    """Make an index that finds the rows with a value in a column, the newest first."""
     for column in columns:
         op.create_index(f"{table}_by_{column}", table, [column, "at_ns", "run", "seq"])
 

@@ -1,4 +1,4 @@
-"""Indexes on the beginnings of texts: a database refuses a row whose entry in an index is too long."""
+"""Indexes on the beginnings of texts, because a database refuses a row whose entry in an index is too long."""
 
 from __future__ import annotations
 

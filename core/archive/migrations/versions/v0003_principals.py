@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns, empty for rows that were stored before."""
+    """Add the columns, with empty values in existing rows."""
     for name in ("principal", "note"):
         op.add_column("configurations", sa.Column(name, sa.Text, nullable=False, server_default=""))
 

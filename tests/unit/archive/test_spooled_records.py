@@ -1,0 +1,84 @@
+"""Records on their way: the spool is replayed, and what has no room is dropped and counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from structlog.testing import CapturingLogger
+
+from kornel.core.archive.archive import Archive
+from kornel.core.archive.records import encode_batch
+from kornel.core.archive.spool import SpoolWriter
+from tests.unit.archive.archives import (
+    NOW_NS,
+    PATIENCE_S,
+    event,
+    events,
+    everything,
+    objects,
+    settings_for,
+    until,
+    writing,
+)
+
+
+def test_spool_is_replayed_and_twice_is_once(database: str, tmp_path: Path) -> None:
+    """What an earlier life left in the spool arrives; what the database had already is not doubled."""
+    settings = settings_for(database, tmp_path)
+    with writing(settings) as archive:
+        archive.observe(events(5))
+    (left,) = {row.run for row in everything(settings, "events")}
+    spool = SpoolWriter(settings.spool, 2**20)
+    spool.append(left, 1, 8, encode_batch([(NOW_NS, events(8))], 1)[1])  # type: ignore[list-item]  # they are of the kind
+    spool.close()
+    with writing(settings) as archive:
+        until(lambda: archive.status().committed == 8, "the spool to be replayed")
+        archive.observe([event(8)])
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(9)]
+
+
+def test_newest_are_dropped_when_nothing_has_room(tmp_path: Path) -> None:
+    """A full spool fills the queue; then the newest records are dropped and counted. What was stored all arrives."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    settings = settings_for(str(blocked / "history.db"), tmp_path, spool_bytes=20_000, queue_records=500)
+    with writing(settings) as archive:
+        for first in range(0, 5_000, 100):
+            archive.observe(events(100, first))
+            until(lambda: not archive.status().queued or "spool is full" in archive.status().problem, "room or its end")
+        status = archive.status()
+        assert status.dropped > 1_000
+        assert "spool is full" in status.problem
+        until(lambda: "database cannot be written" in archive.status().problem, "the other problem")
+        blocked.unlink()
+        until(lambda: archive.status().stored == 5_000 - archive.status().dropped, "the queue to be stored")
+        until(lambda: archive.status().committed == archive.status().stored, "the database to catch up")
+        until(lambda: not archive.status().problem, "the problem to be over")
+        kept = archive.status().stored
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(kept)]
+
+
+def test_full_queue_takes_no_memory_for_what_it_drops(tmp_path: Path) -> None:
+    """However long the disk is away, what is dropped leaves nothing behind but its count."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path, queue_records=10)
+    archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger())  # type: ignore[arg-type]
+    for first in range(0, 5_000, 5):
+        archive.observe(events(5, first))
+    assert archive.status().queued == 10
+    assert archive.status().dropped == 4_990
+    assert len(archive._queue) == 2
+    archive.start()
+    archive.close(PATIENCE_S)
+    assert objects(everything(settings, "events")) == [f"ask-{number}" for number in range(10)]
+
+
+def test_absurd_name_in_the_spool_ends_no_thread(tmp_path: Path) -> None:
+    """It is set aside and told; records reach the database."""
+    settings = settings_for(str(tmp_path / "history.db"), tmp_path)
+    settings.spool.mkdir()
+    (settings.spool / f"{'9' * 40}.spool").write_bytes(b"")
+    with writing(settings) as archive:
+        archive.observe(events(3))
+        until(lambda: archive.status().committed == 3, "the database to take records")
+        until(lambda: archive.status().set_aside == 1, "the file to be counted")
+        assert "set-aside" in archive.status().problem
