@@ -32,7 +32,7 @@ def parse_bytes(text: str) -> int:
     found = _NUMBER.match(text)
     factors = _BYTES | _BINARY_BYTES
     if found is None or found[3] not in factors:
-        raise BadAmount(f"{text!r} is no amount of memory; write 4Gi, 512Mi or 2G")
+        raise BadAmount(f"{text!r} is not an amount of memory; write 4Gi, 512Mi or 2G")
     factor = factors[found[3]]
     fraction = found[2] or ""
     amount = int(found[1]) * factor + (int(fraction) * factor // 10 ** len(fraction) if fraction else 0)
@@ -50,7 +50,7 @@ def parse_duration(text: str) -> float:
         total += int(found[1]) * _SECONDS[found[2]]
         end = found.end()
     if end != len(text) or not text:
-        raise BadAmount(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+        raise BadAmount(f"{text!r} is not a duration; write 90s, 30m, 2h or 1h30m")
     return float(total)
 
 

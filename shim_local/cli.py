@@ -270,14 +270,18 @@ def explain_job(
     """Ask the core what keeps a job from running. The answer is that of ``kornel explain``."""
     with _report_errors(), _connect(context) as server:
         tasks = server.request({"do": "show", "name": job})["tasks"]
-        address = server.request({"do": "status"})["core"]
+        status = server.request({"do": "status"})
     waiting = [task for task in tasks if task["state"] == "queued"]
     if not waiting:
         _print_line(f"{job} does not wait for room: it is {tasks[0]['state']}")
         return
     key = str(waiting[0]["key"])
     explained = subprocess.run(
-        [sys.executable, "-P", "-m", "kornel", "--core", str(address), "explain", key],
+        # In full, because another manager of the core may have a partition of that name, too.
+        [
+            *(sys.executable, "-P", "-m", "kornel", "--core", str(status["core"]), "explain"),
+            *("--partition", str(status["partition"]), key),
+        ],
         env=program_environment(),
         check=False,
     )

@@ -1,4 +1,4 @@
-"""Options within scripts: lines at their beginning that start with ``#KORNEL`` are read as options of ``submit``."""
+"""Options within scripts: lines at the beginning of a script that start with ``#KORNEL`` are options of ``submit``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class BadScript(ValueError):
 
 
 def read_options(path: Path) -> list[str]:
-    """Returns the words of the option lines of a script, in order; none if it is no script.
+    """Returns the words of the option lines of the script *path*, in order; none if it is not a script.
 
-    They stand above the first line that is neither empty nor a comment. Raises BadScript.
+    Option lines stand above the first line that is neither empty nor a comment. Raises BadScript.
     """
     try:
         if not path.is_file():

@@ -1,4 +1,4 @@
-"""A submission made of a command, its options, and those that its script states."""
+"""Makes a submission from a command, its options, and the options in its script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE_VARIABLE: Final = "KORNEL_LOCAL_STATE"
 
 
 def read_script_options(context: typer.Context, command: list[str]) -> dict[str, Any]:
-    """Returns the options of ``submit``: those of the command line, and where they are silent those of the script."""
+    """Returns the options of ``submit``: those of the command line, and others from the script."""
     options = dict(context.params)
     program = Path(command[0])
     if len(os.fsencode(program.name)) > LONGEST_NAME:
@@ -31,12 +31,12 @@ def read_script_options(context: typer.Context, command: list[str]) -> dict[str,
     if "/" not in command[0]:
         found = shutil.which(command[0])
         if found is None and program.is_file():
-            raise BadScript(f"{command[0]} is a file here, but no command: write ./{command[0]}")
+            raise BadScript(f"{command[0]} is a file here, but not a command; write ./{command[0]}")
         if found is None and len(command) == 1 and len(command[0].split()) > 1:
-            raise BadScript(f"{command[0][:40]!r} is no program; write its words without quotes, or sh -c in front")
+            raise BadScript(f"{command[0][:40]!r} is not a program; write its words without quotes, or after sh -c")
         program = Path(found) if found is not None else program
     elif program.is_file() and not os.access(program, os.X_OK):
-        raise BadScript(f"{command[0]} is not executable: chmod +x {command[0]}, or submit -- sh {command[0]}")
+        raise BadScript(f"{command[0]} is not executable; run chmod +x {command[0]}, or submit -- sh {command[0]}")
     words = read_options(program)
     if not words:
         return options
@@ -45,7 +45,7 @@ def read_script_options(context: typer.Context, command: list[str]) -> dict[str,
     except typer.TyperException as error:
         raise BadScript(f"{program}: #KORNEL: {error.format_message()}") from None
     if script.params["command"]:
-        raise BadScript(f"{program}: #KORNEL: {script.params['command'][0]!r} is no option")
+        raise BadScript(f"{program}: #KORNEL: {script.params['command'][0]!r} is not an option")
     for name in options:
         ours, theirs = context.get_parameter_source(name), script.get_parameter_source(name)
         if ours is not None and ours.name != "COMMANDLINE" and theirs is not None and theirs.name == "COMMANDLINE":
@@ -59,21 +59,21 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         directory = Path(options["directory"] or Path.cwd()).absolute()
     except OSError as error:
         raise BadSpec(f"the directory that you are in: {error.strerror}") from None
-    if not os.path.isdir(directory):  # noqa: PTH112 - a name that is too long is none, and does not raise
-        raise BadSpec(f"{directory} is no directory")
+    if not os.path.isdir(directory):  # noqa: PTH112 - does not raise for a name that is too long
+        raise BadSpec(f"{directory} is not a directory")
     environment = {name: value for name, value in os.environ.items() if name != STATE_VARIABLE}
-    # Jobs may submit jobs.
+    # This lets jobs submit jobs.
     environment[STATE_VARIABLE] = str(folder)
     for pair in options["env"] or ():
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise BadSpec(f"--env {pair!r} is no variable; write NAME=VALUE")
+            raise BadSpec(f"--env {pair!r} is not a variable; write NAME=VALUE")
         environment[name] = value
     after = []
     for text in options["after"] or ():
         for number in text.split(","):
             if not (number.isascii() and number.isdigit()):
-                raise BadSpec(f"--after {text!r} is no job; write its number")
+                raise BadSpec(f"--after {text!r} is not a job; write its number")
             after.append(int(number))
     mask = os.umask(0o022)
     os.umask(mask)
@@ -108,7 +108,7 @@ def _user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        # As in many containers.
+        # Many containers have no entry for the user.
         return str(os.getuid())
 
 

@@ -81,9 +81,11 @@ def _format_state(task: Mapping[str, Any]) -> str:
 
 
 def _format_time(task: Mapping[str, Any], now: float) -> str:
-    if not task["started_s"]:
+    if not task["started_s"] or task["state"] == "queued":
         return ""
-    return write_duration(max(0.0, (task["ended_s"] or now) - task["started_s"])) if task["state"] != "queued" else ""
+    took_s = max(0.0, (task["ended_s"] or now) - task["started_s"])
+    # What took less than a tenth of a second says more of the machine than of the job.
+    return write_duration(round(took_s, 1) if took_s < 1 else took_s)
 
 
 def _format_note(job: Mapping[str, Any], task: Mapping[str, Any]) -> str:

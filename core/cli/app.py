@@ -28,8 +28,8 @@ COMMANDS: Final = {
     "nodes": CommandSource("lists", "nodes", _LOOK),
     "users": CommandSource("users", "users", _LOOK),
     "top": CommandSource("top", "top", _LOOK),
-    "queue": CommandSource("quota", "queue_app", _LOOK),
-    "user": CommandSource("quota", "user_app", _LOOK),
+    "queue": CommandSource("bounds", "queue_app", _LOOK),
+    "user": CommandSource("bounds", "user_app", _LOOK),
     "ask": CommandSource("status", "ask_app", _LOOK),
     "explain": CommandSource("explain", "explain", _WHY),
     "what-if": CommandSource("explain", "what_if_app", _WHY),
@@ -49,8 +49,8 @@ COMMANDS: Final = {
     "dump": CommandSource("status", "dump", _RUN),
     "completion": CommandSource("completion", "completion", _RUN),
 }
-"""The commands besides ``version``, in the order of the help, each with the module that is imported when it is used
-and the heading that it stands under."""
+"""The commands besides ``version``, in the order of the help, each with its module, which is imported when the command
+is used, and the heading under which the help lists it."""
 
 
 class KornelGroup(GroupOnDemand):
@@ -60,7 +60,7 @@ class KornelGroup(GroupOnDemand):
     sources = COMMANDS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the options of ``kornel`` itself, wherever they stand."""
+        """Parses the options of ``kornel`` itself, before or after the command."""
         found: list[str] = super().parse_args(ctx, move_connection_options(args))
         return found
 

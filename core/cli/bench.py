@@ -1,4 +1,4 @@
-"""``kornel bench``: measures how fast a running core without a shim places asks."""
+"""Command ``kornel bench``: measures how fast a running core without a shim places asks."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def bench(
         bool,
         typer.Option(
             "--force",
-            help="Unregister the resource manager that is there: everything it reported is gone until it registers"
-            " again. Asks first.",
+            help="Unregister the resource manager that is registered: everything it reported is gone until it registers"
+            " again. The command asks first.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before --force unregisters.")] = False,

@@ -1,4 +1,4 @@
-"""``kornel config``: check a configuration, try it on a running core, and look back at earlier ones."""
+"""Commands ``kornel config``: check a configuration, preview it on a running core, and show earlier ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ config_app = typer.Typer(help="Work with queue configurations.", no_args_is_help
 PREVIEW_TIMEOUT_S: Final = 60.0
 
 HAS_HIDDEN: Final = (
-    "secrets are shown as [hidden]; no core takes such a text back, `kornel config rollback` brings the real one"
+    "secrets are shown as [hidden]; cores refuse such a text, but `kornel config rollback` restores the real one"
 )
-HAS_HIDDEN_BOTH: Final = "secrets are shown as [hidden]: whether they differ cannot be seen"
+HAS_HIDDEN_BOTH: Final = "secrets are shown as [hidden], so differences between them cannot be seen"
 
 ROLLBACK_HOLDS: Final = (
-    "It holds until the shim or the file brings a text that it has not brought before; registering again does not end"
-    " it. `kornel config rollback --undo` does, and a restart of the core."
+    "It stays in force until the shim or the file supplies a new text; registering again does not end it."
+    " `kornel config rollback --undo` and a restart of the core do."
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Queue configuration to read.")]
@@ -43,7 +43,7 @@ OtherName = Annotated[str, typer.Argument(metavar="[OTHER]", help="Another versi
 def check(
     file: File,
     yunikorn: Annotated[
-        bool, typer.Option("--yunikorn", help="Warn too of what means something else to Apache YuniKorn.")
+        bool, typer.Option("--yunikorn", help="Also warn of parts that Apache YuniKorn reads differently.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +59,7 @@ def check(
     if as_json:
         raise typer.Exit(check_json(text, yunikorn=yunikorn))
     if not text:
-        echo_line(f"{file}: empty, so the built-in default holds")
+        echo_line(f"{file}: empty, so the built-in default applies")
         return
     configuration = check_text(file, text, yunikorn=yunikorn)
     echo_line(f"{file}: checksum {configuration.checksum}")
@@ -101,16 +101,18 @@ def preview(
 
 @config_app.command("history")
 def history(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Most versions to show, the newest; 0: all.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="The most versions to show, the newest first; 0: all.")
+    ] = 50,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those of earlier runs that said the same as the one before.")
+        bool, typer.Option("--all", help="Also show versions of earlier runs that are the same as the one before.")
     ] = False,
     grpc: Address = ADDRESS,
     manager: ManagerName = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """List the configurations that the core was given, in earlier runs too, refused ones included.
+    """List the configurations that the core received in this and earlier runs, including refused ones.
 
     Earlier runs come from the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
     """
@@ -204,7 +206,7 @@ def rollback(
     or until the core restarts. Exits 1 when the core refuses, 2 for neither or both of VERSION and --undo.
     """
     if undo == bool(version):
-        print_error("either the number of a version, or --undo")
+        print_error("give either the number of a version or --undo")
         raise typer.Exit(EXIT_BAD_INPUT)
     try:
         with ConfigurationClient(grpc, timeout, manager) as core:
@@ -217,6 +219,10 @@ def rollback(
         echo_line(f"the rollback is undone: version {done.version} is in force, checksum {done.checksum}")
     elif done.changed:
         echo_line(f"version {version} is in force again, as version {done.version}, checksum {done.checksum}")
-        echo_line(ROLLBACK_HOLDS if done.holds else "it is what the shim or the file brings: no rollback holds")
+        echo_line(
+            ROLLBACK_HOLDS
+            if done.holds
+            else "it is the text that the shim or the file supplies: no rollback is in force"
+        )
     else:
-        echo_line(f"nothing to do: version {done.version}, in force, says the same")
+        echo_line(f"nothing to do: version {done.version}, which is in force, is the same")

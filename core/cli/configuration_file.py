@@ -28,7 +28,7 @@ def read_file(path: Path) -> str:
 
 
 def choose_warnings(warnings: Sequence[Problem], *, yunikorn: bool) -> tuple[Problem, ...]:
-    """Returns those of *warnings* that are wanted: what only concerns YuniKorn is for those who ask for it."""
+    """Returns *warnings* without those about differences from YuniKorn, unless *yunikorn* asks for them."""
     return tuple(warning for warning in warnings if yunikorn or "YuniKorn" not in warning.message)
 
 
@@ -39,7 +39,8 @@ def check_text(
     *,
     yunikorn: bool = False,
 ) -> Configuration:
-    """Print the problems of *text* and return its configuration. Exits if there is none, or none that works here."""
+    """Print the problems of *text* and return its configuration. Exits if it is not valid, or does not work on this
+    machine."""
     try:
         configuration = load(text, unavailable_resolvers=unavailable_resolvers)
     except ConfigError as error:
@@ -50,7 +51,7 @@ def check_text(
 
 
 def check_json(text: str, *, yunikorn: bool) -> int:
-    """Print the judgement as ``ValidateConfigurationResponse`` and return the exit status."""
+    """Print the result as a ``ValidateConfigurationResponse`` and return the exit status."""
     problems: tuple[Problem, ...]
     try:
         problems, valid = choose_warnings(load(text).warnings, yunikorn=yunikorn), True

@@ -1,4 +1,4 @@
-"""Options about the connection to a core, which may stand before the command and after it."""
+"""Moves options about the connection to a core, which users may write before or after the command."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ drain_app = typer.Typer(help="Take nodes out of scheduling.", no_args_is_help=Tr
 undrain_app = typer.Typer(help="Return nodes to scheduling.", no_args_is_help=True)
 
 POLL_S: Final = 1.0
-"""The pause between two looks at what still runs on drained nodes."""
+"""The pause between two checks of what still runs on drained nodes."""
 
 NodeIds = Annotated[list[str], typer.Argument(metavar="NODE...", help="IDs of the nodes.")]
 
@@ -55,8 +55,8 @@ def drain_node(
 
     Holds until `kornel undrain node`, whatever the shim reports about the node, or until the core restarts.
 
-    Exits 0 also when a node was draining already, 1 when no core answers, there is no such node, or the wait was too
-    long. With --json an object for each node, one a line if there are several.
+    Exits 0 also if a node was draining already, 1 if no core answers, there is no such node, or the wait took too long.
+    With --json: one object for each node, one per line if there are several.
     """
     failed = False
     drained: list[str] = []
@@ -168,7 +168,8 @@ def _describe_undrain(done: admin.UndrainNodeResponse) -> str:
 
 
 def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, longest_s: float, *, say: bool) -> bool:
-    """Returns when nothing runs on *nodes* any more, or with false after *longest_s* seconds; 0: never."""
+    """Waits until nothing runs on *nodes*; tells whether that came true within *longest_s* seconds, where 0 is no
+    limit."""
     began = time.monotonic()
     before = -1
     while True:
@@ -191,7 +192,7 @@ def _count_running(reader: Reader, node: str, partition: str) -> int:
         return int(reader.node(node, partition).summary.allocation_count)
     except client.CoreUnreachable as error:
         if error.unknown:
-            return 0  # It is gone, and what ran there as well.
+            return 0  # The node is gone, and so is what ran there.
         raise
 
 

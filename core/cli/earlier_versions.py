@@ -1,6 +1,4 @@
-"""Finds configurations by the names that ``kornel config history`` gives them: of this run of the core and earlier
-ones.
-"""
+"""Finds configurations of this and earlier runs of the core by the names that ``kornel config history`` gives them."""
 
 from __future__ import annotations
 
@@ -21,16 +19,16 @@ from kornel.v1 import history_pb2
 RUN_DIGITS: Final = 8
 """The last digits of the number of a run, by which people tell runs apart."""
 MOST_READ: Final = 1_000
-"""Stored versions that are looked through."""
+"""The most stored versions that are searched."""
 
 
 def list_earlier_versions(
     address: str, timeout_s: float, most: int, manager: str = "", *, everything: bool
 ) -> list[tuple[str, pb.ConfigurationVersion]]:
-    """Returns the versions of earlier runs with their names, newest first; none, where no history is kept.
+    """Returns the versions of earlier runs with their names, newest first; none if no history is kept.
 
-    *manager*: of that one alone. *everything*: also those that said the same as the version before them, as whenever a
-    core starts again.
+    *manager*: only versions of that manager. *everything*: also versions with the same text as the one before, which
+    every start of a core adds.
     """
     try:
         with HistoryClient(address, timeout_s) as core:
@@ -39,18 +37,18 @@ def list_earlier_versions(
                 return []
             stored = core.configurations(history_pb2.ListConfigurationsRequest(), most or MOST_READ)
     except CoreUnreachable:
-        return []  # The history may be out of order; what the core itself remembers can be shown all the same.
+        return []  # The history may not work; the versions that the core itself keeps can be shown all the same.
     stored = [each for each in stored if each.id.run != status.run and manager in ("", each.version.rm_id)]
     kept = stored if everything else list(_leave_out_repeats(stored))
     return [(f"{_name_run(each.id.run)}/{each.version.number}", each.version) for each in kept]
 
 
 def find_version(address: str, timeout_s: float, name: str, manager: str = "") -> pb.GetConfigurationResponse:
-    """Returns the version called *name*: a number of this run, 0 for the one in force, or RUN/NUMBER. Exits for a name
-    that is neither. Raises ``CoreUnreachable``, also for a version that is not known."""
+    """Returns the version called *name*: a number of this run, 0 for the one in force, or RUN/NUMBER. Exits if *name*
+    is none of these. Raises ``CoreUnreachable``, also for an unknown version."""
     run, slash, number = name.rpartition("/")
     if not number.isascii() or not number.isdecimal() or len(number) > 18 or (slash and not run):
-        print_error(f"{name!r} is no version: a number such as 3, or RUN/NUMBER as `kornel config history` shows it")
+        print_error(f"{name!r} is not a version; give a number such as 3, or RUN/NUMBER of `kornel config history`")
         raise typer.Exit(EXIT_BAD_INPUT)
     if not slash:
         with ConfigurationClient(address, timeout_s, manager) as core:
@@ -67,7 +65,7 @@ def find_version(address: str, timeout_s: float, name: str, manager: str = "") -
 def _leave_out_repeats(
     stored: Sequence[history_pb2.ConfigurationRecord],
 ) -> Iterator[history_pb2.ConfigurationRecord]:
-    """Yields the records that are not the same as the one that came before, which stands behind them."""
+    """Yields the records whose text differs from that of the version before, which comes after them in *stored*."""
     for each, before in zip_longest(stored, stored[1:]):
         said = (each.version.checksum, each.version.applied, each.version.reason)
         if before is None or said != (before.version.checksum, before.version.applied, before.version.reason):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-# mypy takes this name for true. Importing typing itself would cost the health check a fifth of its time.
+# Type checkers take this name for true. Importing typing itself would cost the health check a fifth of its time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ HEALTH_OPTIONS: Final = {
     "--key": "KORNEL_KEY",
     "--server-name": "KORNEL_SERVER_NAME",
 }
-"""The options that the quick health check knows, each with the variable that stands in for it."""
+"""The options that the quick health check knows, each with its environment variable."""
 LONGEST_PROBE_S: Final = 2.0
-"""A core that is slower than this is asked again by the whole command, with the time that the caller gives it."""
+"""The time after which a slow core is asked again by the full command, with the caller's own time limit."""
 
 
 def main() -> None:
-    """Run ``kornel``. What scripts and probes ask for takes nothing of what the other commands import."""
+    """Run ``kornel``. The version and the health check do not import what other commands need."""
     if sys.argv[1:] in VERSION:
         from kornel.core.process.version import core_version  # noqa: PLC0415
 
@@ -39,9 +39,9 @@ def main() -> None:
 
 
 def answer_health_check(arguments: Sequence[str]) -> bool:
-    """Print SERVING for ``kornel health`` with nothing but options about the connection, if the core serves.
+    """Print SERVING if the command is ``kornel health``, with options only about the connection, and the core serves.
 
-    Returns whether that was all: any other command, and any other answer of the core, is for the whole command.
+    Returns whether it did; any other command, and any other answer of the core, is left to the full command.
     """
     import os  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def answer_health_check(arguments: Sequence[str]) -> bool:
 
 def read_health_options(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] | None:
     """Returns the options of a plain ``kornel health`` by the names of their variables; ``None`` if *arguments* are
-    anything else, or hold what only the whole command can do: show a token, or say what is wrong."""
+    anything else or need the full command, which can show a token or say what is wrong."""
     found = {name: environ[name] for name in HEALTH_OPTIONS.values() if environ.get(name)}
     if environ.get("KORNEL_TOKEN_FILE"):
         return None

@@ -42,31 +42,35 @@ def events(
         typer.Option(
             "--since",
             metavar="[INSTANCE:]ID",
-            help="Begin with this event, not the newest ones. With INSTANCE, as --json prints it, a restart of the"
-            " core in between is noticed.",
+            help="Begin with this event instead of the newest ones. With INSTANCE, as printed by --json, a restart of"
+            " the core in between is noticed.",
         ),
     ] = "",
     newest: Annotated[
         int,
         typer.Option(
-            "--newest", "-n", min=0, metavar="COUNT", help="Begin with this many of the events that are asked for."
+            "--newest", "-n", min=0, metavar="COUNT", help="Begin with this many of the newest matching events."
         ),
     ] = DEFAULT_NEWEST,
     kind: Annotated[
         list[str] | None,
         typer.Option("--type", metavar="TYPE", help=f"Only events of this type; repeatable. {', '.join(_TYPES)}."),
     ] = None,
-    thing: Annotated[str, typer.Option("--object", metavar="PREFIX", help="Only what is about such objects.")] = "",
-    application: Annotated[str, typer.Option("--app", metavar="PREFIX", help="Only what is about such ones.")] = "",
-    queue: Annotated[str, typer.Option(metavar="PATH", help="Only what happens in this queue, or below.")] = "",
-    node: Annotated[str, typer.Option(metavar="PREFIX", help="Only events of such nodes.")] = "",
+    thing: Annotated[
+        str, typer.Option("--object", metavar="PREFIX", help="Only events about objects with such an ID.")
+    ] = "",
+    application: Annotated[
+        str, typer.Option("--app", metavar="PREFIX", help="Only events about applications with such an ID.")
+    ] = "",
+    queue: Annotated[str, typer.Option(metavar="PATH", help="Only events in this queue or below.")] = "",
+    node: Annotated[str, typer.Option(metavar="PREFIX", help="Only events about nodes with such an ID.")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per line: kornel.v1.Event, and the instance.")
     ] = False,
     grpc: Address = DEFAULT_ADDRESS,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the events that the core keeps, and with --follow new ones.
+    """Show the events that the core keeps, and with --follow also new ones.
 
     A stream that breaks is resumed where it ended. Events that were lost are reported on standard error.
 
@@ -99,9 +103,9 @@ def events(
 
 
 def _show_newest(address: str, request: pb.WatchEventsRequest, timeout_s: float, newest: int, *, as_json: bool) -> None:
-    """Prints the last *newest* of the kept events that pass the filter, and has *request* go on after them.
+    """Prints the last *newest* of the kept events that pass the filter, and sets *request* to continue after them.
 
-    The core counts events before it filters them, so all that it keeps are looked through.
+    The core counts events before it filters them, so all kept events are read.
     """
     stored = pb.WatchEventsRequest()
     stored.CopyFrom(request)
@@ -132,15 +136,15 @@ def _follow_events(address: str, request: pb.WatchEventsRequest, timeout_s: floa
 
 
 def _print_response(response: pb.WatchEventsResponse, request: pb.WatchEventsRequest, *, as_json: bool) -> None:
-    """Print *response*, and have *request* go on after it."""
+    """Print *response*, and set *request* to continue after it."""
     if response.HasField("opened"):
         opened = response.opened
         if opened.restarted:
-            print_error("the core was started anew: what happened last before is lost, IDs begin at 0")
+            print_error("the core was restarted: the last events before that are lost, and IDs begin at 0 again")
         request.resume.instance = opened.instance
     if response.HasField("gap"):
         gap = response.gap
-        print_error(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core does not keep them")
+        print_error(f"events {gap.first_id} to {gap.end_id - 1} are lost: the core no longer keeps them")
     for event in response.events:
         _print_event(event, request.resume.instance, as_json=as_json)
     request.resume.next_id = response.next_id

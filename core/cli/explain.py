@@ -1,4 +1,4 @@
-"""``kornel explain`` and ``kornel what-if``: why work waits, and what would happen if something changed."""
+"""Commands ``kornel explain`` and ``kornel what-if``: why work waits, and what would happen after a change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ def explain(
     ] = "",
     node: Annotated[
         str,
-        typer.Option("--node", metavar="NODE", help="Why is the ask not there? Alone: why is the node not used?"),
+        typer.Option(
+            "--node",
+            metavar="NODE",
+            help="Explain why the ask is not on this node; without a name: why the node has room that is not used.",
+        ),
     ] = "",
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
@@ -46,13 +50,13 @@ def explain(
 ) -> None:
     """Show everything that keeps work from running, or who took its room.
 
-    With --node: what keeps an ask off that node. For a node alone: what keeps the asks that wait off it. For work that
-    has ended: what the history knows of it.
+    With --node, show what keeps the ask off that node. For a node alone, show what keeps waiting asks off it. For work
+    that has ended, show what the history has about it.
 
     Exits 1 for an unknown name, 2 without a name or a node.
     """
     if not name and not node:
-        raise _bad_option("what is to be explained? An ask, an allocation, an application or a node")
+        raise _bad_option("give the ask, allocation, application or node to explain")
     try:
         found = _explain_name(grpc, name, partition, timeout, node)
     except client.CoreUnreachable as error:
@@ -100,9 +104,9 @@ def ask(
         list[str] | None,
         typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many equal asks.")] = 1,
-    priority: Annotated[int, typer.Option(help="Priority of each.")] = 0,
-    node: Annotated[str, typer.Option(help="Node each must run on.")] = "",
+    count: Annotated[int, typer.Option(min=1, help="Number of equal asks.")] = 1,
+    priority: Annotated[int, typer.Option(help="Priority of each ask.")] = 0,
+    node: Annotated[str, typer.Option(help="Node on which each ask must run.")] = "",
     user: Annotated[str, typer.Option(help="Owner of the new application.")] = "",
     group: Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")] = None,
     never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The asks may not preempt.")] = False,
@@ -135,7 +139,7 @@ def node_lost(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show where the work of a node would go if the node were lost."""
+    """Show where the work of a node would be placed if the node were lost."""
     supposed = pb.SupposedNodeLoss(node_id=node)
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, node_lost=supposed), timeout, as_json=as_json)
 
@@ -152,7 +156,7 @@ def quota(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show what would run, and what would be preempted, if a queue had other limits."""
+    """Show what would run, and what would be preempted, if the limits of a queue changed."""
     supposed = pb.SupposedQuota(queue=queue)
     for term in terms:
         kind, dot, rest = term.partition(".")
@@ -175,7 +179,7 @@ def priority(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show what would change if an ask or allocation had another priority."""
+    """Show what would happen if the priority of an ask or allocation changed."""
     supposed = pb.SupposedPriority(key=key, priority=number)
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, priority=supposed), timeout, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""``kornel health``: tells whether a core serves, and what its own checks find."""
+"""Command ``kornel health``: tells whether a core serves, and what its own checks find."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kornel.core.client.reading import Reader
 
 def health(
     grpc: Address = DEFAULT_ADDRESS,
-    checks: Annotated[bool, typer.Option("--checks", help="Show the checks that the core makes of itself.")] = False,
+    checks: Annotated[bool, typer.Option("--checks", help="Show the core's checks of its own state.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the checks, kornel.v1.GetHealthReportResponse, as JSON.")
     ] = False,

@@ -41,7 +41,7 @@ _PARTIES: Final = {
 
 RecordT = TypeVar("RecordT", bound=Message)
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Most records to show, the newest; 0: all.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="Show at most this many records, the newest; 0: all.")]
 Partition = Annotated[str, typer.Option(help="Only this partition; empty means all.")]
 Application = Annotated[str, typer.Option("--app", help="Only this application.")]
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
@@ -85,16 +85,16 @@ def preemptions(
     node: Annotated[str, typer.Option(help="Only on this node.")] = "",
     by: Annotated[
         str,
-        typer.Option("--sum", metavar="BY", help="Add up who took how much from whom: by queue, user or app."),
+        typer.Option("--sum", metavar="BY", help="Sum up who took how much from whom: by queue, user or app."),
     ] = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
     """List preempted allocations: for whom, by which kind of preemption, and whether they left; the newest first.
 
-    With --sum: sentences such as "root.b took 14 allocations from root.a", of the whole range.
+    With --sum: sentences such as "root.b took 14 allocations from root.a", for the whole range.
 
-    Exits 2 for a kind, an outcome or a sum that does not exist.
+    Exits 2 for an unknown kind, outcome or sum.
     """
     _require_choice("--sum", by, tuple(_PARTIES))
     request = pb.ListPreemptionsRequest(
@@ -120,8 +120,8 @@ def events(
     on: On = "",
     limit: Limit = 100,
     kind: Annotated[str, typer.Option("--type", help="request, app, node, queue or usergroup.")] = "",
-    about: Annotated[str, typer.Option("--object", metavar="ID", help="Only about this.")] = "",
-    reference: Annotated[str, typer.Option(metavar="ID", help="Only what concerns this too.")] = "",
+    about: Annotated[str, typer.Option("--object", metavar="ID", help="Only events about this object.")] = "",
+    reference: Annotated[str, typer.Option(metavar="ID", help="Only events that concern this too.")] = "",
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
@@ -139,7 +139,7 @@ def configs(
     until: Until = "",
     on: On = "",
     limit: Limit = 100,
-    applied: Annotated[bool, typer.Option("--applied", help="Only those that came into force.")] = False,
+    applied: Annotated[bool, typer.Option("--applied", help="Only configurations that came into force.")] = False,
     text: Annotated[bool, typer.Option("--text", help="With --json: print the texts too.")] = False,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
@@ -166,7 +166,7 @@ def usage(
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S,
 ) -> None:
-    """Show how full a queue was: what it used, was guaranteed and might use at most, the oldest first.
+    """Show how full a queue was: its usage, guarantee and max, the oldest first.
 
     A bar is as long as the queue's max; of a queue without one, as long as the cluster. Exits 2 for a bad option.
     """
@@ -192,7 +192,7 @@ def usage(
 
 @history_app.command("status")
 def status(grpc: Address = ADDRESS, as_json: AsJson = False, timeout: Timeout = TIMEOUT_S) -> None:
-    """Show the state of the history. Exits 1 when it is off or not in order."""
+    """Show the state of the history. Exits 1 if it is off or does not work."""
     try:
         with HistoryClient(grpc, timeout) as core:
             found = core.status()

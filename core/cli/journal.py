@@ -1,4 +1,4 @@
-"""``kornel journal`` and ``kornel replay``: look at the journal of a core, at the place where it is kept."""
+"""Commands ``kornel journal`` and ``kornel replay``, which read the journal of a core from where it is kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kornel.core.cli.text.times import format_time
 if TYPE_CHECKING:
     from kornel.core.journal.store import JournalStore
 
-journal_app = typer.Typer(help="Look at a core's journal, check it, and remove what is behind.", no_args_is_help=True)
+journal_app = typer.Typer(help="Show, check and prune the journal of a core.", no_args_is_help=True)
 
 PATIENCE_S = 60.0
 
@@ -31,7 +31,7 @@ Last = Annotated[int, typer.Option("--to", min=0, metavar="RECORD", help="Last r
 
 @journal_app.command("info")
 def info(where: Where) -> None:
-    """Show how much a journal holds, and with which record the next core would begin."""
+    """Show the size of a journal, and the record with which the next core would begin."""
     with _open_store(where) as store:
         end = store.find_end()
         first, blocks, size = store.count_bytes()
@@ -51,7 +51,7 @@ def info(where: Where) -> None:
 
 @journal_app.command("verify")
 def verify(where: Where) -> None:
-    """Look at every record. Exits 1 when one is missing or is not what was written, and names it."""
+    """Check every record. Exits 1 when a record is missing or damaged, and names it."""
     from kornel.core.journal.reading import verify_store  # noqa: PLC0415 - takes a while to import
 
     with _open_store(where) as store:
@@ -94,11 +94,11 @@ def export(
 
 @journal_app.command("prune")
 def prune(where: Where) -> None:
-    """Remove the records that no core begins with any more: those before the engine last began empty."""
+    """Remove the records that no core needs any more: those before the engine last began empty."""
     with _open_store(where, writing=True) as store:
         end = store.find_end()
         removed = store.prune_before(end.life)
-    echo_line(f"{removed} blocks before record {end.life} are removed")
+    echo_line(f"{removed} blocks before record {end.life} were removed")
 
 
 def replay(
@@ -106,12 +106,12 @@ def replay(
     first: First = 0,
     last: Last = 0,
     verify: Annotated[  # noqa: A002, RUF100
-        bool, typer.Option("--verify", help="Compare with what was decided, and stop at the first difference.")
+        bool, typer.Option("--verify", help="Compare with the recorded decisions, and stop at the first difference.")
     ] = False,
 ) -> None:
-    """Decide again what a journal says was decided. Prints each call and its effects, or compares with --verify.
+    """Make the decisions of a journal again. Prints each call and its effects, or compares them with --verify.
 
-    Exits 1 at the first difference, which is printed with both sides, and where a record cannot be read.
+    Exits 1 at the first difference, of which it prints both sides, and at a record that cannot be read.
     """
     from kornel.core.journal.reading import read_records  # noqa: PLC0415 - takes a while to import
     from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
@@ -137,7 +137,7 @@ def replay(
             raise report_failure(error) from error
     took_s = time.perf_counter() - began
     summary = f"{played.records} records with {played.effects} effects in {took_s:.1f} s"
-    echo_line(f"{summary}, decided alike" if verify else summary)
+    echo_line(f"{summary}, all decisions are the same" if verify else summary)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def _open_store(where: str, *, writing: bool = False) -> Iterator[JournalStore]:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     if settings is None:
-        print_error("a journal that is off holds nothing")
+        print_error("the journal is off, so there is nothing to read")
         raise typer.Exit(EXIT_BAD_INPUT)
     try:
         store = JournalStore(settings.url, PATIENCE_S, read_only=not writing)

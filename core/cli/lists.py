@@ -1,4 +1,4 @@
-"""``kornel queues``, ``apps`` and ``nodes`` list what a core holds."""
+"""Commands ``kornel queues``, ``apps`` and ``nodes``, which list the objects of a core."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from kornel.v1 import read_pb2 as pb
 OBSTACLES_SHOWN: Final = 20
 """Waiting applications of a list of which the first obstacle is asked for: each takes a look at all nodes."""
 
-Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Show no more than this; 0: all.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="The most entries to show; 0: all.")]
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Resource type to show; repeatable.")]
 
 
@@ -67,12 +67,16 @@ def queues(
 
 
 def apps(
-    application: Annotated[str, typer.Argument(metavar="[APP]", help="Only this application, with all it holds.")] = "",
-    queue: Annotated[str, typer.Option(metavar="PATH", help="Only those of this queue and below.")] = "",
-    user: Annotated[str, typer.Option(metavar="NAME", help="Only those of this user.")] = "",
-    state: Annotated[str, typer.Option(metavar="STATE", help="Only those in this state, such as Running.")] = "",
-    finished: Annotated[bool, typer.Option("--finished", help="Show applications that ended lately.")] = False,
-    rejected: Annotated[bool, typer.Option("--rejected", help="Show applications that were refused lately.")] = False,
+    application: Annotated[
+        str, typer.Argument(metavar="[APP]", help="Only this application, with its asks and allocations.")
+    ] = "",
+    queue: Annotated[str, typer.Option(metavar="PATH", help="Only applications of this queue and those below.")] = "",
+    user: Annotated[str, typer.Option(metavar="NAME", help="Only applications of this user.")] = "",
+    state: Annotated[str, typer.Option(metavar="STATE", help="Only applications in this state, such as Running.")] = "",
+    finished: Annotated[bool, typer.Option("--finished", help="Show applications that ended recently.")] = False,
+    rejected: Annotated[
+        bool, typer.Option("--rejected", help="Show applications that were rejected recently.")
+    ] = False,
     limit: Limit = 0,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
@@ -84,7 +88,7 @@ def apps(
     Exits 1 when no core answers or there is no such application, 2 for a bad option.
     """
     if finished and rejected:
-        print_error("--finished and --rejected are two lists: one of them")
+        print_error("--finished and --rejected show different lists: give one of them")
         raise typer.Exit(EXIT_BAD_INPUT)
     kind = pb.APPLICATION_KIND_FINISHED if finished else pb.APPLICATION_KIND_UNSPECIFIED
     if rejected:
@@ -119,13 +123,13 @@ def nodes(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show nodes and how full they are, or with --by racks or zones and how full those are.
+    """Show nodes and how full they are, or with --by, domains such as racks and how full they are.
 
     Exits 1 when no core answers or there is no such node or level.
     """
     if by:
         if node or draining:
-            print_error("--by shows whole domains: neither NODE nor --draining goes with it")
+            print_error("--by shows whole domains: give it without NODE and --draining")
             raise typer.Exit(EXIT_BAD_INPUT)
         _show_domains(
             pb.ListDomainsRequest(partition=partition, level=by), limit, grpc, timeout, types, as_json=as_json

@@ -17,7 +17,7 @@ from kornel.core.cli.terminal import VisibleGroup
 class CommandSource(NamedTuple):
     """A command is *attribute* of *module*: a function, or a :class:`typer.Typer` with several commands.
 
-    *panel*: the heading that it stands under in the help; empty: that of all others.
+    *panel*: the heading under which the help lists it; empty: the default heading.
     """
 
     module: str
@@ -39,7 +39,7 @@ class GroupOnDemand(VisibleGroup):
 class CommandsOnDemand(MutableMapping[str, Any]):
     """The commands of a group by name, first those of *sources* and then *made* ones.
 
-    Whoever asks for one gets it built; names alone import nothing.
+    A command is built when it is read; listing the names imports nothing.
     """
 
     def __init__(self, package: str, sources: Mapping[str, CommandSource], made: Mapping[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""Times as people write them behind ``--since``, ``--until`` and ``--on``; all of them are UTC unless they say more."""
+"""Reads times as people write them after ``--since``, ``--until`` and ``--on``; they are UTC unless they have an
+offset."""
 
 from __future__ import annotations
 
@@ -33,10 +34,10 @@ On = Annotated[
 
 
 def read_range(since: str, until: str, on: str) -> tuple[int, int]:
-    """Returns the range in Unix nanoseconds, 0 for an open end. Exits where a text is no time."""
+    """Returns the range in Unix nanoseconds, with 0 for an open end. Exits if a text is not a time."""
     if on:
         if since or until:
-            print_error("--on is a whole day: give it alone, or --since and --until")
+            print_error("--on means a whole day: give it alone, or --since and --until instead")
             raise typer.Exit(EXIT_BAD_INPUT)
         return _read_day(on)
     return _read_moment("--since", since), _read_moment("--until", until)
@@ -60,7 +61,7 @@ def _read_moment(option: str, text: str) -> int:
 
 
 def _read_day(text: str) -> tuple[int, int]:
-    """Returns the beginning and the end of the day called *text*: of weekdays the last one."""
+    """Returns the beginning and the end of the day called *text*; a weekday means the last one."""
     today = datetime.fromtimestamp(wall_ns() // SECOND_NS, UTC).replace(hour=0, minute=0, second=0)
     name = text.lower()
     if name in ("today", "yesterday"):

@@ -23,7 +23,8 @@ Address = Annotated[
         "--core",
         metavar="ADDR",
         envvar="KORNEL_ADDRESS",
-        help="Where the core listens: host:port or unix:path.",
+        help="Where the core listens: host:port or unix:path; of several that share a journal, all, with commas between"
+        " them: the leader is asked.",
     ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for an answer.")]
@@ -31,9 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the core's answer as
 Partition = Annotated[str, typer.Option(help="Partition of the object; empty means default.")]
 ManagerName = Annotated[
     str,
-    typer.Option(
-        "--manager", metavar="RM_ID", help="Resource manager that is meant; needed where several are registered."
-    ),
+    typer.Option("--manager", metavar="RM_ID", help="Resource manager; needed if several are registered."),
 ]
 
 

@@ -7,14 +7,15 @@ from typing import Final
 from kornel.core.cli.text.history import render_applications, render_events, render_preemptions
 from kornel.core.client.failures import CoreUnreachable
 from kornel.core.client.history import HistoryClient
+from kornel.core.service.visible import write_visibly
 from kornel.v1 import history_pb2 as pb
 
 MOST_RECORDS: Final = 20
 
 
 def render_past(address: str, name: str, timeout_s: float) -> str:
-    """Returns what the history has of an application or key called *name*, newest first; empty: nothing, or there is no
-    history."""
+    """Returns what the history has about an application or key called *name*, newest first; an empty text without
+    records or without a history."""
     try:
         with HistoryClient(address, timeout_s) as core:
             states = core.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
@@ -23,11 +24,12 @@ def render_past(address: str, name: str, timeout_s: float) -> str:
             events = core.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
     except CoreUnreachable:
         return ""
+    shown = write_visibly(name)  # Whoever prints the text takes a line break in it for one of ours.
     parts = []
     if states:
-        parts.append(f"{name} has ended. Its states:\n{render_applications(states)}")
+        parts.append(f"{shown} has ended. Its states:\n{render_applications(states)}")
     if preemptions:
-        parts.append(f"What it lost and gained by preemption:\n{render_preemptions(preemptions)}")
+        parts.append(f"What it lost or gained by preemption:\n{render_preemptions(preemptions)}")
     if events and not states:
-        parts.append(f"{name} is not there any more. What happened to it:\n{render_events(events)}")
+        parts.append(f"{shown} no longer exists. Its events:\n{render_events(events)}")
     return "\n\n".join(parts)

@@ -24,7 +24,7 @@ from kornel.v1 import read_pb2 as pb
 
 
 class Kind(StrEnum):
-    """A kind of what is refused."""
+    """The kinds of things that are refused."""
 
     ASK = "ask"
     APPLICATION = "application"
@@ -36,13 +36,13 @@ def refusals(
     kind: Annotated[Kind | None, typer.Option("--kind", help="Show only this kind.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="Show no more than this; 0: all.")] = 50,
     grpc: Address = DEFAULT_ADDRESS,
-    partition: Annotated[str, typer.Option(help="Show only what names this partition.")] = "",
+    partition: Annotated[str, typer.Option(help="Show only refusals in this partition.")] = "",
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show the asks, applications, nodes and configurations that were refused lately, the newest first.
 
-    A core remembers some hundreds of each kind. Exits 1 when no core answers.
+    A core keeps some hundreds of each kind. Exits 1 if no core answers.
     """
     wanted = pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}") if kind is not None else pb.REFUSAL_KIND_UNSPECIFIED
     try:

@@ -24,17 +24,20 @@ Days = Annotated[int, typer.Option("--days", min=1, max=_LONGEST_DAYS, help="Day
 
 @security_app.command("certificate")
 def certificate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of its owner: its common name and file name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the owner, used as common name and file name.")],
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="HOST", help="For a server: a name or address it is reached at. Repeatable."),
+        typer.Option(
+            "--host", metavar="HOST", help="For a server: a name or address at which it is reached. Repeatable."
+        ),
     ] = None,
     folder: Folder = Path(),
     days: Days = CERTIFICATE_DAYS,
 ) -> None:
-    """Make a certificate and its key, signed by the authority in DIR, which is made at the first call.
+    """Make a certificate and its key, signed by the authority in DIR; the first call makes the authority.
 
-    With --host it is for a server, without for a client. Sites with an authority of their own use that instead.
+    With --host the certificate is for a server, without it for a client. A site with its own authority should use that
+    instead.
     """
     # The other commands do not pay for importing cryptography.
     from kornel.core.security.authority import Authority  # noqa: PLC0415
@@ -56,7 +59,7 @@ def token(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="File to write the token to; must not exist.")],
 ) -> None:
-    """Make a token. Prints the entry for the file with static tokens, from which the token cannot be recovered."""
+    """Make a token. Prints the entry for the file with static tokens; the token cannot be recovered from it."""
     from kornel.core.security.authority import write_secret  # noqa: PLC0415
     from kornel.core.security.static_tokens import digest_of, new_token  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``kornel serve``: the options with which a core is started. :mod:`.serving` starts it."""
+"""Command ``kornel serve``: the options with which a core is started. :mod:`.serving` starts it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ def serve(
             "--config",
             metavar="FILE",
             help="Queue configuration for a shim that registers with an empty one. A configuration that the shim sends"
-            " wins; without either, the built-in default holds.",
+            " takes precedence; without either, the built-in default applies.",
         ),
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Follow --config FILE when it changes. SIGHUP has it read again in any case."),
+        typer.Option(
+            "--watch", help="Read --config FILE again whenever it changes. SIGHUP makes the core read it in any case."
+        ),
     ] = False,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="How a log line looks.")] = LogFormat.CONSOLE,
-    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Least severity to log.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option("--log-format", help="Format of log lines.")] = LogFormat.CONSOLE,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Lowest severity to log.")] = LogLevel.INFO,
     ready_file: Annotated[
         Path | None,
         typer.Option(
             "--ready-file",
             metavar="PATH",
-            help="File to write the address to, in one piece, once the core serves.",
+            help="File that receives the address, written atomically, once the core serves.",
         ),
     ] = None,
     callback_timeout: Annotated[
@@ -61,7 +63,7 @@ def serve(
             metavar="PERCENT",
             min=0,
             max=100,
-            help="For how many asks, in percent of the nodes, room may be held because they have waited; at least one.",
+            help="For how many waiting asks room may be held, in percent of the number of nodes; at least one.",
         ),
     ] = RESERVATION_PERCENT,
     disable_reservation: Annotated[
@@ -79,9 +81,9 @@ def serve(
             "--history",
             metavar="FILE|URL|off",
             envvar="KORNEL_HISTORY",
-            help="Where applications, preemptions, events and configurations are kept: an SQLite file, or the URL of a"
-            " PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in the"
-            " state directory, with another port than 50051 in the name: history-50052.db.",
+            help="Where applications, preemptions, events and configurations are kept: an SQLite file, or the URL of"
+            " a PostgreSQL database such as postgresql+psycopg://user@host/kornel. By default kornel/history.db in"
+            " the state directory; a port other than 50051 is part of the name: history-50052.db.",
         ),
     ] = None,
     history_keep: Annotated[
@@ -89,8 +91,8 @@ def serve(
         typer.Option(
             "--history-keep",
             metavar="TABLE=AGE[,ROWS]",
-            help="How long records stay and how many of them: applications, preemptions, events or configurations, for"
-            " instance events=7d,2000000; 0 for any. May be given several times.",
+            help="How long records are kept, and how many: of applications, preemptions, events or configurations, for"
+            " instance events=7d,2000000; 0: without a limit. May be given several times.",
         ),
     ] = None,
     history_spool: Annotated[
@@ -104,7 +106,7 @@ def serve(
     history_spool_mb: Annotated[
         int,
         typer.Option(
-            "--history-spool-mb", metavar="MIB", min=1, help="Most MiB of records that may wait in the spool."
+            "--history-spool-mb", metavar="MIB", min=1, help="The most MiB of records that may wait in the spool."
         ),
     ] = DEFAULT_SPOOL_BYTES // 2**20,
     journal: Annotated[
@@ -113,31 +115,42 @@ def serve(
             "--journal",
             metavar="FILE|URL|off",
             envvar="KORNEL_JOURNAL",
-            help="Where every call of the engine is written down before what it decided leaves the core, and from where"
-            " the next core goes on: an SQLite file, or the URL of a PostgreSQL database. Off without.",
+            help="Where the core records every call of the engine before its decisions leave the core, and from"
+            " where the next core continues: an SQLite file, or the URL of a PostgreSQL database. By default no"
+            " journal is kept.",
         ),
     ] = None,
     journal_sync: Annotated[
         JournalSync,
         typer.Option(
             "--journal-sync",
-            help="What a decision waits for: full: its record is on the disk; written: the system or the database has"
-            " it, so that it survives the core; off: nothing.",
+            help="What a decision waits for: full: its record is on the disk; written: the operating system or the"
+            " database has it, so that it survives the core; off: nothing.",
         ),
     ] = JournalSync.FULL,
     journal_afresh: Annotated[
         bool,
         typer.Option(
             "--journal-afresh",
-            help="Begin with an empty core whatever the journal holds, as after a change of version.",
+            help="Begin with an empty core although the journal has records, for instance after a change of version.",
         ),
     ] = False,
+    advertise: Annotated[
+        str,
+        typer.Option(
+            "--advertise",
+            metavar="ADDR",
+            envvar="KORNEL_ADVERTISE",
+            help="Address at which others reach this core: host:port. A standby core sends callers to the leader's"
+            " address. By default the address of --grpc, with the name of this machine in place of a wildcard host.",
+        ),
+    ] = "",
     test_clock: Annotated[
         bool,
         typer.Option(
             "--test-clock",
-            help="For tests: time stands still unless kornel.v1.TestClockService moves it. Loopback addresses and unix"
-            " sockets only.",
+            help="For tests: time stands still unless kornel.v1.TestClockService advances it. Only for loopback"
+            " addresses and unix sockets.",
         ),
     ] = False,
     rest_address: Annotated[
@@ -154,9 +167,9 @@ def serve(
         typer.Option(
             "--rest-host",
             metavar="NAME",
-            help="A name that browsers may know this machine by besides localhost and its own. On a loopback address"
-            " where nobody is asked who they are, requests to other names are refused: they come from pages of other"
-            " sites. May be given several times.",
+            help="A name of this machine that browsers may use besides localhost and its own. On a loopback address"
+            " without --security, requests to other names are refused, because they come from pages of other sites."
+            " May be given several times.",
         ),
     ] = None,
     rest_cors_origin: Annotated[
@@ -174,7 +187,7 @@ def serve(
             "--rest-connections",
             metavar="NUMBER",
             min=4,
-            help="Most HTTP connections at a time; a quarter of them for one address.",
+            help="The most HTTP connections at a time; one address may have a quarter of them.",
         ),
     ] = DEFAULT_REST_CONNECTIONS,
     docs_url: Annotated[
@@ -184,7 +197,7 @@ def serve(
             metavar="URL",
             envvar="KORNEL_DOCS_URL",
             help="The documentation that the web page links to: a built site, or an address with {page} in it. By"
-            " default the repository's, where the installed package names one.",
+            " default that of the repository, if the installed package names one.",
         ),
     ] = "",
     grafana_url: Annotated[
@@ -201,7 +214,7 @@ def serve(
         typer.Option(
             "--metric-aliases",
             envvar="KORNEL_METRIC_ALIASES",
-            help="Publish metrics also under the names that dashboards of older YuniKorn versions ask for.",
+            help="Also publish metrics under the names that dashboards of older YuniKorn versions use.",
         ),
     ] = False,
     ldap_settings: Annotated[
@@ -209,12 +222,15 @@ def serve(
         typer.Option(
             "--ldap-settings",
             metavar="DIR",
-            help="Directory with the settings of the ldap resolver, a file each; needed where one asks for it.",
+            help="Directory with the settings of the ldap resolver, one file for each; needed if a shim uses that"
+            " resolver.",
         ),
     ] = DEFAULT_LDAP_SETTINGS,
     max_connections: Annotated[
         int,
-        typer.Option("--max-connections", metavar="N", min=1, help="Most gRPC connections; a quarter for one address."),
+        typer.Option(
+            "--max-connections", metavar="N", min=1, help="The most gRPC connections; one address may have a quarter."
+        ),
     ] = 256,
     max_calls: Annotated[
         int,
@@ -222,7 +238,7 @@ def serve(
             "--max-calls",
             metavar="N",
             min=16,
-            help="Most gRPC calls, streams too; three eighths for one address.",
+            help="The most gRPC calls, including streams; one address may have three eighths.",
         ),
     ] = 1_024,
     max_ahead_mb: Annotated[
@@ -231,8 +247,8 @@ def serve(
             "--max-ahead-mb",
             metavar="MIB",
             min=16,
-            help="Bytes of all gRPC connections that the core has received and not dealt with; eleven sixteenths of a"
-            " resource manager's connection, a quarter of all others together.",
+            help="The most MiB that the core may have received and not yet handled, on all gRPC connections; eleven"
+            " sixteenths for a resource manager's connection, a quarter for all others together.",
         ),
     ] = 128,
     managers: Annotated[
@@ -242,7 +258,7 @@ def serve(
             metavar="N",
             min=1,
             max=64,
-            help="Most resource managers at a time, each with partitions of its own.",
+            help="The most resource managers at a time, each with partitions of its own.",
         ),
     ] = 16,
     keep_freed_mb: Annotated[
@@ -252,8 +268,8 @@ def serve(
             metavar="MIB",
             min=0,
             max=32,
-            help="Freed memory that the C library may keep in each of its two arenas; 0: as much, and in as many, as"
-            " it likes. Environment variables of glibc (MALLOC_...) win.",
+            help="Freed memory that the C library may keep in each of its two arenas; 0: the library decides how"
+            " much, and in how many. Environment variables of glibc (MALLOC_...) take precedence.",
         ),
     ] = 1,
     tls_cert: Annotated[
@@ -267,18 +283,20 @@ def serve(
         typer.Option(
             "--tls-client-ca",
             metavar="FILE",
-            help="Let nobody connect without a certificate that these PEM CAs signed.",
+            help="Accept only connections with a client certificate that these PEM CAs signed.",
         ),
     ] = None,
     security: Annotated[
         Path | None,
-        typer.Option("--security", metavar="FILE", help="Who may do what: identities, rules, limits. Followed."),
+        typer.Option(
+            "--security", metavar="FILE", help="Who may do what: identities, rules, limits. Read again when it changes."
+        ),
     ] = None,
     insecure_anywhere: Annotated[
         bool,
         typer.Option(
             "--insecure-anywhere",
-            help="Serve other machines without TLS or without asking who they are: everybody on the network may do"
+            help="Serve other machines without TLS or without checking identities: everybody on the network may do"
             " everything.",
         ),
     ] = False,
@@ -287,7 +305,7 @@ def serve(
         typer.Option(
             "--tracing-endpoint",
             metavar="URL",
-            help="OTLP receiver (HTTP) for spans, such as http://127.0.0.1:4318. Off without.",
+            help="OTLP receiver (HTTP) for spans, such as http://127.0.0.1:4318. By default no spans are sent.",
         ),
     ] = "",
 ) -> None:
@@ -297,7 +315,7 @@ def serve(
     open the history where --history says, or cannot go on from --journal.
     """
     if watch and config is None:
-        print_error("--watch takes a file to watch: --config FILE")
+        print_error("--watch needs a file to watch: --config FILE")
         raise typer.Exit(EXIT_BAD_INPUT)
     # All other commands would pay for it: they are clients, and this is the whole server.
     from kornel.core.cli.serving import ServeOptions, serve_core  # noqa: PLC0415
@@ -320,6 +338,7 @@ def serve(
             journal=journal,
             journal_sync=journal_sync,
             journal_afresh=journal_afresh,
+            advertised=advertise,
             test_clock=test_clock,
             rest_address="" if rest_address.lower() == "off" else rest_address,
             rest_hosts=tuple(rest_host or ()),

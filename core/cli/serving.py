@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 from structlog.typing import FilteringBoundLogger
@@ -16,6 +17,7 @@ from kornel.core.cli.terminal import print_error
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.journal import Journal, JournalUnusable
 from kornel.core.journal.settings import OFF, JournalSettingsError, journal_settings
+from kornel.core.journal.standby import Standby
 from kornel.core.journal.sync import JournalSync
 from kornel.core.partition.defaults import RESERVATION_DELAY_NS
 from kornel.core.partition.engine import Engine
@@ -54,6 +56,7 @@ class ServeOptions:
     journal: str | None
     journal_sync: JournalSync
     journal_afresh: bool
+    advertised: str
     test_clock: bool
     rest_address: str
     rest_hosts: tuple[str, ...]
@@ -77,7 +80,7 @@ class ServeOptions:
 
 
 def serve_core(options: ServeOptions) -> None:
-    """Run a core until it is asked to end. Raises :class:`typer.Exit` with a status other than 0 after a failure."""
+    """Run a core until it is asked to stop. Raises :class:`typer.Exit` with a status other than 0 after a failure."""
     bound_kept_memory(options.keep_freed_mib << 20)
     levels = LevelSwitch(options.log_level)
     logger = build_logger(options.log_format, levels)
@@ -111,8 +114,19 @@ def serve_core(options: ServeOptions) -> None:
         print_error(error)
         raise typer.Exit(EXIT_BAD_INPUT) from error
     try:
-        engine, journal, make_engine = _make_engine(options, logger)
-        well = entry.run(engine, settings, sources, logger, levels, guarded, tracing, make_engine, journal)
+        made = _make_engine(options, logger)
+        well = entry.run(
+            made.engine,
+            settings,
+            sources,
+            logger,
+            levels,
+            guarded,
+            tracing,
+            made.make_engine,
+            made.journal,
+            made.standby,
+        )
     except (AddressUnavailable, HistoryUnusable, JournalUnusable) as error:
         print_error(error)
         raise typer.Exit(EXIT_FAILED) from error
@@ -120,12 +134,22 @@ def serve_core(options: ServeOptions) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _make_engine(
-    options: ServeOptions, logger: FilteringBoundLogger
-) -> tuple[Engine, Journal | None, Callable[[], Engine] | None]:
-    """Returns the engine, as its journal left it if there is one; the journal; and what makes further engines.
+class _Made(NamedTuple):
+    """The first engine, as its journal left it if there is one. ``make_engine``: makes further ones.
 
-    Raises :class:`JournalUnusable`. A journal is that of one engine, so that a core with a journal makes no others.
+    ``journal``, ``standby``: its journal, or its part in one that several cores share.
+    """
+
+    engine: Engine
+    journal: Journal | None = None
+    standby: Standby | None = None
+    make_engine: Callable[[], Engine] | None = None
+
+
+def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
+    """Returns the engine and what goes with it. Raises :class:`JournalUnusable`.
+
+    A journal is that of one engine, so that a core with a journal makes no others.
     """
     delay_ns = RESERVATION_DELAY_NS if options.reservation else None
     try:
@@ -135,16 +159,19 @@ def _make_engine(
         raise typer.Exit(EXIT_BAD_INPUT) from error
     if settings is None:
         if options.journal is None:
-            logger.info("no journal is kept: with --journal a core that is restarted goes on where this one ends")
+            logger.info("no journal is kept; with --journal, a restarted core continues where this one stops")
 
         def make_engine() -> Engine:
             return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes_percent)
 
-        return make_engine(), None, make_engine
+        return _Made(make_engine(), make_engine=make_engine)
     beginning = Beginning(core_version(), False, delay_ns, options.reserved_nodes_percent)
     logger.info("a journal is kept, so one resource manager at a time is served", journal=settings.shown)
+    if settings.shared:
+        standby = Standby.open(settings, beginning, logger=logger)
+        return _Made(standby.engine, standby=standby)
     journal = Journal.open(settings, beginning, now_ns=SystemClock().now_ns, logger=logger)
-    return journal.engine, journal, None
+    return _Made(journal.engine, journal)
 
 
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:
@@ -163,6 +190,7 @@ def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings
         return ServerSettings(
             address=options.grpc,
             version=core_version(),
+            advertised=options.advertised,
             default_config=default_config,
             config_file=options.config,
             watch=options.watch,

@@ -1,4 +1,4 @@
-"""``kornel status``, ``dump`` and ``ask show``: the state of a core, in whole and in part."""
+"""Commands ``kornel status``, ``dump`` and ``ask show``: the state of a core, or of one ask."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ def status(
         str, typer.Option("--manager", metavar="RM_ID", help="Only this resource manager; empty means all.")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print kornel.v1.GetStatusResponse as JSON.")] = False,
-    audit: Annotated[bool, typer.Option(help="Check the books too; stops scheduling for as long as it takes.")] = False,
+    audit: Annotated[
+        bool, typer.Option(help="Also check the books; scheduling stops until the check is done.")
+    ] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show a core in short: its shim, its partitions, queues, users and drained nodes.
+    """Show a summary of a core: its shim, partitions, queues, users and drained nodes.
 
     Exits 1 when no core answers.
     """
@@ -68,7 +70,7 @@ def ask_show(
 ) -> None:
     """Show the state of an ask and what it waits for.
 
-    Exits 1 for one that the core does not know.
+    Exits 1 when the core does not know the ask.
     """
     try:
         found = client.explain_ask(grpc, key, partition, timeout)

@@ -1,4 +1,4 @@
-"""Asks "did you mean" where a core knows nothing of a name, with the names that it has."""
+"""Suggests similar names if a core does not know a name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kornel.core.client.reading import Reader
 from kornel.v1 import read_pb2 as pb
 
 MOST_NAMES: Final = 5_000
-"""Names that are looked at; of more, those that come first."""
+"""The most names that are compared; if there are more, the first ones."""
 MOST_SUGGESTED: Final = 3
 
 
@@ -26,28 +26,28 @@ def report_unknown(error: CoreUnreachable, name: str, names: Callable[[], Iterab
 
 
 def suggest_names(name: str, names: Iterable[str]) -> str:
-    """Returns a question for the nearest of *names*, to be put behind a message; empty: none is near."""
+    """Returns a question with the nearest of *names*, to be added to a message; empty: none is near."""
     known = {each.lower(): each for each in names}
     wanted = name.lower()
     near = difflib.get_close_matches(wanted, known, MOST_SUGGESTED, 0.7)
-    # People leave out what a name begins or ends with more often than they mistype it.
+    # People leave out the beginning or end of a name more often than they mistype it.
     near += [each for each in known if wanted in each and each not in near][: MOST_SUGGESTED - len(near)]
     return f"; did you mean {' or '.join(known[each] for each in near)}?" if near and wanted else ""
 
 
 def suggest_queues(address: str, partition: str, timeout_s: float) -> list[str]:
-    """Returns the paths of the queues; none, if the core does not tell."""
+    """Returns the paths of the queues; none if the core does not tell them."""
     return _names_of(address, timeout_s, lambda core: [each.path for each in core.queues(partition).queues])
 
 
 def suggest_nodes(address: str, partition: str, timeout_s: float) -> list[str]:
-    """Returns the IDs of the first nodes; none, if the core does not tell."""
+    """Returns the IDs of the first nodes; none if the core does not tell them."""
     wanted = pb.ListNodesRequest(partition=partition)
     return _names_of(address, timeout_s, lambda core: [each.node_id for each in core.nodes(wanted, MOST_NAMES).nodes])
 
 
 def suggest_applications(address: str, partition: str, timeout_s: float) -> list[str]:
-    """Returns the IDs of the first live applications; none, if the core does not tell."""
+    """Returns the IDs of the first live applications; none if the core does not tell them."""
     wanted = pb.ListApplicationsRequest(partition=partition)
 
     def list_names(core: Reader) -> list[str]:

@@ -1,8 +1,8 @@
 """The only way in which commands write to a terminal.
 
-Names in what they write come from shims and configurations, and are written visibly: none of them moves the cursor,
-rings, turns text around, or looks like a line of ours. A text of several lines is made by
-:mod:`kornel.core.cli.text`, which writes each line visibly before it joins them.
+Names come from shims and configurations, so they are written visibly: none of them can move the cursor, ring the bell,
+reverse text, or look like a line of ours. A text of several lines is made by :mod:`kornel.core.cli.text`, which writes
+each line visibly before it joins them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def echo_text(text: str) -> None:
 def show_text(text: str) -> None:
     """Write *text* like :func:`echo_text`; in a terminal that has fewer lines, through a pager.
 
-    The pager is that of ``KORNEL_PAGER`` or ``PAGER``, or else ``less``; an empty one, or ``cat``, stands for none.
+    ``KORNEL_PAGER`` or ``PAGER`` names the pager, by default ``less``; empty or ``cat`` means none.
     """
     lines = text.count("\n") + 1
     height = screen_lines()
@@ -54,7 +54,7 @@ def _write_to_pager(text: str) -> bool:
     command = shlex.split(os.environ.get("KORNEL_PAGER", os.environ.get("PAGER", "less")))
     if not command or command == ["cat"] or shutil.which(command[0]) is None:
         return False
-    # Less leaves when everything fits, obeys nothing but colours, and leaves the text on the screen.
+    # These options make less quit if everything fits, pass only colours through, and leave the text on the screen.
     environment = {"LESS": "FRX", "LESSCHARSET": "utf-8", **os.environ}
     visible = "\n".join(map(write_visibly, text.split("\n")))
     subprocess.run(command, input=visible.encode(), env=environment, check=False)
@@ -64,15 +64,15 @@ def _write_to_pager(text: str) -> bool:
 def print_error(error: str | Exception) -> None:
     """Write *error* to standard error.
 
-    A text of ours is one line. What a core says may have several; further ones are indented, so that none can look
-    like another error.
+    A text of ours is one line. A core's text may have several; all but the first are indented, so that none looks like
+    another error.
     """
     lines = [error] if isinstance(error, str) else str(error).split("\n")
     typer.echo("\n  ".join(map(write_visibly, lines)), err=True)
 
 
 class VisibleGroup(TyperGroup):
-    """A group of commands that writes arguments visibly where it complains about them."""
+    """A group of commands whose error messages write arguments visibly."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parses the arguments of the group itself."""
@@ -87,7 +87,7 @@ class VisibleGroup(TyperGroup):
 
 @contextmanager
 def _visible_complaints() -> Iterator[None]:
-    """Makes an error of the parser visible to whoever prints it. The list of commands is ours, and has lines."""
+    """Writes the message of a parser's error visibly. The list of commands is ours, and keeps its lines."""
     try:
         yield
     except typer.TyperException as error:
@@ -98,14 +98,14 @@ def _visible_complaints() -> Iterator[None]:
 
 
 def ask_consent(question: str) -> bool:
-    """Ask whoever sits at the terminal, and return whether the answer is yes."""
+    """Ask *question* at the terminal, and tell whether the answer is yes."""
     return typer.confirm(write_visibly(question), err=True)
 
 
 def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
-    """Write *document*, a message with all its fields or a text that is JSON already, to standard output."""
+    """Write *document*, a message with all its fields or a text in JSON, to standard output."""
     if not isinstance(document, str):
-        # Whoever has a message has imported protobuf; other commands would pay for it.
+        # A caller with a message has imported protobuf already; other commands should not pay for it.
         from kornel.core.cli.text.documents import write_message  # noqa: PLC0415
 
         document = write_message(document, indent)
@@ -113,11 +113,11 @@ def echo_json(document: Message | str, *, indent: int | None = 2) -> None:
 
 
 def echo_document(text: str) -> None:
-    """Write *text*, somebody's configuration, to standard output: as it is into a file or a pipe, visibly to people."""
+    """Write *text*, a configuration, to standard output: unchanged into a file or a pipe, visibly in a terminal."""
     typer.echo(write_lines(text) if sys.stdout.isatty() else text, nl=not text.endswith("\n"))
 
 
 def clear_screen() -> None:
-    """Clear the screen, where there is one."""
+    """Clear the screen if standard output is a terminal."""
     if sys.stdout.isatty():
         typer.echo(_CLEAR, nl=False)

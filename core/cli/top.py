@@ -1,4 +1,4 @@
-"""``kornel top``: shows the busiest queues, live."""
+"""Command ``kornel top``: shows the busiest queues, live."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BARS: Final = (20, 12, 6, 0)
 def top(
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two updates.")] = 2.0,
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="Number of updates; 0: until Ctrl-C.")] = 0,
-    rows: Annotated[int, typer.Option(min=1, help="Most queues or users to show.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="The most queues or users to show.")] = 20,
     users: Annotated[bool, typer.Option("--users", help="Show users instead of queues.")] = False,
     grpc: Address = DEFAULT_ADDRESS,
     partition: Partition = "",
@@ -54,7 +54,7 @@ def top(
 ) -> None:
     """Show the leaf queues with the most usage and pending asks, or the users that hold most, again and again.
 
-    With --json one object a line: the partition, and the queues or users. Exits 1 when no core answers.
+    With --json, print one object per line: the partition, and the queues or users. Exits 1 when no core answers.
     """
     looked = 0
     try:

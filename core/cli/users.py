@@ -25,7 +25,7 @@ Sort = Annotated[
     typer.Option(
         "--sort",
         metavar="BY",
-        help="A resource type such as vcore, or apps, or name; by default the largest share of the cluster.",
+        help="A resource type such as vcore, apps, or name; by default the largest share of the cluster.",
     ),
 ]
 
@@ -38,10 +38,9 @@ def users(
     as_json: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show users and what they hold, those who hold most in front.
+    """Show users and what they hold, those who hold most first.
 
-    With --json: kornel.v1.PartitionStatus without its queues. Exits 1 when no core answers, 2 for an order that there
-    is not.
+    With --json: kornel.v1.PartitionStatus without its queues. Exits 1 if no core answers, 2 if the order is not known.
     """
     try:
         found = client.fetch_status(grpc, partition or "default", timeout).partitions[0]

@@ -1,1 +1,1 @@
-"""Everything that only shows: what the partitions hold, why something waits, and what would happen if."""
+"""Everything that only reads: what the partitions hold, why something waits, and what would happen after a change."""

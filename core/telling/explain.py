@@ -1,6 +1,6 @@
-"""One answer to "why", whatever it is about: read from the state as it is, in plain values. Nothing is changed.
+"""One answer to "why" for every subject, read from the present state, in plain values. Nothing is changed.
 
-What can be asked about is a :class:`Subject`, and each subject knows how it is explained.
+Whatever can be asked about is a :class:`Subject`, which knows how to explain itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ A_co = TypeVar("A_co", covariant=True)
 class Reading:
     """Everything that an explanation reads, at one moment. *index* and *kept* save time and decide nothing.
 
-    *absence*: what there is to say of the manager *rm_id* if it is gone; empty: it is there.
+    *absence*: a sentence about the manager *rm_id* if it is gone; empty: it is there.
     """
 
     state: PartitionState
@@ -38,7 +38,7 @@ class Reading:
 
 
 class Subject(Protocol[A_co]):
-    """Something that can be asked about, and knows how it is explained."""
+    """Something that can be asked about and can explain itself."""
 
     def explain_from(self, reading: Reading) -> A_co | None:
         """Explains this; ``None``: the partition knows nothing of it."""
@@ -56,7 +56,7 @@ class Named(Subject[Report]):
     name: str
 
     def explain_from(self, reading: Reading) -> Report | None:
-        """Tells what is in its way, whose turn it is, and what preemption could do, or who took its room."""
+        """Tells what keeps it waiting, whose turn it is, and what preemption could do, or for whom it was preempted."""
         found = explain_work(reading.state, reading.index, self.name, reading.now_ns)
         return add_absence(found, reading.rm_id, reading.absence) if found is not None and reading.absence else found
 
@@ -68,7 +68,7 @@ class AskStanding(Subject[AskReport]):
     key: str
 
     def explain_from(self, reading: Reading) -> AskReport | None:
-        """Tells where it stands and what it failed at, but not what is in its way: at a cost that is constant."""
+        """Tells where it waits and why its last attempt failed, at constant cost; blockers are not searched for."""
         ask = reading.state.requests.get(self.key)
         return ask_standing(ask) if ask is not None else None
 
@@ -99,14 +99,14 @@ class NodeUse(Subject[NodeReport]):
     node_id: str
 
     def explain_from(self, reading: Reading) -> NodeReport | None:
-        """Tells why the node is used as it is: what keeps the asks that wait off it."""
+        """Tells why the node is used as it is, and what keeps waiting asks off it."""
         node = reading.state.nodes.get(self.node_id)
         return explain_node(reading.state, node) if node is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueAt(Subject[QueueExplanation]):
-    """The queue at a path, in any case of letters."""
+    """The queue at a path; upper and lower case are the same."""
 
     path: str
 
@@ -134,6 +134,6 @@ class NodeNamed(Subject[NodeView]):
     node_id: str
 
     def explain_from(self, reading: Reading) -> NodeView | None:
-        """Tells what it offers and holds, what it is kept free for, and who keeps it out of scheduling."""
+        """Tells what the node offers and holds, for which asks room is reserved, and who keeps it out of scheduling."""
         node = reading.state.nodes.get(self.node_id)
         return node_view(reading.state, node, reading.kept) if node is not None else None

@@ -1,7 +1,7 @@
-"""The one door to what an engine holds: ``Reader(engine)[partition]`` answers every question about a partition.
+"""The only way to read what an engine holds: ``Reader(engine)[partition]`` answers every question about a partition.
 
-The services of gRPC, REST, the metrics and, through them, the command line ask here and nowhere else. The engine knows
-nothing of it: what is kept from one answer to the next is kept here, and dropped with the partition that it is about.
+The services of gRPC, REST, the metrics and, through them, the command line read the engine only through this module.
+The engine knows nothing of it: what is kept from one answer to the next is kept here, and dropped with its partition.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ReadableEngine(Protocol):
 
     @property
     def unrouted(self) -> int:
-        """Unanswered entries that named no partition there is."""
+        """The number of unanswered entries that named an unknown partition."""
 
     def partition(self, name: str) -> PartitionState | None:
         """Returns the state of partition *name* (full form), to look at; ``None``: there is no such partition."""
@@ -107,8 +107,8 @@ class _Kept:
 class Reader:
     """Reads what the partitions of *engine* hold, between two of its turns; each answer is about one moment.
 
-    *now_ns* tells the time of the engine. *absence*: what there is to say of a manager that is gone; empty: it is
-    there, or none is registered. Partitions are named in short or in full.
+    *now_ns* returns the time of the engine. *absence* returns a sentence about a manager that is gone; empty: it is
+    there, or none is registered. Partitions may be named in short or in full.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Reader:
         self._absence = absence
         self._kept: WeakKeyDictionary[PartitionState, _Kept] = WeakKeyDictionary()
         self.shown_name: Callable[[str], str] = bare_partition_name
-        """Returns the name by which people know a partition, of its full name."""
+        """Turns the full name of a partition into the one that people know."""
 
     def __getitem__(self, partition: str) -> PartitionReader:
         """Reads one partition as it is now. Raises :class:`UnknownPartition`."""
@@ -155,7 +155,7 @@ class Reader:
 
     @property
     def unrouted(self) -> int:
-        """Unanswered entries that named no partition there is."""
+        """The number of unanswered entries that named an unknown partition."""
         return self._engine.unrouted
 
     def status(self, *, audited: bool = False) -> EngineStatus:
@@ -165,7 +165,7 @@ class Reader:
         return EngineStatus(engine.rm_id, engine.checksum, found, engine.unrouted)
 
     def final_counts(self, most_audited: int) -> FinalCounts:
-        """Counts what the whole core has done. Its books are audited if they have at most so many records."""
+        """Counts what the whole core has done. The books are audited if they have at most *most_audited* records."""
         return final_counts(self.states(), most_audited)
 
     def states(self) -> list[PartitionState]:
@@ -191,7 +191,7 @@ class Reader:
         return reader.resolver if reader is not None else ""
 
     def configuration_preview(self) -> ConfigurationPreview:
-        """Copies what configurations shape, to try one on. Cost: linear in queues and applications."""
+        """Copies all that a configuration can change, for a preview. The cost is linear in queues and applications."""
         engine = self._engine
         states = {name: engine.partition(name) for name in engine.partition_names()}
         moments = {name: moment_of(state) for name, state in states.items() if state is not None}
@@ -207,7 +207,7 @@ class Reader:
 class PartitionReader:
     """Reads one partition.
 
-    Iterators are lazy: take some items, let others have a turn, and go on. Each item is as of when it is taken.
+    Iterators are lazy: take some items, give others a turn, and go on. Each item shows the moment at which it is taken.
     """
 
     def __init__(
@@ -266,15 +266,17 @@ class PartitionReader:
         return partition_status(self._state, audited=audited, now_ns=self._now_ns)
 
     def gauges(self, most_queues: int) -> Iterator[PartitionGauges | None]:
-        """Yields what metrics tell, with at most so many queues; ``None``: a moment to let others have a turn."""
+        """Yields the gauges for metrics, with at most *most_queues* queues; ``None``: a moment to give others a
+        turn."""
         return look_at_gauges(self._state, self._now_ns, most_queues)
 
     def find_faults(self) -> Iterator[Offender | None]:
-        """Yields what does not add up in the books; ``None``: a moment to let others have a turn."""
+        """Yields what does not add up in the books; ``None``: a moment to give others a turn."""
         return find_faults(self._state)
 
     def explain(self, subject: Subject[A]) -> A | None:
-        """Explains *subject*: why it waits, what bounds it, or who took its room; ``None``: nothing is known of it."""
+        """Explains *subject*: why it waits, what bounds it, or for whom it was preempted; ``None``: nothing is known of
+        it."""
         kept = self._kept
         reading = Reading(
             self._state, kept.index, kept.allocations, self._now_ns, rm_id=self._rm_id, absence=self._absence()
@@ -282,18 +284,18 @@ class PartitionReader:
         return explain(reading, subject)
 
     def suppose(self, question: Supposition) -> Forecast:
-        """Tells what would come of *question*; changes nothing.
+        """Forecasts the consequences of *question*; changes nothing.
 
         Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
         """
         return suppose(self._state, self._kept.index, question, self._now_ns)
 
     def search_names(self, text: str) -> Iterator[FoundName | None]:
-        """Yields everything that has *text* in its name, in any case; ``None``: a moment to let others have a turn."""
+        """Yields everything that has *text* in its name, ignoring case; ``None``: a moment to give others a turn."""
         return search_names(self._state, text, self._now_ns)
 
     def find_placement(self, user: str, groups: Sequence[str], queue: str, tags: Mapping[str, str]) -> PlacementAnswer:
-        """Returns the queue that an application of *user* would get, were it submitted now."""
+        """Returns the queue that an application of *user* would get if it were submitted now."""
         return find_placement(self._state, user, groups, queue, tags)
 
     def is_waiting(self, key: str) -> bool:
@@ -320,7 +322,8 @@ class PartitionReader:
         return path in self._state.queues
 
     def queues(self, path: str = "root", *, subtree: bool = True) -> Iterator[QueueView]:
-        """Shows the queue at *path* and, with *subtree*, all below it, parents first, by name; nothing without one."""
+        """Shows the queue at *path* and, with *subtree*, all below it, parents first, by name; nothing if there is no
+        such queue."""
         return queue_views(self._state, path, subtree=subtree)
 
     def nodes(self) -> Iterator[NodeView]:
@@ -333,13 +336,14 @@ class PartitionReader:
         return node_view(self._state, node, self._kept.allocations) if node is not None else None
 
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
-        """Shows all nodes by ID without what runs there, those whose ID comes after *after*."""
+        """Shows the nodes whose IDs come after *after*, by ID, without what runs there."""
         return node_summaries(self._state, after)
 
     def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
-        """Tells of each node, by ID, whether it takes work, and what *render* makes of it without what runs there.
+        """Yields for each node, by ID, whether it is schedulable, and what *render* makes of it without what runs
+        there.
 
-        *render* is asked again only for what has changed: what it makes of the same must always be the same.
+        *render* is called only for nodes that have changed, so its result must depend on its argument alone.
         """
         return self._kept.nodes.render_all(self._state, render)
 
@@ -348,7 +352,8 @@ class PartitionReader:
         return level_views(self._state)
 
     def domains(self, level: str = "") -> Iterator[DomainView]:
-        """Shows the domains of *level*, or of all levels where it is empty, outer ones before those within, by name."""
+        """Shows the domains of *level*, or of all levels if it is empty, outer domains before those within them, by
+        name."""
         return domain_views(self._state, level)
 
     def allocations(self) -> Iterator[list[AllocationView]]:
@@ -360,19 +365,21 @@ class PartitionReader:
         return self._tidy_after(self._kept.applications.all_views())
 
     def application_parts(self, path: str, render: Callable[[ApplicationView], bytes]) -> Iterator[ApplicationParts]:
-        """Shows the live applications of the very queue at *path* by ID, or all where it is empty, in parts.
+        """Shows the live applications in the queue at *path*, not below it, or all if *path* is empty, by ID and in
+        parts.
 
-        *render* gets each without its asks and allocations, unless nothing of it has changed since it was given last:
-        what it makes of the same must always be the same.
+        *render* gets each one without its asks and allocations, but only if it has changed since the last time, so the
+        result must depend on the argument alone.
         """
         return self._tidy_after(self._kept.applications.render_parts(path, render))
 
     def keep_applications(self, render: Callable[[ApplicationView], bytes]) -> Iterator[None]:
-        """Has *render* make ahead what :meth:`application_parts` would have it make of one application, each step."""
+        """Calls *render* ahead of :meth:`application_parts`, for one application in each step."""
         return self._tidy_after(self._kept.applications.render_ahead(render))
 
     def applications_of(self, path: str) -> Iterator[ApplicationView]:
-        """Shows the live applications of the very queue at *path* by ID; nothing if there is none."""
+        """Shows the live applications in the queue at *path*, not below it, by ID; nothing if there is no such
+        queue."""
         return self._tidy_after(self._kept.applications.of_queue(path))
 
     def application(self, application_id: str) -> ApplicationView | None:
@@ -381,39 +388,41 @@ class PartitionReader:
         return self._kept.applications.view_of(application) if application is not None else None
 
     def application_summaries(self, after: str = "") -> Iterator[ApplicationSummary]:
-        """Shows all live applications by ID without what they ask for and hold, those whose ID comes after *after*."""
+        """Shows the live applications whose IDs come after *after*, by ID, without what they ask for and hold."""
         return self._kept.applications.list_summaries(after)
 
     def finished_applications(self) -> Iterator[ApplicationView]:
-        """Shows what completed, failed or was removed, the oldest first; an ID may come up several times."""
+        """Shows the applications that completed, failed or were removed, the oldest first; an ID may occur several
+        times."""
         return self._kept.applications.finished_views(self._now_ns)
 
     def rejected_applications(self) -> Iterator[ApplicationView]:
-        """Shows applications that were not taken, the oldest first."""
+        """Shows the rejected applications, the oldest first."""
         return self._kept.applications.rejected_views(self._now_ns)
 
     def users(self) -> Iterator[UserView | None]:
-        """Shows users that hold something or that a limit names, by name; ``None``: a moment to let others go on."""
+        """Shows users that hold something or that a limit names, by name; ``None``: a moment to give others a turn."""
         return user_views(self._state)
 
     def user(self, name: str) -> Iterator[UserView | None]:
-        """Shows the one called *name*, if it is one of them, after moments to let others have a turn."""
+        """Shows the user called *name*, if it is one of :meth:`users`; ``None``: a moment to give others a turn."""
         return user_view(self._state, name)
 
     def groups(self) -> Iterator[GroupView | None]:
-        """Shows groups that something counts for or that a limit names, by name; ``None``: a moment for others."""
+        """Shows groups that something counts for or that a limit names, by name; ``None``: a moment to give others a
+        turn."""
         return group_views(self._state)
 
     def group(self, name: str) -> Iterator[GroupView | None]:
-        """Shows the one called *name*, if it is one of them, after moments to let others have a turn."""
+        """Shows the group called *name*, if it is one of :meth:`groups`; ``None``: a moment to give others a turn."""
         return group_view(self._state, name)
 
     def operator_drains(self) -> Mapping[str, OperatorDrain]:
-        """Tells which nodes operators keep out of scheduling, by ID, registered or not."""
+        """Returns the drains of operators by node ID, also for nodes that are not registered."""
         return MappingProxyType(self._state.operator_drains)
 
     def _tidy_after(self, items: Iterator[T]) -> Iterator[T]:
-        """Yields *items*, and between them drops some of what is kept of allocations that are gone."""
+        """Yields *items*, and in between drops some of the views kept for allocations that are gone."""
         for item in items:
             self._kept.allocations.forget_some()
             yield item

@@ -34,7 +34,7 @@ func (r *Remote) Collector() prometheus.Collector {
 	counter("releases_total", "Releases that the core has asked for or confirmed.", &r.counts.released)
 	counter("applications_rejected_total", "Applications that the core has rejected.", &r.counts.applicationsRejected)
 	counter("configurations_refused_total", "Configurations that the core refused when it came back.", &r.counts.configurationsRefused)
-	counter("repairs_total", "Pods that the shim had given up, because the API server did not answer, and that it took up again.", &r.counts.repairs)
+	counter("repairs_total", "Pods and releases that YuniKorn's shim had given up, because the API server did not answer, and was given again.", &r.counts.repairs)
 	gauge := func(name, help string, read func() float64) { c.add(name, help, prometheus.GaugeValue, read) }
 	gauge("live", "1 while the core knows everything that the shim has reported.", func() float64 {
 		if status, _ := r.Status(); status.Live {

@@ -314,7 +314,9 @@ func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
 	for _, placed := range response.GetNew() {
 		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
 		if d.depends(placed.GetAllocationKey()) {
-			d.acknowledge(&kornelv1.PlacementKey{Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey()})
+			d.acknowledge(&kornelv1.PlacementKey{
+				Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey(), NodeId: placed.GetNodeID(),
+			})
 		}
 	}
 	for _, released := range response.GetReleased() {

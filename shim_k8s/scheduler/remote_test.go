@@ -285,13 +285,15 @@ func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 		asked := question(key, true, nodes...)
 		asked.GetPredicates()[0].Dependent = true
 		refused := refusals(t, core.Ask(asked)[0])
+		where := ""
 		for _, node := range nodes {
 			if refused[node] == "" {
+				where = node
 				core.Place(key, node)
 				break
 			}
 		}
-		if !core.WaitFor("acknowledged " + key) {
+		if !core.WaitFor("acknowledged " + key + " on " + where) {
 			t.Fatalf("not acknowledged: %v", core.Log())
 		}
 	}
@@ -320,7 +322,7 @@ func TestOrdinaryPodsAreNeitherMarkedNorAcknowledged(t *testing.T) {
 	if tags := request.GetAllocations()[0].GetAllocationTags(); len(tags) > 0 {
 		t.Fatalf("tags: %v", tags)
 	}
-	if slices.Contains(core.Log(), "acknowledged plain") {
+	if slices.Contains(core.Log(), "acknowledged plain on n1") {
 		t.Fatal("acknowledged")
 	}
 }

@@ -1,1 +1,1 @@
-"""Jobs: what was submitted, what became of each task, the store that remembers them, and the decisions about them."""
+"""Jobs: what was submitted, the state of each task, the store that keeps them, and the decisions about them."""

@@ -1,4 +1,4 @@
-"""The store of jobs: an SQLite file, written before anything that depends on it happens.
+"""The store of jobs: an SQLite file that is written before anything happens that depends on the change.
 
 Every change goes through :meth:`JobStore.save_changes` in one transaction, which is on the disk when it returns.
 """
@@ -31,18 +31,18 @@ _LIVE: Final = "SELECT DISTINCT job FROM tasks WHERE state IN ('held', 'queued',
 
 
 class StoreUnusable(Exception):
-    """The file is no store of jobs that this version can read."""
+    """The file is not a store of jobs that this version can read."""
 
 
 class StoreUnwritable(Exception):
-    """The store could not be written, because the disk is full for instance. It is as it was before."""
+    """The store could not be written, for instance because the disk is full. It is unchanged."""
 
 
 class JobStore:
     """The jobs on disk. One process has it open at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the store at *path*, or begins one. Raises StoreUnusable."""
+        """Opens the store at *path*, or makes one. Raises StoreUnusable."""
         self.path: Final = path
         try:
             self._database = sqlite3.connect(path, isolation_level=None)
@@ -52,7 +52,7 @@ class JobStore:
 
     def _prepare_file(self) -> None:
         self._database.execute("PRAGMA journal_mode = WAL")
-        # A start must not be forgotten by a machine that loses its power: the job would run a second time.
+        # A start must not be lost with the machine's power, because the job would run a second time.
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA foreign_keys = ON")
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
@@ -66,7 +66,7 @@ class JobStore:
         self._database.close()
 
     def add_job(self, spec: JobSpec, submitted_s: float, state: TaskState, indexes: Sequence[int]) -> Job:
-        """Returns a new job with one task per index, all in *state*, written down. Raises StoreUnwritable."""
+        """Stores a new job with one task per index, all in *state*, and returns it. Raises StoreUnwritable."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
             cursor = self._database.execute(
@@ -118,11 +118,11 @@ class JobStore:
         return self._load("id = ?", (job,)).get(job)
 
     def load_recent(self, most: int) -> dict[int, Job]:
-        """Returns the youngest jobs, at most so many, by ID."""
+        """Returns the latest jobs, at most *most* of them, by ID."""
         return self._load("id IN (SELECT id FROM jobs ORDER BY id DESC LIMIT ?)", (most,))
 
     def remove_ended(self, before_s: float) -> int:
-        """Remove jobs that ended before a moment. Returns how many. Raises StoreUnwritable."""
+        """Remove jobs that ended before *before_s*. Returns how many. Raises StoreUnwritable."""
         try:
             cursor = self._database.execute(
                 f"DELETE FROM jobs WHERE submitted_s < ? AND id NOT IN ({_LIVE})"  # noqa: S608 - a constant
@@ -134,7 +134,7 @@ class JobStore:
         return cursor.rowcount
 
     def _load(self, condition: str, values: tuple[object, ...]) -> dict[int, Job]:
-        """Returns the jobs for which *condition* holds, which is one of the constants above."""
+        """Returns the jobs for which *condition*, one of the constants above, is true."""
         jobs = {
             number: Job(number, JobSpec.from_json(json.loads(spec)), submitted_s)
             for number, submitted_s, spec in self._database.execute(
@@ -152,7 +152,7 @@ class JobStore:
         return jobs
 
     def _commit(self) -> None:
-        """End the transaction: here a full disk shows itself, if not before."""
+        """End the transaction. A full disk causes an error here, if not before."""
         self._database.execute("COMMIT")
 
     def _give_up(self, error: sqlite3.Error) -> StoreUnwritable:

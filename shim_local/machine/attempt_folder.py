@@ -1,7 +1,7 @@
-"""The folder of one attempt: what to run, what became of it, its log, and a pipe for commands to its supervisor.
+"""The folder of one attempt: what to run, how it went, its log, and a pipe for commands to its supervisor.
 
 The supervisor writes, the agent reads, and either may be gone at any time. The record has its full size from the
-beginning: a supervisor that has no disk space left can still write how it ended.
+beginning, so that a supervisor without disk space can still write how the attempt ended.
 
 ==============  ==========================================================================
 ``record``      begin (by the supervisor), start (of the process), end; then what to run,
@@ -47,7 +47,7 @@ class AttemptFolder:
 
     def create(self, spec: dict[str, Any]) -> None:
         """Make the folder, and the record with *spec* and empty slots. Raises OSError."""
-        # Two entries of the file system and no more: to make one takes a millisecond where others use the disk.
+        # Only two entries of the file system are made, because each takes a millisecond on a busy disk.
         self.path.mkdir()
         self.record.write_bytes(b" " * SLOT_BYTES + json.dumps(spec).encode())
 
@@ -57,7 +57,7 @@ class AttemptFolder:
         return spec
 
     def write_slot(self, slot: Slot, values: dict[str, Any]) -> None:
-        """Write one slot, within the space that the file has already."""
+        """Write one slot within the present size of the file."""
         first, end = slot.value
         text = json.dumps(values).encode()
         if len(text) >= end - first:
@@ -70,9 +70,9 @@ class AttemptFolder:
             os.close(file)
 
     def read_slot(self, slot: Slot) -> dict[str, Any] | None:
-        """Returns what a slot holds; ``None`` as long as nothing whole was written into it.
+        """Returns what a slot holds; ``None`` as long as nothing complete has been written into it.
 
-        Raises OSError when the record is there and cannot be read: nothing may be concluded from that.
+        Raises OSError if the record is there and cannot be read; then nothing is known about the attempt.
         """
         first, end = slot.value
         try:

@@ -23,7 +23,7 @@ class Capacity:
     gpus: int
 
     def to_resources(self) -> dict[str, int]:
-        """Returns the amounts by the names of the wire."""
+        """Returns the amounts by the resource types of ``si.v1``."""
         amounts = {"vcore": self.vcore, "memory": self.memory}
         return amounts | {GPU_RESOURCE: self.gpus} if self.gpus else amounts
 
@@ -35,7 +35,7 @@ def find_capacity(
     *,
     meminfo: Path = Path("/proc/meminfo"),
 ) -> Capacity:
-    """Returns the capacity of this machine, with the given amounts instead of those that are found."""
+    """Returns the capacity of this machine; an amount that is given replaces the one that would be found."""
     return Capacity(
         len(os.sched_getaffinity(0)) * 1000 if vcore is None else vcore,
         _read_memory(meminfo) if memory is None else memory,
@@ -51,7 +51,7 @@ def _read_memory(meminfo: Path) -> int:
 
 
 def count_gpus() -> int:
-    """Returns how many GPUs ``nvidia-smi`` lists; 0 where there is no such program, or it fails."""
+    """Returns how many GPUs ``nvidia-smi`` lists; 0 if there is no such program, or it fails."""
     program = shutil.which(NVIDIA)
     if program is None:
         return 0

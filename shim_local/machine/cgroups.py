@@ -1,7 +1,8 @@
-"""Control groups (version 2) of jobs, where the kernel and whoever started us let us make them.
+"""Control groups (version 2) of jobs, if the kernel and the environment allow making them.
 
-Limits need the controllers cpu and memory, delegated to us: ``systemd-run --user --scope -p Delegate=yes``, a service
-with ``Delegate=yes``, or root. Without controllers groups still kill all their processes at once.
+Limits need the controllers cpu and memory, delegated to this process: by ``systemd-run --user --scope -p
+Delegate=yes``, a service with ``Delegate=yes``, or root. Without controllers, groups still serve to kill all processes
+of a job at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MOUNT: Final = re.compile(r"[0-9]+ [0-9]+ [0-9:]+ (\S+) (\S+) .* - cgroup2 ")
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The place where groups for jobs are made, and what can be limited there."""
+    """The folder in which groups for jobs are made, and the controllers that work there."""
 
     folder: Path | None
     """The parent of all jobs' groups; ``None``: there are none."""
@@ -50,7 +51,7 @@ class Cgroups:
             if "memory" in self.controllers and memory:
                 (group / "memory.max").write_text(str(memory))
                 _write_if_there(group / "memory.swap.max", "0")
-                # A job of which one process is gone seldom recovers: it ends as a whole, and says why.
+                # A job that lost one process seldom recovers, so it ends as a whole and the reason is known.
                 _write_if_there(group / "memory.oom.group", "1")
             if "cpu" in self.controllers and vcore:
                 (group / "cpu.max").write_text(f"{max(vcore * PERIOD_US // 1000, 1000)} {PERIOD_US}")
@@ -116,10 +117,10 @@ def remove_empty_groups(folder: Path) -> None:
 
 
 def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups:
-    """Returns where groups of jobs can be made, with a folder called *name* for all of them.
+    """Returns where groups of jobs can be made: in a folder called *name*.
 
-    Moves the process *pid*, by default the calling one, into a group of its own beside it where the kernel asks for
-    that: a group that has limits for those below it may hold no processes itself.
+    Moves the process *pid*, by default the calling one, into a group beside it if the kernel demands that, because a
+    group that limits groups below it may not contain processes itself.
     """
     own = find_own_group(proc)
     if own is None:
@@ -143,11 +144,11 @@ def find_cgroups(name: str, *, proc: Path = Path("/proc/self"), pid: int | None 
 
 
 def _enable_controllers(own: Path, controllers: list[str], pid: int) -> list[str]:
-    """Returns those of *controllers* that groups below *own* have now."""
+    """Enables *controllers* for groups below *own*. Returns those that they have now."""
     control = own / "cgroup.subtree_control"
     wanted = [each for each in controllers if each not in _read_words(control)]
     if wanted:
-        # The root of all groups has no such file, and may hold processes.
+        # The root of all groups has no such file, and may contain processes.
         if (own / "cgroup.type").exists():
             agent = own / "agent"
             agent.mkdir(exist_ok=True)
@@ -157,7 +158,7 @@ def _enable_controllers(own: Path, controllers: list[str], pid: int) -> list[str
 
 
 def find_own_group(proc: Path = Path("/proc/self")) -> Path | None:
-    """Returns the folder of the group of version 2 that a process is in; ``None`` without such groups."""
+    """Returns the folder of the version 2 group of a process; ``None`` if there are no such groups."""
     try:
         groups = (proc / "cgroup").read_text(encoding="utf-8").splitlines()
         mounts = (proc / "mountinfo").read_text(encoding="utf-8").splitlines()

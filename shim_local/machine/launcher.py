@@ -1,4 +1,4 @@
-"""The agent's side of the launching process: it starts one, sends requests, and reads notices."""
+"""The agent's side of the launching process: starts the process, sends it requests, and reads its notices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_BYTES: Final = 16 * 1024
 
 def program_environment() -> dict[str, str]:
     """Returns an environment in which our own programs find the same packages as this one."""
-    # In an installation they are found anyway; in a checkout the links below kornel/ lead there.
+    # In an installation the packages are found anyway; in a checkout the links below kornel/ lead to them.
     root = PACKAGES if (PACKAGES / "kornel").is_dir() else PACKAGES.parent
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -39,7 +39,8 @@ class Launcher:
         restarted: Callable[[], None],
         open_files: int,
     ) -> None:
-        """*receive* is called with each notice, *restarted* when a process has taken the place of one that ended.
+        """Prepares a launcher. *receive* is called with each notice, *restarted* when a new process has replaced one
+        that ended.
 
         *open_files* is the number of files that a job may have open.
         """
@@ -53,12 +54,12 @@ class Launcher:
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the process, once that of an earlier agent has gone."""
+        """Start the process once the process of an earlier agent is gone."""
         process = await self._start_process()
         self._keeper = asyncio.create_task(self._keep_running(process), name="launcher")
 
     async def close(self) -> None:
-        """Have the process end, which has begun by then what it was asked for."""
+        """End the process after it has launched every attempt that it was asked for."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
@@ -67,7 +68,8 @@ class Launcher:
             await self._process.wait()
 
     def launch_attempt(self, folder: Path) -> None:
-        """Have a supervisor started for the attempt in *folder*. Lost if the process ends before it has read it."""
+        """Request a supervisor for the attempt in *folder*. The request is lost if the process ends before it has read
+        it."""
         self._requests.append(json.dumps({"launch": str(folder)}).encode())
         self._send_requests()
 
@@ -77,7 +79,8 @@ class Launcher:
             again = loop.time() + AGAIN_S
             await process.wait()
             self._close_socket()
-            # One that ends as soon as it starts, because its files are gone for instance, is not started at once.
+            # A process that ends as soon as it starts, for instance because its files are gone, is not started again at
+            # once.
             await asyncio.sleep(again - loop.time())
             process = await self._start_process()
             self._restarted()
@@ -122,7 +125,7 @@ class Launcher:
             self._receive(json.loads(data))
 
     def _send_requests(self) -> None:
-        """Sends what waits, and the rest once the process has read some."""
+        """Sends the requests that wait; those that the socket does not take are sent once the process has read some."""
         if self._socket is None:
             return
         loop = asyncio.get_running_loop()

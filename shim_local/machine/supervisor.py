@@ -1,7 +1,8 @@
-"""The supervisor of one attempt: a small process that starts the command, keeps its log, stops it, says how it ended.
+"""The supervisor of one attempt: a small process that starts the command, keeps its log, stops it, and records its end.
 
-It is forked by the launching process, and survives the agent. Every process that descends from the command stays below
-it, because it is a subreaper, even if that leaves the group by ``setsid``: the attempt ends when all are gone.
+It is forked by the launching process, and survives the agent. All descendants of the command stay its own descendants,
+because it is a subreaper, even if they leave the process group by ``setsid``. The attempt ends when all of them are
+gone.
 """
 
 from __future__ import annotations
@@ -39,36 +40,36 @@ from kornel.shim_local.machine.processes import (
 )
 
 LEFTOVER_S: Final = 2.0
-"""The time that processes in the background have between SIGTERM and SIGKILL once the command itself has ended."""
+"""The time between SIGTERM and SIGKILL for background processes once the command itself has ended."""
 OOM_SCORE: Final = b"500"
 SCORE: Final = Path("/proc/self/oom_score_adj")
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-"""The signals that are ignored here, and must not be in a command."""
+"""The signals that the supervisor ignores, and that a command must not ignore."""
 KILL_AGAIN_S: Final = 0.02
 READ_BYTES: Final = 64 * 1024
 LONGEST_POLL_MS: Final = 3_600_000.0
-"""``poll`` takes no more than 2**31 ms, which are 24 days; a deadline may be later."""
+"""The longest wait of one call of ``poll``, which accepts at most 2**31 ms (24 days); a deadline may be later."""
 PR_SET_CHILD_SUBREAPER: Final = 36
 CANCEL: Final = "cancel"
 PREEMPT: Final = "preempt"
 TIME: Final = "time"
-# Found once, in the process that forks: what each fork finds for itself it also copies.
+# Looked up once, in the process that forks, because each fork would have to copy memory to look it up.
 _control_process: Final = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class BoundedLog:
-    """A log file that takes no more than it may, nor more than the disk has."""
+    """A log file that is bounded, and that copes with a full disk."""
 
     def __init__(self, folder: AttemptFolder, most: int) -> None:
         self._file = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._left = most
         self._most = most
         self.lost = 0
-        """The bytes that were left out."""
+        """The number of bytes that were left out."""
         self._full_disk = False
 
     def write(self, data: bytes) -> None:
-        """Append *data* as far as it has room. What has none is counted."""
+        """Append *data* as far as there is room. Bytes without room are counted."""
         kept = data[: self._left] if not self.lost else b""
         written = self._append(kept)
         self._left -= written
@@ -78,7 +79,7 @@ class BoundedLog:
             self.lost += len(data) - written
 
     def close(self) -> None:
-        """Say how much was left out, if something was."""
+        """Close the log, and note in it how much was left out, if anything."""
         if self.lost:
             why = ": there was no space left on the disk" if self._full_disk else ""
             self._append(f"\n[kornel: {self.lost} bytes of the log were left out{why}]\n")
@@ -111,13 +112,13 @@ class Supervisor:
         self._wake, self._woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def write_begin(self) -> None:
-        """Write who supervises the attempt: from now on it can be found, whatever becomes of the agent."""
+        """Write this process into the record, so that the attempt can be found, whatever happens to the agent."""
         self._folder.write_slot(
             Slot.BEGIN, {"pid": os.getpid(), "ticks": start_ticks(os.getpid()), "boot": read_boot_id()}
         )
 
     def supervise_command(self) -> None:
-        """Start the command, and stay until nothing of it is left."""
+        """Start the command, and stay until none of its processes is left."""
         self._spec = self._folder.read_spec()
         self._group = self._create_group()
         os.mkfifo(self._folder.control, 0o600)
@@ -148,8 +149,8 @@ class Supervisor:
     def _start_command(self, written: int) -> str:
         """Starts the command. Returns why it cannot be started, or an empty text.
 
-        It is spawned instead of forked, because that copies nothing of this process: what has to be set in the command
-        before it runs is set here, inherited by it, and then put back.
+        It is spawned instead of forked, because that copies no memory of this process. What the command has to inherit
+        is set in this process, and restored after the start.
         """
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -162,7 +163,7 @@ class Supervisor:
             doing = "limit"
             if home is not None:
                 join_group(self._group)
-            # Where the machine has no memory left a job is killed before its supervisor and the server.
+            # If the machine runs out of memory, a job is killed before its supervisor and the server.
             _write_score(OOM_SCORE)
             doing = f"run {self._spec['command'][0]}"
             self._main = spawn_program(self._spec["command"], self._spec["environment"], written)
@@ -177,7 +178,7 @@ class Supervisor:
         return ""
 
     def _follow_command(self, output: int, control: int, log: BoundedLog) -> None:
-        """Keeps the log, obeys commands and deadlines, until every process has gone."""
+        """Keeps the log and obeys commands and deadlines until every process is gone."""
         os.set_blocking(output, False)
         poll = select.poll()
         for file in (output, control, self._wake):
@@ -207,7 +208,7 @@ class Supervisor:
         return min(max(0.0, min(self._deadlines.values()) - time.monotonic()) * 1000 + 1, LONGEST_POLL_MS)
 
     def _reap_children(self) -> bool:
-        """Takes note of processes that have ended. Returns whether none is left."""
+        """Reaps processes that have ended. Returns whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -235,7 +236,7 @@ class Supervisor:
                 self._stop(reason, grace_s)
 
     def _stop(self, reason: str, grace_s: float) -> None:
-        """Begins to stop the command; with *grace_s* it is warned first, unless it does not listen."""
+        """Begins to stop the command; with *grace_s* it gets a warning first, unless it ignores the signal."""
         if self._stopped != CANCEL:
             self._stopped = reason
         if not grace_s:
@@ -268,14 +269,15 @@ class Supervisor:
             self._send_term()
         if self._deadlines.get("kill", now + 1) <= now:
             self._kill_all()
-            # What forks while it is killed is found the next time.
+            # A process that forks while it is killed is found the next time.
             self._deadlines["kill"] = now + KILL_AGAIN_S
 
     def _find_members(self) -> list[int]:
         return find_descendants(os.getpid())
 
     def _send_to_all(self, number: int) -> None:
-        # At once to the group, so that none of it sees another one end first, and then to those that left it.
+        # The signal goes to the whole group at once, so that no member sees another end first, and then to those that
+        # left it.
         with suppress(ProcessLookupError, PermissionError):
             if self._status is None:
                 os.killpg(self._main, number)
@@ -332,7 +334,7 @@ def spawn_program(command: list[str], environment: Mapping[str, str], output: in
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            # Another folder may hold a program of this name that can be run.
+            # Another folder may have a program of this name that can be run.
             failure = error
     raise failure
 
@@ -350,7 +352,7 @@ def _group_of(pid: int) -> int:
 
 
 def _read_some(file: int) -> bytes | None:
-    """Returns what can be read now: ``None`` if nothing can, nothing at the end."""
+    """Returns what can be read now; ``None`` if nothing can; empty at the end."""
     try:
         return os.read(file, READ_BYTES)
     except BlockingIOError:
@@ -366,7 +368,7 @@ def supervise_attempt(path: AttemptFolder, notices: socket.socket, lock: int) ->
         supervisor.write_begin()
         os.close(lock)
         supervisor.supervise_command()
-    except BaseException:  # noqa: BLE001 - a fork must not return into what its parent does
+    except BaseException:  # noqa: BLE001 - a fork must not go on with its parent's work
         traceback.print_exc()
         os._exit(1)
     os._exit(0)

@@ -1,1 +1,1 @@
-"""The server: the connection to the core, connections of agents and commands, and the program that ties them."""
+"""The server: the connection to the core, the connections of agents and commands, and the program that joins them."""

@@ -16,7 +16,7 @@ MOST_JOBS: Final = 1000
 
 
 class Commands:
-    """The answers to requests. A request is an object with ``do``; an answer has ``error``, or what was asked for."""
+    """Answers requests. A request is an object with ``do``; an answer has ``error``, or what was asked for."""
 
     def __init__(
         self,
@@ -26,7 +26,8 @@ class Commands:
         stop: Callable[[bool], None],
         default_queue: str,
     ) -> None:
-        """*describe* returns what the server says of itself; *stop* ends it, with its core or without."""
+        """Prepares the answers. *describe* returns the server's status; *stop* ends the server, with or without its
+        core."""
         self._default_queue = default_queue
         self._dispatcher = dispatcher
         self._links = links
@@ -42,7 +43,7 @@ class Commands:
         }  # fmt: skip
         handler = handlers.get(str(request.get("do")))
         if handler is None:
-            return {"error": f"the server does not know the request {request.get('do')!r}; is it an older version?"}
+            return {"error": f"the server does not know the request {request.get('do')!r}; is its version older?"}
         try:
             return await handler(request)
         except (Refused, BadSpec, AgentAway) as error:
@@ -56,14 +57,14 @@ class Commands:
         return {"job": job.id, "tasks": len(job.tasks), "note": self._find_shortage(job.spec)}
 
     def _find_shortage(self, spec: JobSpec) -> str:
-        """Returns why a job cannot run on any machine that is known, or an empty text."""
+        """Returns why a job cannot run on any known machine, or an empty text."""
         capacities = [node.record["capacity"] for node in self._dispatcher.nodes.values()]
         wanted = {"vcore": spec.vcore, "memory": spec.memory, "gpus": spec.gpu}
         if any(all(amount <= has[name] for name, amount in wanted.items()) for has in capacities):
             return ""
         if spec.gpu and not any(has["gpus"] for has in capacities):
-            return "no machine has a GPU: it waits until one joins that does"
-        return "no machine is large enough for this job: it waits until one joins"
+            return "no machine has a GPU, so the job waits until one joins that does"
+        return "no machine is large enough for this job, so it waits until one joins that is"
 
     async def _list_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
         jobs = dict(self._dispatcher.jobs)
@@ -101,7 +102,7 @@ class Commands:
         state = {"attempt": attempt, "state": str(task.state), "over": task.state.is_final, "current": task.attempt}
         if not task.node and attempt == task.attempt:
             return state | {"data": "", "node": ""}
-        # Earlier attempts may have run elsewhere: then their logs are there.
+        # Earlier attempts may have run on other machines, which have their logs.
         nodes = [node] if node else [name for name, each in self._dispatcher.nodes.items() if each.online]
         for name in nodes:
             answer = await self._links.ask(name, {"do": "read", "key": key, "offset": int(request["offset"])})
@@ -136,10 +137,10 @@ class Commands:
         return {"running": running}
 
     def _find_tasks(self, name: str) -> tuple[Job, list[Task]]:
-        """Returns the job that *name* names, and the tasks of it that are meant: ``17``, or one task as ``17.3``."""
+        """Returns the job *name* and its tasks: all tasks for ``17``, one task for ``17.3``."""
         number, dot, index = name.partition(".")
         if not (number.isascii() and number.isdigit() and len(number) <= 15 and (not dot or index.isdigit())):
-            raise Refused(f"{name!r} is no job; write its number, such as 17, or 17.3 for one task of an array")
+            raise Refused(f"{name!r} is not a job; write its number, such as 17, or 17.3 for one task of an array")
         job = self._dispatcher.find_job(int(number))
         if not dot:
             return job, [job.tasks[each] for each in sorted(job.tasks)]
@@ -150,7 +151,7 @@ class Commands:
 
 
 def describe_task(task: Task) -> str:
-    """Returns where a task stands, for people."""
+    """Returns the state of a task in words."""
     if task.state is TaskState.DONE:
         return "done"
     if task.state is TaskState.RUNNING and task.stopping:

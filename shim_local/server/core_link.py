@@ -1,7 +1,7 @@
-"""The connection to the core: it registers, reports machines and jobs, asks for room, and hands over what is decided.
+"""The connection to the core: registers, reports machines and jobs, asks for room, and hands over the decisions.
 
-What has to be said is queued without waiting. After each registration everything is reported anew, so nothing is lost
-when a core forgets; when only a stream broke, what may have been lost with it is sent again, which does no harm.
+Messages are queued without waiting. After each registration everything is reported again, so nothing is lost when a
+core has lost its state; if only a stream broke, what may have been lost with it is sent again, which does no harm.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ class CoreLink:
         queues: Callable[[], str],
         credentials: Credentials | None = None,
     ) -> None:
-        """*find_core* returns the address of the core, starting one if need be; *queues*: the configuration to send."""
+        """Prepares a link. *find_core* returns the address of the core, starting one if need be; *queues* returns the
+        configuration to send."""
         self.rm_id: Final = rm_id
         self.state = "not connected yet"
-        """The state of the connection, for people; empty while it works."""
+        """The state of the connection, in words; empty while it works."""
         self.refusal: RegistrationRefused | None = None
         """The refusal of the last registration."""
         self._find_core = find_core
@@ -90,6 +91,11 @@ class CoreLink:
         self._releases: dict[str, si.AllocationRelease] = {}
         self._known_nodes: set[str] = set()
 
+    @property
+    def partition(self) -> str:
+        """The full name of the partition that machines and jobs are in: others of the core may have one named so."""
+        return f"[{self.rm_id}]default"
+
     def attach(self, dispatcher: Dispatcher) -> None:
         """Name the dispatcher that carries out what the core decides."""
         self._dispatcher = dispatcher
@@ -105,7 +111,7 @@ class CoreLink:
         assert self._dispatcher is not None, "it is attached before anything runs"
         return self._dispatcher
 
-    # What the dispatcher asks for.
+    # The requests of the dispatcher.
 
     def request_room(self, job: Job, task: Task) -> None:
         """Ask for room for the current attempt of *task*."""
@@ -131,7 +137,7 @@ class CoreLink:
         self._send(release)
 
     def report_node(self, node: Node) -> None:
-        """Tell the core about a machine: new, changed, there, or away."""
+        """Tell the core about a machine that is new, has changed, is connected again, or is away."""
         if node.name not in self._known_nodes:
             self._known_nodes.add(node.name)
             self._send(_make_node(node, si.NodeInfo.CREATE if node.online else si.NodeInfo.CREATE_DRAIN))
@@ -149,7 +155,7 @@ class CoreLink:
         self._filled.set()
 
     async def _update_queues(self, client: ShimClient) -> None:
-        """Puts the queues as they are now into force: the built-in ones follow the machines."""
+        """Puts the present queues into force, because the built-in ones depend on the machines."""
         if (queues := self._queues()) != self._sent_queues:
             self._sent_queues = queues
             try:
@@ -157,13 +163,14 @@ class CoreLink:
             except CallFailed as error:
                 _LOGGER.warning("the queues could not be changed: %s", error)
 
-    # The life of the connection.
+    # The connection itself.
 
     async def run(self) -> None:
-        """Stay registered for as long as this is not cancelled.
+        """Stay registered until this call is cancelled.
 
-        Raises RegistrationRefused if the first one is, and Superseded when another program has registered as the same
-        manager: to register again would take the core from that one, and so on for ever.
+        Raises RegistrationRefused if the first registration is refused, and Superseded if another program has
+        registered as the same manager, because registering again would take the core from that program, and so on for
+        ever.
         """
         registered = False
         while True:
@@ -177,7 +184,7 @@ class CoreLink:
                         with suppress(ResyncRequired):
                             await self._serve(client)
                             return
-                        _LOGGER.warning("the core has forgotten us: registering again")
+                        _LOGGER.warning("the core has lost our registration; registering again")
                         self.state = "registering again"
             except RegistrationRefused as error:
                 self.state, self.refusal = str(error), error
@@ -199,7 +206,7 @@ class CoreLink:
         nodes = list(self.dispatcher.nodes.values())
         running = list(self.dispatcher.live_tasks(TaskState.RUNNING))
         queued = list(self.dispatcher.live_tasks(TaskState.QUEUED))
-        # What happens from here on is queued, and follows what is reported now.
+        # Everything that happens from here on is queued, and sent after what is reported now.
         self._known_nodes.update(node.name for node in nodes)
         jobs = {job.id: job for job, _ in (*running, *queued)}
         self._applications = {job.application_id: False for job in jobs.values()}
@@ -222,9 +229,9 @@ class CoreLink:
     async def _report_all(
         self, client: ShimClient, nodes: Iterable[Node], jobs: Iterable[Job], reports: Iterable[si.Allocation]
     ) -> None:
-        """Reports machines, jobs and what runs, in this order; opens the machines, and goes on with what comes up."""
+        """Reports machines, jobs and what runs, in this order, opens the machines, and goes on with the decisions."""
         unasked, self._unasked = self._unasked, defaultdict(list)
-        # Closed, so that nothing is placed in room that is about to be reported as used.
+        # The machines are closed at first, so that nothing is placed in room that is about to be reported as used.
         await client.create_nodes([_make_node(node, si.NodeInfo.CREATE_DRAIN) for node in nodes])
         await client.add_applications([_make_application(job) for job in jobs])
         await client.report_allocations(reports)
@@ -262,7 +269,7 @@ class CoreLink:
             case AskRejected(key=key, application_id=application, reason=reason):
                 self._confirm_report(key)
                 if reason.startswith("application-not-found") and self._applications.pop(application, False):
-                    # It was idle for so long that the core has completed it.
+                    # The application was idle for so long that the core has completed it.
                     self._ask_again(application)
                 else:
                     _LOGGER.warning("the core refuses %s: %s", key, reason)
@@ -363,7 +370,7 @@ def _make_application(job: Job) -> si.AddApplicationRequest:
         applicationID=job.application_id,
         queueName=spec.queue_path,
         ugi=si.UserGroupInformation(user=spec.user, groups=spec.groups or (spec.user,)),
-        # The name of a program may be bytes that are no text.
+        # The name of a program may be bytes that are not valid text.
         tags={"kornel.name": spec.shown_name[:200].encode("utf-8", "replace").decode()},
     )
 

@@ -1,4 +1,5 @@
-"""A core of our own: started when none runs, started again when it ends, and found again by a server after this one."""
+"""The local cluster's own core: started when none runs, started again when it ends, and found again by the next
+server."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class OwnCore:
         self.address: Final = f"unix:{self._socket}"
         self.log: Final = folder / "core.log"
         self.trouble = ""
-        """The reason why no core serves, for people; empty as long as there is none."""
+        """The reason why no core serves, in words; empty while one does."""
         self._folder = folder
         self._page = page
         self._record = folder / "core.pid"
@@ -51,7 +52,7 @@ class OwnCore:
         return self.address
 
     async def keep_running(self) -> None:
-        """Have the core run for as long as this is not cancelled."""
+        """Keep the core running until this call is cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
             began = asyncio.get_running_loop().time()
@@ -72,7 +73,7 @@ class OwnCore:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def stop(self) -> None:
-        """Have the core end, and wait for that."""
+        """Stop the core and wait for its end."""
         pid, ticks = self.find_process()
         if pid:
             with suppress(ProcessLookupError):
@@ -91,8 +92,8 @@ class OwnCore:
     def find_process(self) -> tuple[int, int]:
         """Returns the process ID of the core that runs and its start in ticks; zeros if none does.
 
-        A server that was killed between starting a core and noting its process leaves a core without a record. Who
-        listens at its socket is found all the same: a second core could not listen there.
+        A server that was killed between starting a core and recording its process leaves a core without a record. The
+        process that listens on the core's socket is found all the same, because a second core could not listen there.
         """
         pid, ticks = self.read_record()
         if is_alive(pid, ticks):
@@ -118,7 +119,7 @@ class OwnCore:
         return ""
 
     def make_arguments(self) -> list[str]:
-        """Returns the options with which the core is started; the environment says the others."""
+        """Returns the options with which the core is started; other settings come from the environment."""
         arguments = ["--grpc", self.address, "--log-format", "json", "--ready-file", str(self._ready)]
         if "KORNEL_REST_ADDRESS" not in os.environ:
             arguments += ["--rest-address", "127.0.0.1:0" if self._page else "off"]

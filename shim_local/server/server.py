@@ -187,6 +187,7 @@ class LocalServer:
             "name": self._settings.name,
             "core": own.address if own is not None else self._settings.core,
             "own_core": own is not None,
+            "partition": self._core_link.partition,
             "page": own.page_address() if own is not None else "",
             "core_state": (own.trouble if own is not None else "") or self._core_link.state,
             "listen": self._listening,

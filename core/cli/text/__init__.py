@@ -1,1 +1,1 @@
-"""Answers of a core as text for people: tables, bars, amounts."""
+"""Writes answers of a core as text for people: tables, bars, amounts."""

@@ -13,7 +13,7 @@ from kornel.v1 import configuration_pb2 as pb
 
 
 def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> str:
-    """Returns one line for each version, the newest first, behind the name by which it is asked for."""
+    """Returns one line for each version, the newest first, each beginning with the name that commands take."""
     heading = ("version", "when", "how", "by", "result", "for", "checksum")
     rows = [
         (
@@ -28,10 +28,10 @@ def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> s
         for name, version in versions
     ]
     if not rows:
-        return "no configuration was brought"
+        return "no configuration has been applied"
     lines = [*format_table([heading, *rows], ("checksum", "for")), "* in force"]
     if any("/" in name for name, _ in versions):
-        lines += wrap_text("RUN/VERSION is of an earlier run of the core.")
+        lines += wrap_text("RUN/VERSION names a version of an earlier run of the core.")
     return join_lines(lines)
 
 

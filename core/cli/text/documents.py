@@ -1,4 +1,5 @@
-"""Messages as JSON in one style: every name is in snake case, also those that ``si.v1`` writes otherwise."""
+"""Writes messages as JSON in one style: every name is in snake case, also those of ``si.v1``, which has another
+style."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ _NEW_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def write_message(message: Message, indent: int | None = 2) -> str:
-    """Returns *message* with all its fields as JSON; ``indent`` ``None``: in one line."""
+    """Returns *message* with all its fields as JSON; *indent* ``None``: in one line."""
     return json.dumps(message_values(message), indent=indent, ensure_ascii=False)
 
 
 def message_values(message: Message) -> dict[str, Any]:
-    """Returns *message* with all its fields as plain values; numbers of 64 bits are text, as protobuf has it."""
+    """Returns *message* with all its fields as plain values; numbers of 64 bits are text, as in protobuf's JSON."""
     values = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     return _rename_fields(values, message.DESCRIPTOR)
 
@@ -32,7 +33,8 @@ def _rename_fields(values: dict[str, Any], described: Any) -> dict[str, Any]:
 
 
 def _rename_inner(value: Any, described: Any) -> Any:
-    """Returns the *value* of a field of messages that *described* describes; ``None``: it holds no messages."""
+    """Returns the *value* of a field with renamed fields within; *described* describes its messages; ``None``: it has
+    none."""
     if described is None:
         return value
     if described.GetOptions().map_entry:

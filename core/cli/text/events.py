@@ -1,4 +1,4 @@
-"""Events as lines for people."""
+"""Writes events as lines for people."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _blocker_lines(lead: str, blocker: pb.Blocker, now_ns: int, indent: str = ""
     name = f" {blocker.name}" if blocker.name else ""
     if blocker.node_count > 1:
         name = f" on {format_count(blocker.node_count, 'node')}, closest {blocker.name}"
-    for_ever = " (waiting does not help)" if blocker.permanent else ""
+    for_ever = " (waiting will not help)" if blocker.permanent else ""
     until = f", until {format_moment(blocker.until_ns, now_ns)}" if blocker.HasField("until_ns") else ""
     yield from wrap_text(
         f"{lead}{blocker.level}: {blocker.kind}{name}: {blocker.detail}{until}{for_ever}", indent=indent, hanging="   "

@@ -1,4 +1,4 @@
-"""The history as text for a terminal: a line for each record, the newest first."""
+"""Writes the history as text for a terminal: a line for each record, the newest first."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def render_sums(found: pb.SumPreemptionsResponse) -> str:
         left = _describe_departures(each.left_count, each.victim_count)
         victims = format_count(each.victim_count, "allocation")
         if each.taken_by in ("", each.taken_from):
-            said = f"{each.taken_from or '-'} gave up {victims} for its own sake"
+            said = f"{each.taken_from or '-'} gave up {victims} for no ask"
         else:
             said = f"{each.taken_by} took {victims} from {each.taken_from or '-'}"
         lines += wrap_text(f"{said}{held}: {left}")
@@ -84,7 +84,7 @@ def render_sums(found: pb.SumPreemptionsResponse) -> str:
 
 def _describe_departures(left: int, told: int) -> str:
     if told == 1:
-        return "it has left" if left else "it was not seen to leave"
+        return "it has left" if left else "the core did not see it leave"
     if left == told:
         return "all have left"
     return f"{left:,} of them {'was' if left == 1 else 'were'} seen to leave"
@@ -119,7 +119,7 @@ def render_events(records: Sequence[pb.HistoryEvent]) -> str:
 
 
 def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
-    """Returns a line for each configuration: when, by whom, and with what result. A version's number counts within its
+    """Returns a line for each configuration: when, by whom, and with what result. Versions are numbered within each
     run."""
     origin = configuration_pb2.ConfigurationVersion.Origin
     heading = ("when", "run", "version", "how", "by", "for", "checksum", "result")
@@ -144,7 +144,7 @@ def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
 def render_history_status(status: pb.GetHistoryStatusResponse, now_ns: int) -> str:
     """Returns several lines about the state of the history."""
     if not status.enabled:
-        return "no history is kept"
+        return "the core keeps no history"
     problem = f"{status.problem}, since {format_moment(status.problem_since_ns, now_ns)}" if status.problem else "none"
     share = 100 * status.spool_bytes / status.spool_limit_bytes if status.spool_limit_bytes else 0
     return join_lines(

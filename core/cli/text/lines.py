@@ -8,7 +8,7 @@ from kornel.core.service.visible import write_visibly
 
 
 def join_lines(lines: Iterable[str]) -> str:
-    """Returns *lines* below each other. A line break within one is written out: it is part of a name."""
+    """Returns *lines* joined by line breaks. A line break within a line is part of a name, and is written visibly."""
     return "\n".join(map(write_visibly, lines))
 
 

@@ -13,7 +13,7 @@ __all__ = [
 
 
 class Strokes(NamedTuple):
-    """The characters that bars are drawn with."""
+    """The characters with which bars and trees are drawn."""
 
     full: str
     empty: str
@@ -22,7 +22,7 @@ class Strokes(NamedTuple):
     last: str
     pass_by: str
     left_out: str
-    """Stands for the middle of a name that is too long."""
+    """The character that stands for the middle of a name that is too long."""
 
 
 UNICODE: Final = Strokes("█", "░", "│", "├─ ", "└─ ", "│  ", "…")
@@ -39,7 +39,8 @@ def strokes_for(encoding: str | None) -> Strokes:
 
 
 def draw_bar(used: int, whole: int, width: int, strokes: Strokes, mark: int | None = None) -> str:
-    """Returns *used* of *whole* in *width* columns; anything above 0 fills one. *mark*: an amount to point at."""
+    """Returns a bar for *used* of *whole* in *width* columns; any amount above 0 fills at least one. *mark*: an amount
+    to be marked."""
     cells = [strokes.empty] * width
     if not width:
         return ""

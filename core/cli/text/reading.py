@@ -20,7 +20,7 @@ from kornel.v1 import read_pb2 as pb
 from kornel.v1.history_pb2 import UsagePoint
 
 BARS: Final = (16, 10, 6, 0)
-"""Lengths of bars: the first one for which a table fits is taken."""
+"""The possible lengths of bars, of which the first one is used for which a table fits."""
 
 
 def render_queues(
@@ -29,10 +29,10 @@ def render_queues(
     types: Sequence[str] = (),
     above: Sequence[pb.QueueInfo] = (),
 ) -> str:
-    """Returns a tree with a bar for each of *types*, by default the first two that the cluster has.
+    """Returns a tree of *queues* with a bar for each of *types*, by default the first two types of the cluster.
 
-    A bar is as long as the max of its queue, or of the nearest one above that has one; its mark is the guarantee.
-    *above*: the queues over the first one, the root first.
+    A full bar is the max of its queue, or of the nearest queue above that has one; the mark is the guarantee. *above*:
+    the queues above the first one, the root first.
     """
     if not queues:
         return "no queues"
@@ -76,7 +76,7 @@ def describe_use(
 
 
 def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator[str]:
-    """Yields the last name of each queue behind the lines that lead to it."""
+    """Yields the last name of each queue, after the lines that lead to it."""
     top = queues[0].path
     children: dict[str, str] = {queue.path.rpartition(".")[0]: queue.path for queue in queues[1:]}
     for queue in queues:
@@ -93,7 +93,7 @@ def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator
 
 
 def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacles: Mapping[str, str]) -> str:
-    """Returns a row for each application. *obstacles*: by ID, what keeps the first ask of an application waiting."""
+    """Returns a row for each application. *obstacles*: what keeps the first ask of an application waiting, by ID."""
     if not found.applications:
         return "no applications"
     rows: list[tuple[str, ...]] = [
@@ -158,7 +158,7 @@ def render_application(found: pb.GetApplicationResponse, now_ns: int) -> str:
 
 
 def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[str] = ()) -> str:
-    """Returns a row for each node with a bar for each of *types*, by default the first two there are."""
+    """Returns a row for each node with a bar for each of *types*, by default the first two types."""
     if not found.nodes:
         return "no nodes"
     shown = list(types) or types_in_order(node.capacity for node in found.nodes)[:2]
@@ -184,13 +184,12 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
 
 
 def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, types: Sequence[str] = ()) -> str:
-    """Returns a row for each domain of *level* with a bar for each of *types*, by default the first two there are.
+    """Returns a row for each domain of *level* with a bar for each of *types*, by default the first two types.
 
-    A bar is filled by what is not free on nodes that take new work. A last line counts the nodes that stand in no
-    domain.
+    A bar is filled by what is not free on schedulable nodes. A last line counts the nodes that are in no domain.
     """
     if not found.domains:
-        return f"no node stands in a {level}"
+        return f"no node is in a {level}"
     shown = list(types) or types_in_order(domain.capacity for domain in found.domains)[:2]
 
     def make_rows(bar: int) -> Rows:
@@ -209,7 +208,7 @@ def render_domains(found: pb.ListDomainsResponse, level: str, strokes: Strokes, 
     lines = list(fit_table(make_rows, BARS, ()))
     outside = next((each.outside_node_count for each in found.levels if each.name == level), 0)
     if outside:
-        lines += ["", f"nodes that stand in no {level}: {outside}"]
+        lines += ["", f"nodes that are in no {level}: {outside}"]
     if found.next_page_token:
         lines.append("... and more, see --limit")
     return join_lines(lines)
@@ -221,7 +220,8 @@ def _count_domain_nodes(domain: pb.DomainInfo) -> str:
 
 
 def _describe_room(domain: pb.DomainInfo, name: str, strokes: Strokes, bar: int) -> str:
-    """Returns a bar and the amounts of type *name*: ``12 of 16``, and what of the 12 is held for asks that wait."""
+    """Returns a bar and the amounts of type *name*, such as ``12 of 16``, with the part of the 12 that is held for
+    waiting asks."""
     free, held, whole = domain.free.get(name, 0), domain.held.get(name, 0), domain.capacity.get(name, 0)
     drawn = draw_bar(whole - free, whole, bar, strokes)
     text = f"{drawn} {format_quantity(name, free)} of {format_quantity(name, whole)}".lstrip()

@@ -1,4 +1,4 @@
-"""Refusals as text for a terminal."""
+"""Writes refusals as text for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kornel.v1 import read_pb2 as pb
 def render_refusals(found: pb.ListRefusalsResponse, now_ns: int) -> str:
     """Returns how many of each kind were refused since the core started, and a row for each refusal."""
     if not any(found.counts.values()):
-        return "nothing was refused since the core started"
+        return "nothing has been refused since the core started"
     counts = ", ".join(format_count(found.counts[kind], kind) for kind in sorted(found.counts) if found.counts[kind])
     rows = [("when", "kind", "name", "application", "manager", "reason", "because")]
     rows += [

@@ -32,9 +32,28 @@ def render_status(status: GetStatusResponse, now_ns: int) -> str:
     else:
         described = _describe_manager(status)
         lines = [*wrap_text(f"core {status.core_version}, {described}"), *_manager_lines(status, now_ns)]
+    lines += _standing_lines(status)
     for partition in status.partitions:
         lines += ["", *_partition_lines(partition, now_ns)]
     return join_lines(lines)
+
+
+def _standing_lines(status: GetStatusResponse) -> list[str]:
+    """Returns where the core stands among those that share its journal; nothing for one that shares it with nobody."""
+    if not status.HasField("standing"):
+        return []
+    standing = status.standing
+    leader = f"the leader is at {standing.leader_address}" if standing.leader_address else "nobody leads at the moment"
+    match standing.role:
+        case "leader":
+            said = f"leads, epoch {standing.epoch}"
+        case "standby":
+            records = f", {format_count(standing.records_behind, 'record')}" if standing.records_behind else ""
+            said = f"stands by, {standing.behind_ms / 1_000:.1f} s{records} behind; {leader}"
+        case _:
+            said = f"never leads, because it does not hold what the leader does; {leader}"
+    problem = indent_further(f"journal: {standing.problem}") if standing.problem else []
+    return [*wrap_text(said), *problem]
 
 
 def _manager_lines(status: GetStatusResponse | ManagerStatus, now_ns: int) -> list[str]:

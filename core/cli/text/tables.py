@@ -1,8 +1,8 @@
 """Rows as text that fits a terminal. Every table of the command line is laid out here.
 
 A file or a pipe gets every cell in one line, whatever its length. In a terminal a table that is too wide first leaves
-out the columns that its maker can spare, then wraps cells at blanks and shortens long names in the middle, and, where
-even that is not enough, is written as one block of lines for each row.
+out the columns that the caller can spare, then wraps cells at blanks and shortens long names in the middle. If even
+that is not enough, each row is written as a block of lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kornel.core.cli.text.screen import screen_columns, terminal_strokes
 from kornel.core.service.visible import write_visibly
 
 SHORTEST_NAME: Final = 20
-"""A word of this length or less, as a time or an amount is, is never shortened."""
+"""A word of at most this length, such as a time or an amount, is never shortened."""
 
 _INDENT: Final = "  "
 _GAP: Final = "  "
@@ -63,9 +63,9 @@ def fit_table(make_rows: Callable[[int], Rows], bars: Sequence[int], spare: Sequ
 
 
 def wrap_text(text: str, columns: int | None = None, indent: str = "", hanging: str = "") -> list[str]:
-    """Returns *text* in lines that fit the terminal, each behind *indent*; as one line where there is none.
+    """Returns *text* in lines that fit the terminal, each beginning with *indent*; as one line if there is no terminal.
 
-    *hanging*: what stands further before all lines but the first.
+    *hanging*: a further indent of all lines but the first.
     """
     limit = columns or screen_columns()
     if limit is None:
@@ -112,7 +112,7 @@ def _fit_widths(rows: Rows, limit: int | None) -> list[int] | None:
 
 
 def _write_row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yields the lines of one row: as many as its highest cell has."""
+    """Yields the lines of one row, as many as its tallest cell has."""
     cells = [_wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
     for parts in zip_longest(*cells, fillvalue=""):
         padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))

@@ -1,4 +1,4 @@
-"""Times and durations as people read them: UTC, and beside it how far away that is."""
+"""Writes times and durations for people: times in UTC, with their distance from now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def format_duration(ns: int) -> str:
 
 
 def format_moment(at_ns: int, now_ns: int) -> str:
-    """Returns a moment beside its distance: ``2026-11-22T14:30:00Z (in 12 s)``, or ``(12 s ago)``."""
+    """Returns a moment with its distance from now: ``2026-11-22T14:30:00Z (in 12 s)``, or ``(12 s ago)``."""
     distance = at_ns - now_ns
     if abs(distance) < _SECOND_NS:
         return f"{format_time(at_ns)} (now)"

@@ -1,4 +1,4 @@
-"""The use of a queue over time as text for a terminal: the sums in front, then a row for each point in time."""
+"""The usage of a queue over time as text for a terminal: first a summary, then a row for each point in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kornel.core.cli.text.tables import Rows, fit_table, wrap_text
 from kornel.core.cli.text.times import format_time
 from kornel.v1.history_pb2 import UsagePoint
 
-_NOTHING: Final = "nothing in this range: the use of queues is stored once a minute, by a core that has a history"
+_NOTHING: Final = "nothing in this range: usage is stored once a minute, by a core that has a history"
 
 
 def render_usage(
@@ -45,7 +45,7 @@ def render_usage(
 
 
 def _sum_up(queue: str, name: str, points: Sequence[UsagePoint], whole: Sequence[Mapping[str, int]]) -> Iterator[str]:
-    """Yields in a sentence how much of *name* the queue used, on average and at its fullest."""
+    """Yields a sentence about how much of *name* the queue used, on average and at most."""
     samples = sum(point.sample_count for point in points)
     used = sum(point.used.get(name, 0) * point.sample_count for point in points) // max(samples, 1)
     most = sum(limit.get(name, 0) * point.sample_count for point, limit in zip(points, whole, strict=True))

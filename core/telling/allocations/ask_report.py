@@ -1,4 +1,4 @@
-"""One ask, allocation or application explained: where it stands, what is in its way, and whose turn comes before."""
+"""Explains one ask, allocation or application: its state, what keeps it waiting, and what is tried before it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from kornel.core.telling.allocations.explanation import (
 from kornel.core.telling.preemption.outlook import ReadingIndex, find_outlook
 
 MOST_KINDS: Final = 10
-"""Groups of equal asks of one application that are explained, those tried first."""
+"""The most groups of equal asks of one application that are explained, beginning with those tried first."""
 MOST_LOST: Final = 20
-"""Victims of one application that are listed."""
+"""The most victims of one application that are listed."""
 
 
 def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: int) -> Report | None:
-    """Tells what is known of the key or application ID *name*, keys first; ``None``: nothing. Changes nothing.
+    """Explains what has the key or application ID *name*, keys first; ``None``: nothing has. Changes nothing.
 
-    Cost: linear in nodes and, if preemption finds nobody, in allocations; an application costs that per kind of ask.
+    The cost is linear in nodes and, if preemption finds no victims, in allocations; for an application, once for each
+    group of equal asks.
     """
     index.begin_answer()
     request = state.requests.get(name)
@@ -51,7 +52,7 @@ def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: 
 
 
 def ask_standing(ask: Allocation) -> AskReport:
-    """Tells where *ask* stands and what it failed at, but not what is in its way: at a cost that is constant."""
+    """Tells where *ask* waits and why its attempts failed, at constant cost; blockers are not searched for."""
     stands, node_id = _describe_standing(ask)
     failures = () if ask.failures is None else ask.failures.recent_first()
     return AskReport(
@@ -68,7 +69,7 @@ def ask_standing(ask: Allocation) -> AskReport:
 
 
 def _describe_standing(ask: Allocation) -> tuple[str, str]:
-    """Returns the name of the state of *ask*, and the node that goes with it."""
+    """Returns the name of the state of *ask*, and the node that belongs to it."""
     if ask.node is not None:
         return "Allocated", ask.node.node_id
     held_on = ask.held_on
@@ -85,7 +86,7 @@ def _explain_ask(state: PartitionState, index: ReadingIndex, ask: Allocation, no
     if not ask.pending:
         return report._replace(preempted=_find_preempted(state, ask.spec.key) if ask.preempted else None)
     found, fitting = find_blockers(state, ask)
-    needless = PreemptionOutlook(PreemptionVerdict.NOT_NEEDED, "", "", "nothing is in its way")
+    needless = PreemptionOutlook(PreemptionVerdict.NOT_NEEDED, "", "", "nothing keeps it from being placed")
     return report._replace(
         blockers=found,
         fitting_nodes=fitting,
@@ -103,7 +104,7 @@ def _find_preempted(state: PartitionState, key: str) -> PreemptedWork | None:
 
 
 def _preempted_work(victim: RecentVictim) -> PreemptedWork:
-    """Says by what decision *victim* was asked to leave, for whom, and what allowed it."""
+    """Tells by which decision *victim* was preempted, for what, and by which rule."""
     record, decided = victim
     reason, _, alternatives = decided.detail.partition("; weighed: ")
     return PreemptedWork(
@@ -145,7 +146,7 @@ def _explain_application(
 
 
 def _kind_of(ask: Allocation) -> tuple[object, ...]:
-    """Asks of the same kind have the same blockers; one with a node kept or held for it stands alone."""
+    """Returns the key of asks that have the same blockers; an ask with a reservation or hold has a key of its own."""
     alone = ask.key if ask.reservation is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
     pool = ask.pool.name if ask.pool is not None else ""
     together = together_of(ask.spec)
@@ -153,15 +154,15 @@ def _kind_of(ask: Allocation) -> tuple[object, ...]:
 
 
 def find_position(state: PartitionState, ask: Allocation) -> Position:
-    """Returns the place of a pending *ask* if everything waiting were looked at in order, as queues stand now (from 1).
+    """Returns the place of a pending *ask*, from 1, in the order in which everything that waits would be tried now.
 
-    Queue and application order move with every placement, so this is the order of the next look, not a promise.
-    Cost: linear in what waits in the leaf, and in the siblings on the way to the root.
+    The order of queues and applications changes with every placement, so the place is valid only now. The cost is
+    linear in what waits in the leaf, and in the siblings on the way to the root.
     """
     application, leaf = ask.application, ask.queue
     mine = _waiting_asks(application)
     before = sum(1 for other in mine if other.order < ask.order)
-    # Held asks and those in a pool are pending too, so an ask always finds itself.
+    # Asks that are held or in a pool are pending too, so an ask always finds itself.
     in_leaf, leaf_of = before, len(mine)
     key = application_key(application)
     for other in leaf.applications.values():

@@ -1,8 +1,8 @@
 """Everything that keeps a pending ask from being placed, ranked.
 
-Placement stops at the first thing in the way; here all of them are named, so that nobody removes one only to meet the
-next. Ranking: what waiting never ends comes first; then the order in which placement looks (application, user and
-group, queues from the leaf to the root, reservation, nodes); within a level whatever lacks most.
+Placement stops at the first blocker; this module names all of them, so that nobody removes one only to meet the next.
+Blockers that waiting can never end come first; then they are in the order in which placement checks them (application,
+user and group, queues from the leaf to the root, reservation, nodes); within a level the greatest shortage comes first.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
             on_node, fitting = domain_blockers(state, ask)
         else:
             on_node, fitting = node_blockers(state, ask)
-        # With room on one node, the others are in nobody's way.
+        # If one node has room, the other nodes do not block the ask.
         found += [] if fitting else [*on_node, *_cluster_blockers(state, ask)]
     return tuple(sorted(found, key=_rank_of)), int(fitting)
 
@@ -73,7 +73,7 @@ def _application_blockers(ask: Allocation) -> Iterator[Blocker]:
         detail = f"the application is {application.state}"
         yield Blocker(BlockerKind.APPLICATION_STATE, Level.APPLICATION, name, detail, permanent=True)
     if application.backoff_until_ns:
-        detail = f"{application.unschedulable} asks of the application fitted on no node; it is left alone for a while"
+        detail = f"{application.unschedulable} asks of the application fitted on no node; it is not tried for a while"
         yield Blocker(
             BlockerKind.BACK_OFF, Level.APPLICATION, name, detail, until_ns=application.backoff_until_ns
         )  # fmt: skip
@@ -117,8 +117,8 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
 
 
 def _turn_blockers(application: Application) -> Iterator[Blocker]:
-    """Yields whose turn it is before *application* in a leaf sorted ``stateaware``, where one new application at a time
-    may start (preemption.md G)."""
+    """Yields the application that comes before *application* in a leaf sorted ``stateaware``, where one new application
+    at a time may start (preemption.md G)."""
     leaf = application.queue
     if leaf.newcomers is None or application.held_at is not leaf or not leaf.open():
         return
@@ -129,8 +129,8 @@ def _turn_blockers(application: Application) -> Iterator[Blocker]:
 
 
 def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
-    """Yields what keeps the gang of *unit* waiting: members that nobody has asked for, limits that have to admit all of
-    them together, or that only some of them would find a place."""
+    """Yields what keeps the gang of *unit* waiting: members that the shim has not asked for, limits that have to admit
+    all members together, or room for only some of them."""
     application = unit.application
     name = application.application_id
     announced: Mapping[str, int] = application.spec.placeholder_ask or {}
@@ -178,7 +178,7 @@ def _account_name(account: Account) -> str:
 
 def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     swaps = () if ask.victims else ask.swaps_in
-    for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster: the nodes tell of it.
+    for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster, which the nodes cover.
         short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
         if short:
             blocker = _quota_blocker(BlockerKind.QUEUE_QUOTA, Level.QUEUE, queue.path, short)
@@ -190,7 +190,8 @@ def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]
 
 
 def _cluster_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
-    """Yields what all nodes together have too little of: that is room, no quota, and more nodes would help."""
+    """Yields the types of which all nodes together have too little: a shortage of room and not of quota, which more
+    nodes would end."""
     short = queue_shortages(state, state.root, ask.shape.pairs)
     if short:
         yield _quota_blocker(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short)
@@ -226,15 +227,14 @@ def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Bl
         detail = there if ask.victims else "its victims are gone"
     else:
         kind = BlockerKind.RESERVED_NODE_FULL
-        detail = "what leaves there is held for this ask, not enough room yet"
+        detail = "freed room there is held for this ask, but is not enough yet"
     if ask.triggered or not fits:
         short = shortages_on(state, node, pairs)
         yield Blocker(kind, Level.RESERVATION, node.node_id, detail, short, 1, missing_share(node, pairs))
 
 
 def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
-    """Yields what speaks against the one node that *ask* may run on (scheduling.md 9). Draining does not matter
-    there."""
+    """Yields what keeps *ask* off the only node on which it may run (scheduling.md 9). A drain does not."""
     name, pairs = ask.spec.required_node, ask.shape.pairs
     node = state.nodes.get(name)
     if node is None:
@@ -252,7 +252,7 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         if first is not None:
             detail = f"room is held for {first.spec.key}, which must run there too"
             yield Blocker(BlockerKind.REQUIRED_NODE_TAKEN, Level.NODE, name, detail, (), 1)
-        detail = "the node it must run on has not enough room"
+        detail = "the node it must run on does not have enough room"
         short = shortages_on(state, node, pairs)
         yield Blocker(BlockerKind.NODE_FULL, Level.NODE, name, detail, short, 1, missing_share(node, pairs))
     elif ask.refused is not None and name in ask.refused:

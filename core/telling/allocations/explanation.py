@@ -1,4 +1,4 @@
-"""Explanations why work waits, or why it was preempted: plain values for people and programs.
+"""Values that explain why work waits, or why it was preempted, for people and programs.
 
 Amounts are in base units. Times are Unix nanoseconds; ``None``: no time is known.
 """
@@ -14,7 +14,7 @@ from kornel.core.preemption.foresight import PreemptionOutlook
 
 
 class AskFailure(NamedTuple):
-    """Something that kept an ask from being placed, so many ``times``, the last one at ``last_ns``."""
+    """Something that kept an ask from being placed ``times`` times, the last time at ``last_ns``."""
 
     message: str
     times: int
@@ -22,7 +22,7 @@ class AskFailure(NamedTuple):
 
 
 class Level(StrEnum):
-    """The places of a blocker, in the order in which placement looks."""
+    """The levels at which blockers occur, in the order in which placement checks them."""
 
     MANAGER = "manager"
     APPLICATION = "application"
@@ -33,32 +33,32 @@ class Level(StrEnum):
 
 
 class BlockerKind(StrEnum):
-    """The kinds of what can keep an ask from being placed."""
+    """The kinds of blockers, which keep an ask from being placed."""
 
     SHIM_GONE = "shim-gone"
-    """The resource manager has no stream open: no decision reaches it."""
+    """The resource manager has no stream open, so no decision reaches it."""
     APPLICATION_STATE = "application-state"
-    """The application is over, or failing: it gets nothing any more."""
+    """The application has ended or is failing, and gets nothing more."""
     BACK_OFF = "back-off"
-    """Too many asks of its application fitted nowhere; until a time nothing of it is tried."""
+    """Too many asks of its application fitted on no node; the application is not tried for a while."""
     WAITING_FOR_PLACEHOLDER = "waiting-for-placeholder"
-    """The ask takes the place of a placeholder of its task group, and none is there yet."""
+    """The ask takes the place of a placeholder of its task group, and none runs yet."""
     WAITING_FOR_GANG = "waiting-for-gang"
-    """Not all members of its gang have been asked for, and they are placed together."""
+    """The shim has not asked for all members of its gang yet, which are placed together."""
     GANG_INCOMPLETE = "gang-incomplete"
-    """Not all members of its gang would find a place, so none of them is given one."""
+    """Not all members of its gang would find a place, so none is placed."""
     WAITING_FOR_ANSWER = "waiting-for-answer"
-    """The shim was asked whether it may run on the node that was chosen."""
+    """The shim has not answered yet whether the ask may run on the chosen node."""
     QUEUE_APPLICATIONS = "queue-applications"
-    """The application may not start: its queue runs as many as it may."""
+    """The application may not start, because its queue runs as many as it may."""
     USER_APPLICATIONS = "user-applications"
-    """The application may not start: its user runs as many as they may."""
+    """The application may not start, because its user runs as many as they may."""
     GROUP_APPLICATIONS = "group-applications"
-    """The application may not start: a group of its user runs as many as it may."""
+    """The application may not start, because a group of its user runs as many as it may."""
     USER_QUOTA = "user-quota"
-    """A limit of its user has no room for it."""
+    """A limit of the user has no room for the ask."""
     GROUP_QUOTA = "group-quota"
-    """A limit of a group of its user has no room for it."""
+    """A limit of a group of the user has no room for the ask."""
     QUEUE_QUOTA = "queue-quota"
     """The queue, or one above it, has no headroom below its max."""
     CLUSTER_SIZE = "cluster-size"
@@ -66,29 +66,29 @@ class BlockerKind(StrEnum):
     WAITING_FOR_VICTIMS = "waiting-for-victims"
     """The ask has preempted; room is held for it until its victims are gone."""
     RESERVED_NODE_FULL = "reserved-node-full"
-    """Room is held for it on a node, and there is not enough yet."""
+    """Room on a node is held for the ask, and is not enough yet."""
     REQUIRED_NODE_UNKNOWN = "required-node-unknown"
-    """The node that the ask requires is not there."""
+    """The node that the ask requires is not registered."""
     REQUIRED_NODE_TAKEN = "required-node-taken"
     """Another ask that must run on the same node comes first."""
     NO_NODES = "no-nodes"
-    """There are no nodes."""
+    """The partition has no nodes."""
     NODE_TOO_SMALL = "node-too-small"
-    """Not even the empty node would do."""
+    """The node is too small for the ask even when it is empty."""
     NODE_DRAINING = "node-draining"
     """The node is being drained and takes nothing new."""
     NODE_RESERVED = "node-reserved"
     """The free room of the node is held for other asks."""
     NODE_REFUSED = "node-refused"
-    """The shim does not want it there."""
+    """The shim refuses the ask on this node."""
     NODE_FULL = "node-full"
-    """The node has not enough left."""
+    """The node does not have enough room left."""
     DOMAIN_FULL = "domain-full"
-    """No domain of the topology in which its group may stand has room for it."""
+    """No topology domain that is allowed for its group has room for the ask."""
     DOMAIN_UNKNOWN = "domain-unknown"
-    """The topology of the partition has no such level, or no node stands in a domain of it."""
+    """The topology of the partition has no such level, or no node is in a domain of that level."""
     NODE_NOT_REQUIRED = "node-not-required"
-    """The ask must run on another node; said only of a node that somebody asks about."""
+    """The ask must run on another node; reported only when a question names a node."""
 
 
 PERMANENT = frozenset(
@@ -100,12 +100,12 @@ PERMANENT = frozenset(
         BlockerKind.DOMAIN_UNKNOWN,
     }
 )
-"""Kinds that waiting alone never ends, of nodes if all are blocked so. A quota below what is asked for is
-permanent too (``Blocker.permanent``)."""
+"""The kinds that waiting alone never ends; for nodes, only if all of them are blocked in this way. A quota below what
+is asked for is permanent too (``Blocker.permanent``)."""
 
 
 class Shortage(NamedTuple):
-    """One type that is short: ``short`` = ``asked`` - (``limit`` - ``used``), above 0.
+    """The shortage of one type: ``short`` = ``asked`` - (``limit`` - ``used``), above 0.
 
     On a node ``limit`` is its capacity and ``used`` includes the load of other schedulers.
     """
@@ -120,10 +120,11 @@ class Shortage(NamedTuple):
 class Blocker(NamedTuple):
     """One thing that keeps an ask from being placed.
 
-    name       queue path, ``user NAME in PATH``, node or ask it is about; of a group of nodes the closest one
-    nodes      how many nodes are blocked like this; 0: it is not about nodes
+    name       the queue path, ``user NAME in PATH``, node or ask that it is about; for a group of nodes, the closest
+    one
+    nodes      how many nodes are blocked in this way; 0: it is not about nodes
     distance   how much is missing: the sum over types of the missing part of what is asked, each at most 1
-    permanent  waiting alone does not help: a limit or every node of the group is smaller than the ask
+    permanent  waiting alone does not help, because a limit or every node of the group is smaller than the ask
     """
 
     kind: BlockerKind
@@ -138,7 +139,7 @@ class Blocker(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The number of pending asks that would be tried before this one, and of all there are (the ask included)."""
+    """The place of an ask among the pending asks of its application, leaf and partition, and their numbers."""
 
     application: int
     application_of: int
@@ -152,9 +153,9 @@ class PreemptedWork(NamedTuple):
     """An allocation whose release preemption asked for.
 
     kind      ``guarantee``, ``required-node``, ``quota`` or another kind of decision
-    taken_by  key of the ask that got the room; empty: it left for its queue's sake
+    taken_by  the key of the ask that got the room; empty: the release brought a queue below its max
     reason    what had to be freed and within which fence, or what the queue held above its max
-    law       what allowed it
+    law       the rule that allowed it
     """
 
     victim: VictimRecord
@@ -169,14 +170,13 @@ class PreemptedWork(NamedTuple):
 
 
 class AskReport(NamedTuple):
-    """The standing of one ask or allocation. ``state``: Pending, Reserved, Held or Allocated.
+    """The state of one ask or allocation, and why. ``state``: Pending, Reserved, Held or Allocated.
 
-    blockers       ranked: a manager that is gone, then permanent ones, then in the order of :class:`Level`, the
-                   shortest distance last
-    node_id        where it runs, or which node is kept for it; empty: none
-    fitting_nodes  open nodes that have room for it now
+    blockers       in order: a manager that is gone, permanent ones, then by :class:`Level`, the shortest distance last
+    node_id        the node on which it runs, or on which room is reserved; empty: none
+    fitting_nodes  the number of open nodes that have room for it now
     position, preemption  ``None`` unless it is pending
-    preempted             set if preemption asked for its release, or ended it
+    preempted             set if preemption asked for its release
     """
 
     key: str
@@ -196,14 +196,15 @@ class AskReport(NamedTuple):
 
 
 class EqualAsks(NamedTuple):
-    """Pending asks of an application that differ in nothing that matters: one report stands for all ``size``."""
+    """Equal pending asks of an application: the report of the first one stands for all ``size`` of them."""
 
     size: int
     first: AskReport
 
 
 class ApplicationReport(NamedTuple):
-    """An application: its equal asks, those tried first in front, and what it lost to preemption, latest first.
+    """An application: its groups of equal asks in the order in which they are tried, and what it lost to preemption,
+    the latest first.
 
     ``kinds`` counts all groups of equal asks, of which ``asks`` holds the first few.
     """
@@ -221,7 +222,7 @@ class ApplicationReport(NamedTuple):
 
 
 class LostWork(NamedTuple):
-    """A key that is no longer in use, of an allocation that was preempted not long ago."""
+    """An allocation that was preempted recently and has ended, so that its key is no longer in use."""
 
     key: str
     preempted: PreemptedWork
@@ -231,11 +232,11 @@ Report = AskReport | ApplicationReport | LostWork
 
 
 def add_absence(report: Report, rm_id: str, absence: str) -> Report:
-    """Returns *report* with a manager that is gone as the first thing in the way of whatever waits.
+    """Returns *report* with the manager's absence as the first blocker of every ask that waits.
 
-    *absence* says since when the manager *rm_id* is gone.
+    *absence* is a sentence that says since when the manager *rm_id* is gone.
     """
-    detail = f"{absence}: nothing that is decided reaches it, and nothing starts"
+    detail = f"{absence}: no decision reaches it, and nothing starts"
     blocker = Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, rm_id, detail)
     if isinstance(report, AskReport):
         return _add_blocker(report, blocker)

@@ -13,16 +13,16 @@ class QueueChangeKind(StrEnum):
 
     ADDED = "added"
     REMOVED = "removed"
-    """The queue is not listed any more and empty: gone with the next look of the cleaner."""
+    """The queue is no longer listed and is empty: the next cleaning removes it."""
     DRAINED = "drained"
-    """The queue is not listed any more, but applications live there: it takes no new ones and goes with the last
+    """The queue is no longer listed, but has live applications: it takes no new ones and is removed after the last
     one."""
     REACTIVATED = "reactivated"
-    """Was draining and is listed again."""
+    """The queue was draining and is listed again."""
     ADOPTED = "adopted"
-    """Was dynamic and is listed now."""
+    """The queue was dynamic and is listed now."""
     REPLACED = "replaced"
-    """Leaf becomes parent or the other way round."""
+    """The queue was a leaf and becomes a parent, or the other way round."""
     CHANGED = "changed"
 
 
@@ -55,7 +55,7 @@ class PartitionChange(NamedTuple):
 
 
 class QuotaExcess(NamedTuple):
-    """A queue that uses more of a type than its max would allow. ``already``: it does now, under the present max."""
+    """A queue that uses more of a type than its max would allow. ``already``: it is above its present max as well."""
 
     partition: str
     path: str
@@ -82,7 +82,7 @@ class LimitExcess(NamedTuple):
 
 
 class UnplacedApplication(NamedTuple):
-    """An application that placement takes today and would turn away, were it submitted then. It goes on running."""
+    """An application that the new placement rules would reject if it were submitted again. It goes on running."""
 
     partition: str
     application_id: str
@@ -100,7 +100,7 @@ class QuotaEnforcement(NamedTuple):
 
 
 class Impact(NamedTuple):
-    """Everything. ``refused``: why the configuration would not be applied; nothing else would happen then."""
+    """All changes. ``refused``: why the configuration would not be applied; then there are no changes."""
 
     changed: bool
     checksum: str

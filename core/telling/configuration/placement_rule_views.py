@@ -34,7 +34,7 @@ _UNCONFIGURED: Final = (PlacementRuleConfig("provided"),)
 
 
 def rule_views(state: PartitionState) -> tuple[RuleView, ...]:
-    """Returns the placement rules in the order in which they are asked; the recovery queue is always the last
+    """Returns the placement rules in the order in which they are tried; the recovery queue is always the last
     resort."""
     configured = state.config.placement_rules if state.config is not None else ()
     return (

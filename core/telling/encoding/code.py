@@ -1,7 +1,7 @@
-"""Writes the functions that tables come down to.
+"""Writes the functions that are made from tables.
 
-A table is read once, and what it says becomes a function with each field spelled out, as one would write it by hand:
-going through the rows of the table for each record takes twice as long, and a list has tens of thousands of records.
+A table is read once and becomes a function with each field spelled out, as one would write it by hand: going through
+the rows of the table for each record takes twice as long, and a list may have tens of thousands of records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FunctionText:
         self._scope: dict[str, Any] = {}
 
     def name_of(self, thing: object) -> str:
-        """Returns the name by which the text knows *thing*."""
+        """Returns the name of *thing* in the text."""
         name = f"_{len(self._scope)}"
         self._scope[name] = thing
         return name
@@ -35,7 +35,7 @@ class FunctionText:
         self._lines.append(f"    {line}")
 
     def value_of(self, source: Source) -> str:
-        """Returns the expression for what *source* says of the record."""
+        """Returns the expression for the value that *source* takes from the record."""
         match source:
             case Itself():
                 return "record"
@@ -45,11 +45,11 @@ class FunctionText:
                 return f"record.{path}"
 
     def call_of(self, function: Callable[..., Any], arguments: Sequence[str]) -> str:
-        """Returns the expression for what *function* makes of *arguments*, which are expressions."""
+        """Returns the expression that calls *function* with *arguments*, which are expressions too."""
         return f"{self.name_of(function)}({', '.join(arguments)})"
 
     def make_function(self) -> Callable[..., Any]:
-        """Returns the function. Its text is found by tracebacks and debuggers."""
+        """Returns the function. Tracebacks and debuggers find its text."""
         text = "\n".join([*self._lines, ""])
         place = f"<{self._title} {next(_NUMBERS)}>"
         linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place

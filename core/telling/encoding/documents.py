@@ -142,7 +142,7 @@ class Document(Generic[RecordT]):
         for names, what in (
             (set() if self._partial else fields - used - left_out, "nowhere goes"),
             (left_out - fields, "there is no"),
-            (used & left_out, "shown and listed as left out is"),
+            (used & left_out, "listed as left out, but shown, is"),
         ):
             if names:
                 raise PlanError(f"{self.record.__name__} as {self.name or 'JSON'}: {what} {', '.join(sorted(names))}")

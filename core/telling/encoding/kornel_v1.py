@@ -137,7 +137,7 @@ ENCODERS.add(
     NodeView,
     read_pb2.NodeSummary,
     {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
-    left_out=("host", "rack", "attributes", "foreign", "drained_by_shim", "operator_drain"),
+    left_out=("host", "rack", "attributes", "domains", "foreign", "drained_by_shim", "operator_drain"),
 )
 
 encode_level: Final = ENCODERS.add(
@@ -160,7 +160,7 @@ encode_node: Final = ENCODERS.add(
         "drained_by": made(_drained_by, "operator_drain"),
         "drained_since_ns": made(_drained_at_ns, "operator_drain"),
     },
-    left_out=("host", "rack"),
+    left_out=("host", "rack", "domains"),
 )
 
 encode_health: Final = ENCODERS.add(HealthReport, read_pb2.GetHealthReportResponse, {"healthy": "healthy"})
@@ -211,7 +211,15 @@ encode_status: Final = ENCODERS.add(
     EngineStatus,
     status_pb2.GetStatusResponse,
     {"configuration_checksum": "checksum", "unrouted_entries": "unrouted"},
-    given=("core_version", "configuration_version", "configuration_problem", "rollback", "presence", "managers"),
+    given=(
+        "core_version",
+        "configuration_version",
+        "configuration_problem",
+        "rollback",
+        "presence",
+        "managers",
+        "standing",
+    ),
 )
 
 ENCODERS.add(AskFailure, status_pb2.AskFailure, {"count": "times"})

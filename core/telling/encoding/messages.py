@@ -1,9 +1,9 @@
 """Turns records into protobuf messages by the names of their fields.
 
-A plan is made once for a class of records and a class of messages. A field of the message takes the field of the record
-that has the same name, written as the types of the two say; a table names the exceptions. Making a plan raises
-:class:`PlanError` when a field of the message is fed by nothing, and when a field of the record goes nowhere without
-being listed as left out. So a field that is added on one side only is noticed when the module is imported.
+A plan is made once for each pair of a record's class and a message's class. A field of the message takes its value from
+the field of the record with the same name, converted according to the two types; a table names the exceptions. Making a
+plan raises :class:`PlanError` if a field of the message has no source, or if a field of the record is not used and not
+listed as left out. So a field that is added on one side only is noticed when the module is imported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INTEGERS: Final = frozenset(
 
 
 class Encode(Protocol[RecordT_contra, MessageT_co]):
-    """Makes a message of a record. *given* are the fields that the plan leaves to its caller: exactly those."""
+    """Makes a message from a record. *given* has exactly the fields that the plan leaves to its caller."""
 
     def __call__(self, record: RecordT_contra, /, **given: Any) -> MessageT_co: ...
 
@@ -59,11 +59,12 @@ class Encoders:
         given: Iterable[str] = (),
         unset: Iterable[str] = (),
     ) -> Encode[RecordT, MessageT]:
-        """Plans how a *record* becomes a *message*, and returns what does it. Raises :class:`PlanError`.
+        """Plans how a *record* becomes a *message*, and returns the function that encodes it. Raises
+        :class:`PlanError`.
 
-        *sources* names what the fields of the message are made of whose names the record does not have, or whose values
-        it has in another form. *left_out* are the fields of the record that are deliberately not shown, *given* those
-        of the message that the caller gives with each record, *unset* those that are deliberately never set.
+        *sources* has the source of each field of the message that the record does not have under the same name or in
+        the same form. *left_out* are fields of the record that are deliberately not shown, *given* fields of the
+        message that the caller gives with each record, *unset* fields of the message that are deliberately never set.
         """
         silent = frozenset(left_out), frozenset(unset)
         plan = _Plan(self, record, message, dict(sources or {}), *silent, frozenset(given))
@@ -71,7 +72,7 @@ class Encoders:
         return plan.encode
 
     def plan_for(self, record: type, message: type[Message]) -> _Plan[Any, Any]:
-        """Returns the plan for this pair; one that no table was given for takes every field by its name."""
+        """Returns the plan for this pair; without a table, every field takes the one of its name."""
         found = self._plans.get((record, message))
         if found is None:
             self.add(record, message)
@@ -80,7 +81,7 @@ class Encoders:
 
 
 class _Plan(Generic[RecordT, MessageT]):
-    """Leads from the fields of a record to those of a message. ``used``: fields of the record that are shown."""
+    """Encodes records of one class as messages. ``used``: the fields of the record that are shown."""
 
     def __init__(
         self,
@@ -101,14 +102,14 @@ class _Plan(Generic[RecordT, MessageT]):
         self._refuse_any(sources.keys() - wanted.keys(), "the message has no field")
         self._refuse_any((given | unset) - wanted.keys(), "the message has no field")
         sources = {name: name for name in wanted if name in self._fields} | sources
-        self._refuse_any(wanted.keys() - sources.keys() - given - unset, "nothing feeds the message's field")
-        self._refuse_any(sources.keys() & (given | unset), "fed, and listed as given or unset, is")
+        self._refuse_any(wanted.keys() - sources.keys() - given - unset, "no source for the message's field")
+        self._refuse_any(sources.keys() & (given | unset), "listed as given or unset, but with a source, is")
         parameters = ", ".join(["record", "/", *(["*"] if given else []), *sorted(given)])
         text = FunctionText(message.DESCRIPTOR.full_name, parameters)
         values = {name: self._value_of(text, wanted[name], source) for name, source in sources.items()}
-        self._refuse_any(left_out & self.used, "shown and listed as left out is")
+        self._refuse_any(left_out & self.used, "listed as left out, but shown, is")
         self._refuse_any(left_out - self._fields.keys(), "the record has no field")
-        self._refuse_any(self._fields.keys() - self.used - left_out, "nowhere goes the record's field")
+        self._refuse_any(self._fields.keys() - self.used - left_out, "not shown and not listed as left out is")
         fed = ", ".join(f"{name}={value}" for name, value in (values | {name: name for name in given}).items())
         text.add(f"return {text.name_of(message)}({fed})")
         self.encode: Final[Encode[RecordT, MessageT]] = text.make_function()
@@ -147,7 +148,7 @@ class _Plan(Generic[RecordT, MessageT]):
         return text.call_of(convert, [value])
 
     def _conversion_to(self, field: FieldDescriptor, kind: Any) -> Convert | None:
-        """Returns how a value of *kind* is written, or each value of a list; ``None``: as it is."""
+        """Returns the conversion of a value of *kind*, or of each value of a list; ``None``: none is needed."""
         origin, arguments = get_origin(kind), get_args(kind)
         if _is_map(field):
             if kind is Resources or (origin is not None and arguments[-1:] == (int,)):
@@ -176,7 +177,7 @@ class _Plan(Generic[RecordT, MessageT]):
 
 
 def fit_amounts(resources: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns *resources* as the wire can carry them: the books are exact, the sum of two quantities may be none."""
+    """Returns *resources* cut to 64 bits: the books are exact, and a sum of amounts may be too large for the wire."""
     amounts = amounts_of(resources) if isinstance(resources, Resources) else resources
     if not amounts or (max(amounts.values()) <= INT64_MAX and min(amounts.values()) >= INT64_MIN):
         return amounts
@@ -200,7 +201,7 @@ def _as_it_is(kind: type, wanted: type) -> Convert | None:
 
 
 def _find_tokens(enum: EnumDescriptor, kind: type[Enum]) -> Convert:
-    """Returns what turns members of *kind* into values of *enum*, whose names have that of the enum in front."""
+    """Returns the conversion of members of *kind* to values of *enum*, whose names begin with that of the enum."""
     prefix = "".join(f"_{letter}" if letter.isupper() else letter for letter in enum.name).lstrip("_")
     numbers = {value.name: value.number for value in enum.values}
     known = {member: numbers.get(f"{prefix}_{member.name}".upper()) for member in kind}

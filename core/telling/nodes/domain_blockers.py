@@ -42,7 +42,7 @@ def domain_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocke
     if fitting:
         return [], fitting
     request, topology = ask.spec.topology, state.topology
-    assert request is not None, "the caller has looked"
+    assert request is not None, "the caller has checked"
     depth = topology.depth_of(request.level) if topology is not None else None
     rooms = group_rooms(state, ask)
     if depth is None or not rooms:
@@ -91,7 +91,7 @@ def blocker_of_domain(state: PartitionState, ask: Allocation, node: Node) -> Ite
 def _describe_lack(ask: Allocation, rooms: list[GroupRoom]) -> Blocker:
     """Returns in words how far each of *rooms* is from what the group needs: ``rack r7: 12 of 16, 4 short``."""
     request = ask.spec.topology
-    assert request is not None, "the caller has looked"
+    assert request is not None, "the caller has checked"
     missing = group_domains.count_missing(ask)
     size = request.slice_size
     wanted = missing if not size else min(size, missing)

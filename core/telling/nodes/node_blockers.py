@@ -29,7 +29,7 @@ class _Group:
 
 
 def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker], int]:
-    """Returns one blocker per reason, and how many open nodes have room. Cost: linear in nodes.
+    """Returns one blocker for each reason, and the number of open nodes that have room. The cost is linear in nodes.
 
     A node counts for the first reason that applies, in the order of :func:`first_reason`.
     """
@@ -40,7 +40,7 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
     fitting = 0
     for node in state.nodes.values():
         if ask.key in node.reservations:
-            continue  # A blocker of its own: the reservation.
+            continue  # The reservation is a blocker of its own.
         kind = first_reason(node, ask)
         if kind is None:
             fitting += 1
@@ -51,18 +51,18 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
             group.add(node, _too_small_by(node, pairs) if kind in PERMANENT else missing_share(node, pairs))
     found = [_make_blocker(state, ask, kind, groups[kind]) for kind in BlockerKind if kind in groups]
     if ask.reservation is not None or not PERMANENT.issuperset(groups):
-        # Waiting may help as long as it may on one node.
+        # Waiting may help if it may help on any node.
         found = [blocker._replace(permanent=False) for blocker in found]
     return found, fitting
 
 
 def first_reason(node: Node, ask: Allocation) -> BlockerKind | None:
-    """Returns the first thing about *node* that keeps *ask* off it; ``None``: nothing does."""
+    """Returns the first reason that keeps *ask* off *node*; ``None``: there is none."""
     return next(find_reasons(node, ask), None)
 
 
 def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
-    """Yields everything about *node* that keeps *ask* off it, what waiting helps least against in front."""
+    """Yields all reasons that keep *ask* off *node*, beginning with those against which waiting helps least."""
     pairs = ask.shape.pairs
     too_small = not node.could_hold(pairs)
     if too_small:
@@ -77,7 +77,7 @@ def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
 
 
 def fits_on(node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* has room for *ask* now, beside what is held for others and comes before it."""
+    """Tells whether *node* has room for *ask* now, besides what is held for others that come first."""
     return node.fits_ask(ask)
 
 

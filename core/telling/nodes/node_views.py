@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources
+from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
 from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
@@ -27,6 +28,13 @@ class NodeSummary(NamedTuple):
     reservations: int
 
 
+class NodeDomain(NamedTuple):
+    """One domain of the topology that a node stands in. ``name``: that of its path, such as ``a/r7``."""
+
+    level: str
+    name: str
+
+
 class NodeView(NamedTuple):
     """One node. ``available`` = capacity - allocated - occupied; negative when it is over-allocated."""
 
@@ -42,10 +50,12 @@ class NodeView(NamedTuple):
     foreign: tuple[ForeignView, ...]
     schedulable: bool
     reservations: tuple[str, ...]
-    """Keys of the asks it is kept free for."""
+    """Keys of the asks for which room on the node is reserved."""
     drained_by_shim: bool = False
     operator_drain: OperatorDrain | None = None
-    """The drain by which an operator keeps it out of scheduling; ``None``: no operator does."""
+    """The drain by which an operator keeps the node out of scheduling; ``None``: there is none."""
+    domains: tuple[NodeDomain, ...] = ()
+    """The domains of the topology in which the node is, the outermost first."""
 
 
 _NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -91,6 +101,7 @@ def node_head(state: PartitionState, node: Node) -> NodeView:
         tuple(sorted(node.reservations)) if node.reservations else (),
         node.drained_by_shim,
         node.operator_drain,
+        tuple([NodeDomain(domain.level.name, "/".join(domain.path)) for domain in node.domains]),
     )
 
 
@@ -103,32 +114,35 @@ class _Head(NamedTuple):
     drained_by_shim: bool
     operator_drain: OperatorDrain | None
     reservations: tuple[str, ...]
+    domains: tuple[Domain, ...]
     rendered: bytes
 
     def holds(self, node: Node) -> bool:
-        """Tells whether nothing of *node* that a head shows has changed since."""
+        """Tells whether everything of *node* that a head shows is still the same."""
         return (
             self.node is node
             and self.version == node.version
             and self.schedulable is node.schedulable
             and self.drained_by_shim is node.drained_by_shim
             and self.operator_drain is node.operator_drain
+            and self.domains is node.domains
             and self.reservations == (tuple(sorted(node.reservations)) if node.claims is not None else ())
         )
 
 
 class NodeHeads:
-    """Keeps what was made of nodes without what runs on them, until it changes: a page asks for all again and again."""
+    """Keeps nodes as they were rendered, without what runs on them, until they change: a page asks for all of them
+    often."""
 
     def __init__(self) -> None:
         self._render: Callable[[NodeView], bytes] | None = None
         self._heads: dict[str, _Head] = {}
 
     def render_all(self, state: PartitionState, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
-        """Yields of each node of *state*, by ID, whether it takes work, and what *render* makes of its head.
+        """Yields for each node of *state*, by ID, whether it is schedulable, and its head as *render* writes it.
 
-        *render* is asked again only for what has changed: what it makes of the same must always be the same. What one
-        of them made is kept, the last one.
+        *render* is called only for heads that have changed, so its result must depend on the head alone. Results of the
+        last *render* are kept.
         """
         if render is not self._render:
             self._render, self._heads = render, {}
@@ -147,6 +161,7 @@ class NodeHeads:
                     view.drained_by_shim,
                     view.operator_drain,
                     view.reservations,
+                    node.domains,
                     render(view),
                 )
             yield head.schedulable, head.rendered

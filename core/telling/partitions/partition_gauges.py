@@ -1,4 +1,4 @@
-"""Gauges of a partition for one scrape. Cost: linear in queues, applications and nodes, and small for each."""
+"""Gauges of a partition for one scrape. The cost is linear in queues, applications and nodes, and small for each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Amounts = Sequence[int]
 
 
 class QueueGauges(NamedTuple):
-    """One queue. ``guaranteed`` and ``max`` by type index, absent: none; ``max_applications`` 0: not limited.
+    """One queue. ``guaranteed`` and ``max`` by type index, absent if there is none; ``max_applications`` 0: not
+    limited.
 
-    ``applications``: live ones in this very queue, by state.
+    ``applications``: the numbers of live applications in the queue itself, by state.
     """
 
     path: str
@@ -38,7 +39,7 @@ class QueueGauges(NamedTuple):
 
 
 class BudgetUse(NamedTuple):
-    """The largest part of a budget that any one scope of a kind has used: 1 is all of it.
+    """The largest part of a budget that a single scope of a kind has used; 1 is all of it.
 
     scope     ``cluster``, ``queue`` or ``application``
     resource  ``victims``, or the resource type of which resource-seconds are counted
@@ -50,7 +51,8 @@ class BudgetUse(NamedTuple):
 
 
 class GovernorGauges(NamedTuple):
-    """Bounds against storms. ``denied``: plans so far. ``paused``: how many scopes preemption pauses in, by kind."""
+    """The bounds against storms. ``denied``: the plans denied so far. ``paused``: the number of scopes in which
+    preemption pauses, by kind of scope."""
 
     denied: int
     paused: Mapping[str, int]
@@ -58,7 +60,7 @@ class GovernorGauges(NamedTuple):
 
 
 class DomainGauges(NamedTuple):
-    """One domain of the topology. ``name``: the values that make it, outermost first: ``a/r7``."""
+    """One domain of the topology. ``name``: the values of its attributes, outermost first, such as ``a/r7``."""
 
     level: str
     name: str
@@ -73,14 +75,14 @@ class PartitionGauges(NamedTuple):
     types           names of the resource types, by index
     usage           by resource type, how many nodes use 0 to 10 %, over 10 to 20 %, ... over 90 % of it; nodes that do
                     not offer the type are left out (scheduling.md 16)
-    nodes_removed   since the partition was made
-    stuck           victims that have not left in time
-    quotas_due      queues whose lowered max is to be enforced, the one being enforced included
-    drained         nodes that operators keep out of scheduling, registered or not
+    nodes_removed   the number of nodes removed since the partition was made
+    stuck           the number of victims that have not left in time
+    quotas_due      the number of queues whose lowered max is due or being enforced
+    drained         the number of nodes that operators keep out of scheduling, registered or not
     above_max       by path, what each configured queue holds above its max, by type index, each above 0
-    queues_omitted  queues that are not in ``queues``
-    domains         the domains of the outer levels of the topology, of each level all or none
-    domains_omitted domains that are not in ``domains``
+    queues_omitted  the number of queues that are not in ``queues``
+    domains         the domains of the outer levels of the topology, all or none of each level
+    domains_omitted the number of domains that are not in ``domains``
     """
 
     name: str
@@ -111,17 +113,18 @@ class PartitionGauges(NamedTuple):
 DECILES: Final = 10
 
 LOOKED_AT_ONCE: Final = 128
-"""Queues or nodes, before others may have a turn."""
+"""The number of queues or nodes read before others may have a turn."""
 
 MOST_DOMAIN_AMOUNTS: Final = 1_000
-"""Domains times resource types that are shown. Beyond it levels are left out, the innermost first: hosts, say."""
+"""The most domains times resource types that are shown. Beyond that, levels are left out, the innermost, such as hosts,
+first."""
 
 _NO_STATES: Final[Mapping[AppState, int]] = MappingProxyType({})
 
 
 def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iterator[PartitionGauges | None]:
-    """Yields the gauges of the partition at *now_ns* at the end, and ``None`` before as moments to let others have a
-    turn. Shows at most *most_queues* queues."""
+    """Yields ``None`` at moments to give others a turn, and at the end the gauges of the partition at *now_ns*, with at
+    most *most_queues* queues."""
     queues: list[QueueGauges] = []
     everywhere: Counter[AppState] = Counter()
     names = list(state.queues)
@@ -191,7 +194,7 @@ def _look_at_domains(state: PartitionState) -> tuple[list[DomainGauges], int]:
     counts = Counter(map(len, topology.domains))
     most = MOST_DOMAIN_AMOUNTS // max(1, len(state.types.names))
     shown = depth = 0
-    # Half a level would add up to less than there is, so that whoever sums over it would be misled.
+    # A part of a level would add up to less than there is, and sums over it would be misleading.
     while counts[depth + 1] and shown + counts[depth + 1] <= most:
         depth += 1
         shown += counts[depth]
@@ -265,7 +268,7 @@ def _governor_gauges(state: PartitionState, now_ns: int) -> GovernorGauges:
 def _budget_uses(
     state: PartitionState, past: AsOf, kind: str, budget: Budget, scopes: Iterable[Scope]
 ) -> Iterator[BudgetUse]:
-    """Yields, of every bound that *budget* has, the part that is used by that of *scopes* which uses most."""
+    """Yields, for every bound of *budget*, the part used by the one of *scopes* that uses most."""
     if budget.victims:
         yield BudgetUse(kind, "victims", max(map(past.count_victims, scopes), default=0) / budget.victims)
     for name, limit in sorted(budget.lost.items()):

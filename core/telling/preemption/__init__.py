@@ -1,1 +1,1 @@
-"""Dry runs of preemption: the victims that it could ask to leave for an ask."""
+"""Dry runs of preemption: the victims that it could release for an ask."""

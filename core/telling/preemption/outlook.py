@@ -1,7 +1,8 @@
-"""Forecasts whether preemption could make room for an ask, and what stands against it: a dry run by each kind of
+"""Forecasts whether preemption could make room for an ask, and what prevents it, by a dry run of each kind of
 preemption.
 
-Nothing is decided, counted or asked of the shim; the answer is what an attempt would come to without the shim's word.
+Nothing is decided or counted, and the shim is not asked; the answer is the result of an attempt that the shim would not
+object to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.partition.state import PartitionState
@@ -30,9 +32,10 @@ _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.pol
 
 
 class ReadingIndex(VictimIndex):
-    """Rankings for questions, kept for the next one: those of the partition are put in order by looking at them.
+    """Rankings of victims for questions, apart from those of the partition, which reading would change.
 
-    During one answer allocations do not come or go, so each leaf is compared with its ranking once.
+    They are kept from one question to the next. Allocations do not change during one answer, so each leaf is compared
+    with its ranking once.
     """
 
     def __init__(self) -> None:
@@ -40,21 +43,32 @@ class ReadingIndex(VictimIndex):
         self._checked: dict[Queue, RankedLeaf] = {}
 
     def begin_answer(self) -> None:
-        """Begins a new answer, in which no ranking is trusted unseen."""
+        """Begins a new answer, in which every ranking is compared before it is used."""
         self._checked.clear()
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf.applications}
 
     def rank_leaf(self, leaf: Queue) -> RankedLeaf:
-        """Returns the ranking of *leaf*, compared with what is there once in each answer."""
+        """Returns the ranking of *leaf*, which is compared with the leaf once in each answer."""
         checked = self._checked.get(leaf)
         if checked is None:
             checked = self._checked[leaf] = super().rank_leaf(leaf)
         return checked
 
-    def forget_leaf(self, leaf: Queue) -> None:
-        """Drops the ranking of *leaf*, where something is supposed to be different."""
+    def drop_ranking(self, leaf: Queue) -> None:
+        """Drops the ranking of *leaf*, because a supposition has changed it."""
         self._leaves.pop(leaf, None)
         self._checked.pop(leaf, None)
+
+
+def _find_unit_outlook(unit: GangUnit) -> PreemptionOutlook:
+    """Returns what the last attempt of a gang that is placed as a whole came to: nobody leaves for one member alone."""
+    verdict, refusal = PreemptionVerdict, unit.refusal
+    if refusal is None:
+        blocked_by, detail = "it is placed together with its gang", "nothing is preempted for a part of a gang"
+        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
+    nobody = refusal.outcome is Outcome.GANG_INCOMPLETE
+    said = verdict.NO_VICTIMS if nobody else verdict.FORBIDDEN
+    return PreemptionOutlook(said, "", refusal.outcome, refusal.detail, refusal.retry_ns)
 
 
 def find_outlook(
@@ -65,27 +79,32 @@ def find_outlook(
     if ask.triggered:
         left = tuple(eviction.victim_record(victim, victim.priority) for victim in ask.victims.values())
         node_id = ask.reservation.node.node_id if ask.reservation is not None else ""
-        leaving = f"{format_count(len(left), 'victim is', 'victims are')} still to leave"
-        detail = leaving if left else "its victims are gone, the room is being given"
+        hold = state.gangs.hold_of(ask)
+        waits_for = len(left) if hold is None else sum(len(member.victims) for member in hold.members)
+        leaving = f"{format_count(waits_for, 'victim is', 'victims are')} still to leave"
+        if hold is not None:
+            leaving += f", for {format_count(len(hold.members), 'member')} of its gang that hold their places"
+        detail = leaving if waits_for else "its victims are gone, and it is about to be placed"
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left)
     if limited is not None and not limited.preemption_may_help:
         what = f"{limited.account}" if limited.account is not None else f"{limited.queue}"
         return PreemptionOutlook(
             verdict.FORBIDDEN, f"{limited.reason}: preemption cannot help", "", f"victims make no room in {what}"
         )
-    if ask.group is not None and ask.group.is_unit:
-        blocked_by, detail = "it is placed together with its gang", "nobody leaves for a part of a gang"
-        return PreemptionOutlook(verdict.FORBIDDEN, blocked_by, Outcome.GANG_INCOMPLETE, detail)
+    if isinstance(ask.group, GangUnit):
+        return _find_unit_outlook(ask.group)
     if requires_domain(ask) and not ask.spec.required_node:
         detail = "a victim would make room for one member, and its group needs a domain for all"
         return PreemptionOutlook(verdict.FORBIDDEN, "its group waits for a domain", "", detail)
     if ask.place is AskPlace.POOLED:
-        return PreemptionOutlook(verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not this")
+        return PreemptionOutlook(
+            verdict.FORBIDDEN, "it waits for a placeholder", "", "placeholders preempt, not the ask"
+        )
     return _ask_kinds(state, ask, Circumstances(limited, index, now_ns))
 
 
 def _ask_kinds(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook:
-    """Returns the answer of the first kind that helps *ask*; if none does, that of the first that says why not."""
+    """Returns the answer of the first kind that helps *ask*; if none does, the first answer that says why not."""
     refused: PreemptionOutlook | None = None
     for kind in KINDS:
         found = kind.foresee(state, ask, asked)
@@ -99,26 +118,26 @@ def _ask_kinds(state: PartitionState, ask: Allocation, asked: Circumstances) -> 
 
 
 def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
-    """Returns *found*, with what its outcome means by the record of *kind* if it names nothing that stands against
-    it."""
+    """Returns *found*; if it names nothing that prevents the attempt, with the meaning of its outcome from the record
+    of *kind*."""
     if found.blocked_by or not found.outcome:
         return found
     return found._replace(blocked_by=kind.ending_of(Outcome(found.outcome)).words)
 
 
 def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:
-    """Returns *found*, unless nothing but its being watched only keeps *kind* from helping: then it says so."""
+    """Returns *found*, or that shadow mode alone keeps *kind* from helping if that is so."""
     if found.verdict is not PreemptionVerdict.WOULD_HELP or not governing.is_shadowed(state, kind.name):
         return found
     return found._replace(
         verdict=PreemptionVerdict.FORBIDDEN,
         blocked_by="governor: shadow",
         outcome=Outcome.SHADOW,
-        detail=f"preemption.governor.shadow lists {kind.name}, which only watches",
+        detail=f"preemption.governor.shadow lists {kind.name}, so it is decided and recorded, but not carried out",
         not_before_ns=None,
     )
 
 
 def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
-    """Returns the victims of *plan* as decisions name them."""
+    """Returns the records of the victims of *plan*."""
     return eviction.victim_records(plan)

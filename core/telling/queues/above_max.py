@@ -19,11 +19,11 @@ from kornel.core.preemption.quota.standing import say_protection
 class AboveMax(NamedTuple):
     """A configured queue that holds more than its max, since ``since_ns``.
 
-    above      how much more, victims that have not left yet included
-    leaving    what of it such victims hold
-    due_ns     when it is to be enforced; ``None``: no time is set
+    above      how much more it holds, including victims that have not left yet
+    leaving    the part of ``above`` that such victims hold
+    due_ns     when the max is to be enforced; ``None``: no time is set
     course     what is done about it, in words
-    protected  what keeps the rest there, in words
+    protected  what protects the rest, in words
     """
 
     path: str
@@ -36,7 +36,7 @@ class AboveMax(NamedTuple):
 
 
 def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
-    """Returns everything about *queue* that holds more than its max; ``None``: it does not."""
+    """Describes by how much *queue* is above its max, and what is done about it; ``None``: it is not above its max."""
     enforcement = state.enforcement
     standing = enforcement.above.get(queue)
     over = queue.above_max()
@@ -65,14 +65,14 @@ def _describe_course(state: PartitionState, queue: Queue, standing: Standing, re
         stuck = sum(victim.preempted and queue in victim.queue.lineage() for victim in state.stuck)
         return f"{format_count(stuck, 'victim does', 'victims do')} not leave" if stuck else "victims are leaving"
     if switch := switched_off_by(state, queue):
-        return f"nobody is asked to leave: {switch}"
+        return f"nothing is preempted: {switch}"
     if queue in enforcement.armed:
         return "it is to be enforced"
     if standing.rest is not None:
-        return "it was enforced as far as may be, and is looked at again when that changes"
+        return "it was enforced as far as the laws allow, and is tried again when that changes"
     if standing.reached is Outcome.BEST_EFFORT:
         return "it was enforced; the rest is within its quota.preemption.miss"
-    return "it is not to be enforced until its max or its delay changes"
+    return "it is not enforced until its max or its delay changes"
 
 
 def switched_off_by(state: PartitionState, queue: Queue) -> str:
@@ -87,8 +87,8 @@ def switched_off_by(state: PartitionState, queue: Queue) -> str:
 
 
 def _find_protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:
-    """Yields what keeps there what is above the max; as of the last run, or before one the guarantees above the
-    queue."""
+    """Yields what protects the amounts above the max: as found by the last run, or before any run the guarantees above
+    the queue."""
     if not rest:
         return
     if standing.rest is not None:

@@ -1,1 +1,1 @@
-"""Forecasts of a supposed change, worked out and taken back to the last bit."""
+"""Forecasts of supposed changes, which are made on the live records and completely undone."""

@@ -1,7 +1,7 @@
-"""The questions, and how each is answered: suppose it, let everybody concerned have a turn, put everything back.
+"""Answers what-if questions: makes the supposed change, lets the asks concerned try in turn, and restores everything.
 
-Placements come at once, preemption when the delays are over; so all turns for a place come before the first search for
-victims. What is supposed to have left is gone, victims are still leaving. The shim is not asked.
+Placements happen at once, preemption only after delays; so all asks try to find a place before the first search for
+victims. What is supposed to have left is gone already, whereas victims are still leaving. The shim is not asked.
 """
 
 from __future__ import annotations
@@ -52,43 +52,43 @@ from kornel.core.telling.what_if.supposition import (
 from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
-"""Supposed asks in one question."""
+"""The most supposed asks in one question."""
 MOST_DECISIONS: Final = 2_000
-"""Placements in one answer."""
+"""The most placements in one answer."""
 MOST_ENFORCED: Final = 10_000
-"""Allocations below a queue of which the victims of a lowered max are worked out."""
+"""The most allocations below a queue for which the victims of a lowered max are computed."""
 _CUT_SHORT: Final = f"cut short after {MOST_DECISIONS} placements"
 
 
 def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
-    """Forecasts what would come of *question*. Leaves *state* exactly as it was, whatever happens.
+    """Forecasts the consequences of *question*. Leaves *state* exactly as it was, whatever happens.
 
-    *index*: kept from one question to the next, it saves ranking what did not change.
+    *index* is kept from one question to the next, and saves ranking again what did not change.
     Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
     index.begin_answer()
     everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
     with Journal() as journal, Sandbox(state, journal, index, now_ns, everybody=everybody) as sandbox:
         if isinstance(question, SupposeAsk):
-            return _ask(sandbox, question)
+            return _forecast_ask(sandbox, question)
         if isinstance(question, SupposeNodeLost):
-            return _node_lost(sandbox, question)
+            return _forecast_node_lost(sandbox, question)
         if isinstance(question, SupposeQuota):
-            return _quota(sandbox, question)
-        return _priority(sandbox, question)
+            return _forecast_quota(sandbox, question)
+        return _forecast_priority(sandbox, question)
 
 
-def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
+def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     state = sandbox.state
     if not 1 <= question.asks <= MOST_ASKS:
         raise refuse_question(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
     application = find_applicant(state, question, sandbox.now_ns)
     shape = shape_of(state, question.resources)
-    # They are all alike: so many are placed, hold room or look for victims at most, and the others fare as the last.
+    # All are alike: at most this many can be placed, hold room or look for victims, and the rest do as the last one.
     alike = MOST_DECISIONS + most_kept_by_age(state, len(state.nodes)) + MOST_SEARCHES + 1
     asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
     sandbox.add(asks)
-    forecast = _let_try(sandbox, asks)
+    forecast = _forecast_equals(sandbox, asks)
     if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - alike)
@@ -99,18 +99,18 @@ def _ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
     return forecast
 
 
-def _node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
+def _forecast_node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:
     node = sandbox.state.nodes.get(question.node_id)
     if node is None:
         raise refuse_question(f"no node {question.node_id!r}")
     gone = sandbox.lose_node(node)
     asks = [ask_again(allocation, number, sandbox.now_ns) for number, allocation in enumerate(gone)]
     sandbox.add(asks)
-    forecast = _let_everybody_try(sandbox)
+    forecast = _forecast_everybody(sandbox)
     return forecast._replace(displaced=tuple(allocation.spec.key for allocation in gone))
 
 
-def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
+def _forecast_quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
     state = sandbox.state
     queue = state.queues.get(question.queue.lower())
     if queue is None:
@@ -124,25 +124,25 @@ def _quota(sandbox: Sandbox, question: SupposeQuota) -> Forecast:
         raise refuse_question(f"no configuration could say so: {'; '.join(problems)}")
     sandbox.set_limits(queue, guaranteed, maximum)
     enforced = _foretell_enforcement(sandbox, queue)
-    forecast = _let_everybody_try(sandbox)
+    forecast = _forecast_everybody(sandbox)
     return forecast._replace(enforced=enforced)
 
 
-def _priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
+def _forecast_priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
     state = sandbox.state
     request = state.requests.get(question.key)
     if request is None:
         raise refuse_question(f"no ask or allocation {question.key!r}")
     request = sandbox.set_priority(request, question.priority)
     if request.pending:
-        forecast = _let_try(sandbox, [request] if _is_served(request) else [])
+        forecast = _forecast_equals(sandbox, [request] if _is_served(request) else [])
         return forecast._replace(position=find_position(state, request).partition)
     try:
         waiting = [ask for ask in _waiting_asks(state) if attempts.may_ever_preempt(ask)]
-        return _have_victims_leave(sandbox, [], _find_unplaced(sandbox, waiting), [])
+        return _forecast_victims(sandbox, [], _find_unplaced(sandbox, waiting), [])
     finally:
-        # Its leaf is ranked by what it is not after this answer.
-        sandbox.index.forget_leaf(request.queue)
+        # The leaf was ranked with the supposed priority, which is gone after this answer.
+        sandbox.index.drop_ranking(request.queue)
 
 
 def _changed_amounts(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:
@@ -177,28 +177,29 @@ Unplaced = list[tuple[list[Allocation], NotPlaced]]
 """Equal asks of one application, in order, with the reason why the first of them found no place."""
 
 
-def _let_try(sandbox: Sandbox, asks: list[Allocation]) -> Forecast:
-    """Places for as many of *asks*, which are alike and in order, as find one; then victims for the others."""
+def _forecast_equals(sandbox: Sandbox, asks: list[Allocation]) -> Forecast:
+    """Forecasts places for as many of *asks*, which are alike and in order, as there is room for, then victims for the
+    rest."""
     placed: list[Placed] = []
     for at, ask in enumerate(asks):
         if len(placed) == MOST_DECISIONS:
-            return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
+            return _forecast_victims(sandbox, placed, [], [_CUT_SHORT])
         found = sandbox.find_place(ask)
         if isinstance(found, NotPlaced):
-            return _have_victims_leave(sandbox, placed, [(asks[at:], found)], [])
+            return _forecast_victims(sandbox, placed, [(asks[at:], found)], [])
         sandbox.bind(ask, found)
         placed.append(Placed(*_identify_ask(ask), found.node_id))
-    return _have_victims_leave(sandbox, placed, [], [])
+    return _forecast_victims(sandbox, placed, [], [])
 
 
-def _let_everybody_try(sandbox: Sandbox) -> Forecast:
-    """Places for all that find one, in turn; then victims for those that may look for some."""
+def _forecast_everybody(sandbox: Sandbox) -> Forecast:
+    """Forecasts places for all asks that find one, in turn, then victims for those that may preempt."""
     placed: list[Placed] = []
     for ask, node in sandbox.place_everybody():
         placed.append(Placed(*_identify_ask(ask), node.node_id))
         if len(placed) == MOST_DECISIONS:
-            return _have_victims_leave(sandbox, placed, [], [_CUT_SHORT])
-    return _have_victims_leave(sandbox, placed, _find_unplaced(sandbox, _waiting_asks(sandbox.state)), [])
+            return _forecast_victims(sandbox, placed, [], [_CUT_SHORT])
+    return _forecast_victims(sandbox, placed, _find_unplaced(sandbox, _waiting_asks(sandbox.state)), [])
 
 
 def _find_unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
@@ -212,7 +213,7 @@ def _find_unplaced(sandbox: Sandbox, asks: Iterable[Allocation]) -> Unplaced:
     return [(equals, reason) for equals, reason in found if isinstance(reason, NotPlaced)]
 
 
-def _have_victims_leave(sandbox: Sandbox, placed: list[Placed], left: Unplaced, notes: list[str]) -> Forecast:
+def _forecast_victims(sandbox: Sandbox, placed: list[Placed], left: Unplaced, notes: list[str]) -> Forecast:
     for equals, reason in left:
         if reason.reason is Unschedulable.NO_FITTING_NODE:
             sandbox.reserve_by_age(equals)
@@ -228,10 +229,10 @@ def _have_victims_leave(sandbox: Sandbox, placed: list[Placed], left: Unplaced, 
             waits.extend(first.waits)
             seeking.popleft()
         if found is not None and sandbox.searches != searches:
-            # Its queue has more than before, so others may come before its next ask.
+            # The queue of the ask has more than before, so other asks may come before the next one of its equals.
             seeking = _in_turn(sandbox, seeking)
     if sandbox.searches >= MOST_SEARCHES:
-        notes.append(f"no more than {MOST_SEARCHES} searches for victims are made")
+        notes.append(f"at most {MOST_SEARCHES} searches for victims are made")
     if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
     return Forecast(
@@ -244,23 +245,23 @@ def _is_cut(notes: list[str]) -> bool:
 
 
 class _Seekers:
-    """Equal asks of one application that found no place, and so look for victims one after the other."""
+    """Equal asks of one application that found no place and look for victims, one after the other."""
 
     def __init__(self, equals: list[Allocation], reason: NotPlaced) -> None:
         self.asks = deque(equals)
         """The asks that have not tried yet; the first is the next."""
         self.turn: tuple[object, ...] | None = None
-        """The turn of one that holds room: it stays, whatever those before it take, since all that hold room have their
-        turn before anybody without."""
+        """The turn of an ask that holds room. It does not change, whatever earlier asks take, because all asks that
+        hold room come before all others."""
         self.waits: list[Waits] = []
-        """The asks that tried in vain, so many alike in a row as one entry."""
+        """The asks that found no victims; consecutive asks with the same reason share an entry."""
         self._reason = reason
         self._for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
 
     def find_victims(self, sandbox: Sandbox) -> Preempts | None:
-        """Returns the victims for the next ask that has some leave, or ``None`` when no other of its equals has.
+        """Returns the victims for the next ask that finds some; ``None`` if none of the remaining equals does.
 
-        One that finds none for a reason that holds for all speaks for the rest.
+        If an ask finds none for a reason that holds for all of them, the rest are not tried.
         """
         while self.asks:
             ask = self.asks.popleft()
@@ -295,7 +296,8 @@ def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
 
 
 def _in_turn(sandbox: Sandbox, seeking: Iterable[_Seekers]) -> deque[_Seekers]:
-    """Returns *seeking* in the order in which they try: who is old enough first, then who holds room, then in turn."""
+    """Returns *seeking* in the order in which they try: by when they may preempt, then those that hold room, then in
+    turn."""
     turns = Turns()
 
     def order(seekers: _Seekers) -> tuple[object, ...]:
@@ -321,7 +323,7 @@ def _identify_ask(ask: Allocation) -> tuple[str, str, str]:
 
 
 def _foretell_enforcement(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...]:
-    """Foretells what a max below what *queue* holds would lead to (preemption.md D)."""
+    """Forecasts what happens if the max of *queue* is below what it holds (preemption.md D)."""
     state = sandbox.state
     named = state.types.to_resources
     excess = {t: queue.used[t] - most for t, most in queue.max.items() if queue.used[t] > most}

@@ -435,5 +435,5 @@ class Sandbox:
         request.spec = spec
         request.standing = standing_of(spec)
         state.rules_changed()
-        self.index.forget_leaf(request.queue)
+        self.index.drop_ranking(request.queue)
         return request

@@ -13,10 +13,9 @@ from kornel.core.domain.resources import Resources
 
 
 class SupposeAsk(NamedTuple):
-    """The question after asks that came: ``asks`` equal asks came for the leaf ``queue``, or for an application there
-    is.
+    """Supposes that ``asks`` equal asks arrive for the leaf ``queue``, or for an existing application.
 
-    application_id  of a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
+    application_id  a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
     """
 
     resources: Resources
@@ -31,13 +30,13 @@ class SupposeAsk(NamedTuple):
 
 
 class SupposeNodeLost(NamedTuple):
-    """A node was gone, and all that ran there was asked for again."""
+    """Supposes that a node is lost, and that all that ran there is asked for again."""
 
     node_id: str
 
 
 class SupposeQuota(NamedTuple):
-    """A queue had another max or guarantee for the types named; ``None``: no longer any."""
+    """Supposes that a queue has another max or guarantee for the given types; ``None``: none any more."""
 
     queue: str
     max: Mapping[str, int | None]
@@ -45,7 +44,7 @@ class SupposeQuota(NamedTuple):
 
 
 class SupposePriority(NamedTuple):
-    """An ask or allocation had another priority."""
+    """Supposes that an ask or allocation has another priority."""
 
     key: str
     priority: int
@@ -55,7 +54,7 @@ Supposition = SupposeAsk | SupposeNodeLost | SupposeQuota | SupposePriority
 
 
 class Placed(NamedTuple):
-    """An ask would be placed on ``node_id`` at once. Keys of supposed asks are ``what-if-1`` and so on."""
+    """An ask that would be placed on ``node_id`` at once. Keys of supposed asks are ``what-if-1`` and so on."""
 
     key: str
     application_id: str
@@ -64,7 +63,8 @@ class Placed(NamedTuple):
 
 
 class Preempts(NamedTuple):
-    """An ask would find no room, and from ``not_before_ns`` on have ``victims`` leave for room on ``node_id``."""
+    """An ask that would find no room, and would preempt ``victims`` for room on ``node_id``, not before
+    ``not_before_ns``."""
 
     key: str
     application_id: str
@@ -76,10 +76,10 @@ class Preempts(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Asks that would wait: ``asks`` equal asks, ``key`` the first, would wait.
+    """Asks that would wait: ``asks`` equal ones, of which ``key`` is the first.
 
     reason      why no room was found (:class:`kornel.core.domain.reasons.Unschedulable`)
-    preemption  why nobody would leave for them
+    preemption  why preemption would release nothing for them
     """
 
     key: str
@@ -91,9 +91,9 @@ class Waits(NamedTuple):
 
 
 class Enforced(NamedTuple):
-    """A queue would hold more than its max. ``victims`` have to leave for that from ``not_before_ns`` on.
+    """A queue that would hold more than its max. ``victims`` would be released for that, not before ``not_before_ns``.
 
-    not_before_ns ``None``: it would not be enforced, only nothing more placed; ``reason`` says why.
+    not_before_ns ``None``: the max would not be enforced, only nothing more placed; ``reason`` says why.
     """
 
     queue: str
@@ -107,9 +107,9 @@ class Enforced(NamedTuple):
 class Forecast(NamedTuple):
     """The consequences of a supposition, in the order of the decisions.
 
-    displaced  what ran on a lost node, and would be asked for again
-    position   place among all pending asks of the partition, for a changed priority; 0: not asked
-    complete   ``False``: the search was cut short, ``notes`` say where
+    displaced  what ran on a lost node and would be asked for again
+    position   for a changed priority, the place among all pending asks of the partition; 0: not asked
+    complete   ``False``: the search was cut short, and ``notes`` say where
     """
 
     placed: tuple[Placed, ...] = ()

@@ -1,11 +1,12 @@
-"""Records as they were before a supposition, put back exactly: the same values, in the same objects, in the same order.
+"""Restores records after a supposition exactly as they were: the same values, in the same objects, in the same order.
 
-A record is *kept* before anything may change it: the values of all its attributes, and the contents of what it is made
-of, which are lists, dicts, sets, deques and the classes in :data:`PARTS`, as deep as they go. Other records that it
-refers to are kept by themselves. So nobody lists what a function of the engine writes into a record, only which records
-it writes to; and what it makes is dropped, since nothing refers to it afterwards.
+A record is *kept* before anything may change it: the values of all its attributes, and the contents of its parts
+(lists, dicts, sets, deques and the classes in :data:`PARTS`) at any depth. Other records to which it refers are kept
+separately. So the code need not list what a function of the engine writes into a record, only which records it writes
+to; and objects that the function makes are dropped, because nothing refers to them afterwards.
 
-Keeping costs as much as the record is large, once in a question. Reading costs nothing, and nor does the engine.
+Keeping a record costs in proportion to its size, once in a question. Reading costs nothing, and the engine pays
+nothing.
 """
 
 from __future__ import annotations
@@ -40,21 +41,22 @@ PARTS: Final = frozenset(
 
 _FOLLOWED: Final = PARTS | {list, dict, set, deque}
 _SLOTS: Final[dict[type, tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]]] = {}
-"""The slots of each class met so far, and what reads them all."""
+"""The slots of each class met so far, with a function that reads them all."""
 
 
 class Journal:
-    """Use as a context: whatever was kept is as it was at the end, also after an error."""
+    """A context at whose end everything that was kept is restored, also after an error."""
 
     def __init__(self) -> None:
         self._kept: dict[int, object] = {}
-        """By identity, so that each object is kept once. Held here, none of them can give its identity to another."""
+        """The kept objects by identity, so that each is kept once. They are held here so that no identity is used
+        again."""
         self._dicts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
-        """Each with its entries, as the following ones with theirs."""
+        """The kept lists, each with its entries; the attributes below do the same for other containers."""
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._others: list[tuple[set[Any], set[Any]] | tuple[deque[Any], deque[Any]]] = []
         self._records: list[tuple[object, tuple[str, ...], tuple[Any, ...]]] = []
-        """Each with the names of its slots, and what they held."""
+        """The kept records, each with the names of its slots and their values."""
 
     def __enter__(self) -> Journal:
         return self
@@ -62,7 +64,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # In any order, because each object was kept once, and none is put back by way of another.
+        # The order does not matter, because each object was kept once and is restored by itself.
         for record, names, values in self._records:
             for name, value in zip(names, values, strict=True):
                 setattr(record, name, value)
@@ -83,7 +85,7 @@ class Journal:
         return id(record) in self._kept
 
     def keep_record(self, record: object, *, but: Collection[str] = ()) -> None:
-        """Notes how *record* is, unless that was noted. *but*: attributes of which the contents do not change."""
+        """Notes the state of *record*, unless it was noted already. *but*: attributes whose contents do not change."""
         kept = self._kept
         if id(record) in kept:
             return
@@ -123,7 +125,8 @@ class Journal:
 
 
 def _slots_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]:
-    """Returns the names of the slots of *kind*, all of which its records have filled, and what reads them at once."""
+    """Returns the names of the slots of *kind*, which are set in all its records, and a function that reads them at
+    once."""
     known = _SLOTS.get(kind)
     if known is None:
         names = tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__")

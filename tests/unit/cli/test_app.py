@@ -12,7 +12,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from kornel.core.cli.app import COMMANDS, app
-from kornel.core.cli.text.quota import render_user
+from kornel.core.cli.text.bounds import render_user
 from kornel.core.cli.text.status import render_explanation, render_status
 from kornel.v1.status_pb2 import (
     AskFailure,
@@ -121,7 +121,7 @@ def test_serve_refuses_ldap_settings_that_cannot_be_used(tmp_path: Path) -> None
     (tmp_path / "Port").write_text("0")
     code, output = run("serve", "--grpc", "127.0.0.1:0", "--ldap-settings", str(tmp_path))
     assert code == 2
-    assert f"{tmp_path / 'Port'}: '0' is no port" in output
+    assert f"{tmp_path / 'Port'}: '0' is not a port" in output
     assert f"{tmp_path / 'Host'}: is missing" in output
 
 
@@ -145,13 +145,13 @@ def test_version() -> None:
     ("command", "words"),
     [
         ([], ["serve", "health", "status", "dump", "ask", "config", "events", "version", "--version"]),
-        (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "--callback-timeout", "wins"]),
+        (["serve"], ["--grpc", "--config", "--log-format", "--ready-file", "--callback-timeout", "precedence"]),
         (["serve"], ["--ldap-settings"]),
         (["config", "check"], ["FILE", "warnings"]),
     ],
 )
 def test_help_explains_itself(command: list[str], words: list[str]) -> None:
-    """Help names every command and option, and which configuration wins."""
+    """Help names every command and option, and which configuration takes precedence."""
     code, output = run(*command, "--help")
     assert code == 0
     assert all(word in output for word in words), output

@@ -19,7 +19,7 @@ from kornel.core.telling.encoding import kornel_v1
 from kornel.core.telling.encoding.yunikorn import applications, cluster, explanations, nodes, queues, usage
 from kornel.core.telling.explain import Named, QueueAt, UserNamed
 from kornel.core.telling.reader import Reader
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 RECORDED: Final = json.loads((Path(__file__).parent / "answers.json").read_text())
 PARTITION: Final = "[rm-1]default"

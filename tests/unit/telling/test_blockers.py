@@ -18,7 +18,7 @@ from kornel.core.telling.allocations.explanation import (
 )
 from kornel.core.telling.explain import Named
 from tests.reading import read
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 

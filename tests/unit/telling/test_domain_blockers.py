@@ -6,7 +6,7 @@ from kornel.core.preemption.foresight import PreemptionVerdict
 from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport
 from kornel.core.telling.explain import Named, NamedOnNode
 from tests.reading import read
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 RACKS = (

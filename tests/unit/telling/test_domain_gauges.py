@@ -7,7 +7,7 @@ import pytest
 from kornel.core.telling.partitions import partition_gauges
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 from tests.reading import read
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 ZONES, RACKS = 2, 3
 

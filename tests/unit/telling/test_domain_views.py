@@ -6,7 +6,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.telling.nodes.domain_views import DomainView, LevelView
 from kornel.core.telling.reader import PartitionReader
 from tests.reading import read
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 

@@ -7,7 +7,7 @@ import pytest
 from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport, BlockerKind, LostWork
 from kornel.core.telling.explain import AskStanding, Named, NodeNamed, QueueAt, UserNamed
 from kornel.core.telling.reader import Reader, UnknownPartition
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 LINES = (
     "queue root.v",

@@ -10,7 +10,7 @@ from kornel.core.telling.allocations.explanation import AskFailure, AskReport
 from kornel.core.telling.explain import AskStanding, Named
 from kornel.core.telling.reader import Reader
 from tests.reading import read
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 

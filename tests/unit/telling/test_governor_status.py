@@ -8,11 +8,11 @@ from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import Named
 from kornel.core.telling.partitions.partition_status import GovernorStatus, PartitionStatus, ScopeStatus, StuckVictim
 from tests.reading import read, status_of
-from tests.scenarios.language import Stage
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED
 from tests.scenarios.preemption.monitor_stage import SECOND_NS, START_NS
 from tests.scenarios.preemption.monitor_stage import Stage as MonitorStage
 from tests.scenarios.preemption.test_monitor import ONE, two_queues
+from tests.scenarios.stage import Stage
 from tests.unit.partition.graph import digest
 
 THREE_NODES = (
@@ -174,7 +174,7 @@ def test_explain_names_the_bound_for_one_ask() -> None:
     )
     found = outlook(stage, "large")
     assert (found.blocked_by, found.outcome) == ("governor: victims for one ask", Outcome.VICTIM_LIMIT)
-    assert found.detail == "2 victims on n3, 1 may go for one ask"
+    assert found.detail == "2 victims on n3, at most 1 for one ask"
     assert governor(status(stage)).denied > 0
     stage.play(["ask d1 queue=root.w f=2 required=n3", "cycle"])
     found = outlook(stage, "d1")
@@ -221,7 +221,7 @@ def test_explain_knows_what_the_monitor_does_for_an_ask() -> None:
     found = by_monitor(stage, "b0")
     assert found.verdict is PreemptionVerdict.UNDER_WAY
     assert found.detail == (
-        "round 1: root.b should hold 10 f more; it is to run on n once these have left, who are at risk: a099"
+        "round 1: root.b should hold 10 f more; it is to run on n once these allocations at risk are gone: a099"
     )
     assert found.node_id == "n"
     assert found.not_before_ns == START_NS + 15 * SECOND_NS

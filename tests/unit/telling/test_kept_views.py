@@ -14,7 +14,7 @@ from kornel.core.partition.state import PartitionState
 from kornel.core.telling.allocations import allocation_views
 from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
 from kornel.core.telling.reader import PartitionReader, Reader
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 PARTITION = "[rm-1]default"
 

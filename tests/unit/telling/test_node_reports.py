@@ -7,7 +7,7 @@ import pytest
 from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.explain import NamedOnNode, NodeUse
 from kornel.core.telling.reader import PartitionReader, Reader
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 def read(*lines: str) -> PartitionReader:

@@ -7,7 +7,7 @@ import pytest
 from kornel.core.domain.commands import CommandRefused
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import SupposeQuota
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 TREE = (
     "queue root.p max={f=20} guaranteed={f=10} parent",

@@ -104,7 +104,7 @@ def test_what_is_listed_wrongly_is_refused() -> None:
     for source, left_out, said in (
         ("colour", ("size", "name"), "Leaf: there is no colour"),
         ("name", ("size", "colour"), "there is no colour"),
-        ("name", ("size", "name"), "shown and listed as left out is name"),
+        ("name", ("size", "name"), "listed as left out, but shown, is name"),
     ):
         with pytest.raises(PlanError, match=said):
             Document("", Leaf, {"name": always(TEXT, source)}, left_out=left_out)

@@ -14,7 +14,7 @@ from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, PlanError, made
 from kornel.core.telling.reader import Reader
 from kornel.v1 import configuration_pb2, read_pb2, status_pb2
-from tests.scenarios.language import Stage
+from tests.scenarios.stage import Stage
 
 
 class State(NamedTuple):
@@ -73,7 +73,7 @@ def test_amounts_that_do_not_fit_are_cut() -> None:
 
 
 def test_a_field_that_goes_nowhere_is_refused() -> None:
-    with pytest.raises(PlanError, match="nowhere goes the record's field secret"):
+    with pytest.raises(PlanError, match="not shown and not listed as left out is secret"):
         Encoders().add(User, status_pb2.UserStatus, USER)
 
 
@@ -81,7 +81,7 @@ def test_a_field_that_nothing_feeds_is_refused() -> None:
     class Half(NamedTuple):
         at_ns: int
 
-    with pytest.raises(PlanError, match="nothing feeds the message's field state"):
+    with pytest.raises(PlanError, match="no source for the message's field state"):
         Encoders().add(Half, read_pb2.StateEntry)
     encode = Encoders().add(Half, read_pb2.StateEntry, unset=("state",))
     assert encode(Half(3)) == read_pb2.StateEntry(at_ns=3)
@@ -91,7 +91,7 @@ def test_what_is_listed_wrongly_is_refused() -> None:
     for sources, left_out, said in (
         ({"status": "state"}, (), "the message has no field status"),
         ({"state": "status"}, ("state",), "there is no status"),
-        ({}, ("state",), "shown and listed as left out is state"),
+        ({}, ("state",), "listed as left out, but shown, is state"),
         ({}, ("colour",), "the record has no field colour"),
     ):
         with pytest.raises(PlanError, match=said):

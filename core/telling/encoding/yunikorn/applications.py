@@ -40,7 +40,7 @@ NEVER_STARTED_MS: Final = -62135596800000
 
 
 def _requested_ns(placeholder_ns: int, created_ns: int) -> int:
-    """Returns when an allocation was asked for: when its ask was created, or the placeholder whose place it took."""
+    """Returns when an allocation was asked for: when its ask was created, or the placeholder that it replaced."""
     return placeholder_ns or created_ns
 
 
@@ -110,12 +110,12 @@ ALLOCATION: Final = Document(
 
 
 def encode_allocations(views: Sequence[AllocationView]) -> list[bytes]:
-    """Returns the JSON of each; it is kept until something of the allocation changes."""
+    """Returns the JSON of each allocation, which is kept until the allocation changes."""
     return [view.rendered or _encode_allocation(view) for view in views]
 
 
 def join_allocations(views: Sequence[AllocationView]) -> bytes:
-    """Returns what is between the brackets of a list of allocations."""
+    """Returns the JSON of a list of allocations without its brackets."""
     return b",".join(encode_allocations(views))
 
 
@@ -129,7 +129,7 @@ def _embed_allocations(views: Sequence[AllocationView]) -> orjson.Fragment:
 
 
 ALLOCATIONS: Final = Kind(listed(ALLOCATION).schema, _embed_allocations)
-"""Lists of allocations, of which each is encoded once."""
+"""Lists of allocations, each of which is encoded once."""
 
 
 def _write_spent(spent: Spent) -> dict[str, dict[str, int]]:
@@ -190,7 +190,7 @@ APPLICATION: Final = Document(
             ),
             "states",
         ),
-        # What the web page of YuniKorn looks for and upstream never sends.
+        # The web page of YuniKorn looks for this field, and YuniKorn never sends it.
         "lastStateChangeTime": if_any(TIME_NS, made(_last_change_ns, "states")),
         "placeholderData": if_any(
             listed(
@@ -228,7 +228,7 @@ def encode_head(view: ApplicationView) -> bytes:
 
 
 def encode_parts(parts: ApplicationParts) -> Iterator[bytes]:
-    """Returns the JSON of one application in pieces: together what :data:`APPLICATION` writes of all of it."""
+    """Yields the JSON of one application in pieces, which together are what :data:`APPLICATION` writes."""
     yield parts.head[:-1]
     opening = b',"requests":['
     for asks in parts.asks:

@@ -26,11 +26,11 @@ from kornel.core.telling.encoding.values import (
 from kornel.core.telling.partitions.partition_views import PartitionView
 
 CLUSTER_NAME: Final = "kubernetes"
-"""A constant of upstream, whatever the cluster is."""
+"""The constant name that YuniKorn gives every cluster."""
 
 
 class ClusterEntry(NamedTuple):
-    """A partition, the manager it belongs to, and when this scheduler began."""
+    """A partition with its manager and the time when this scheduler started."""
 
     partition: PartitionView
     manager: RegisteredManager
@@ -92,7 +92,7 @@ PARTITION: Final = Document(
         "nodeSortingPolicy": always(nested(_NODE_SORTING), ITSELF),
         "preemptionEnabled": always(FLAG, "preemption_enabled"),
         "quotaPreemptionEnabled": always(FLAG, "quota_preemption_enabled"),
-        # Always there: the web page of YuniKorn calls 0 undefined without.
+        # Always sent, because the web page of YuniKorn shows "undefined" instead of 0 without it.
         "totalNodes": always(COUNT, "nodes"),
         "applications": always(
             Kind({"type": "object", "additionalProperties": COUNT.schema, "required": ["total"]}),

@@ -1,4 +1,4 @@
-"""Entries of the event history: numbers for codes, nothing that is empty (rest.md 5)."""
+"""Entries of the event history, with numbers for codes and without empty fields (rest.md 5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CODE: Final = write_with(COUNT, int)
 
 
 def _encode_resource(amounts: Resources | None) -> dict[str, Any]:
-    """Returns ``{}``, or ``resources``: by type an object with a ``value``, which is absent when it is 0."""
+    """Returns ``{}``, or ``resources`` with an object for each type, whose ``value`` is absent if it is 0."""
     if not amounts:
         return {}
     return {"resources": {name: {"value": clamp_int64(amount)} if amount else {} for name, amount in amounts.items()}}
@@ -44,7 +44,7 @@ def encode_event_line(event: EventRecorded) -> bytes:
 
 
 class EventBatch(NamedTuple):
-    """The head of a batch of events, which stands in front of them."""
+    """The head of a batch of events, which is written before them."""
 
     instance: str
     lowest_id: int

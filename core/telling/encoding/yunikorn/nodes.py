@@ -26,7 +26,7 @@ from kornel.core.telling.encoding.values import (
 )
 from kornel.core.telling.encoding.yunikorn.applications import ALLOCATIONS
 from kornel.core.telling.nodes.domain_views import DomainView
-from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
+from kornel.core.telling.nodes.node_views import NodeDomain, NodeSummary, NodeView
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
 
@@ -45,13 +45,13 @@ FOREIGN: Final = Document(
         "resource": if_any(AMOUNTS, "resources"),
         "priority": always(write_with(TEXT, str), "priority", promised=False),
         "nodeId": if_any(TEXT, "node_id"),
-        # What is static is never asked to leave.
+        # Static load is never preempted.
         "preemptable": if_any(FLAG, made(_is_preemptable, "static")),
     },
 )
 
 
-@lru_cache(maxsize=4_096)  # Nodes of a cluster are alike, and so is what they hold.
+@lru_cache(maxsize=4_096)  # Many nodes of a cluster have the same capacity and load.
 def _percents_used(allocated: Resources, capacity: Resources) -> dict[str, int]:
     return percents_of(allocated, Resources({name: amount for name, amount in capacity.items() if amount > 0}))
 
@@ -64,12 +64,14 @@ def _drained_since_ns(drain: OperatorDrain | None) -> int:
     return drain.at_ns if drain is not None else 0
 
 
+NODE_DOMAIN: Final = Document("NodeDomain", NodeDomain, {"level": always(TEXT, "level"), "name": always(TEXT, "name")})
+
 NODE: Final = Document(
     "Node",
     NodeView,
     {
         "nodeID": always(TEXT, "node_id"),
-        # Always there, because the web page of YuniKorn fails without.
+        # Always sent, because the web page of YuniKorn fails without it.
         "attributes": always(TAGS, "attributes"),
         "schedulable": always(FLAG, "schedulable"),
         "isReserved": always(TRUTH, "reservations"),
@@ -85,6 +87,7 @@ NODE: Final = Document(
         "reservations": if_any(TEXTS, "reservations"),
         "drainedBy": if_any(TEXT, made(_drained_by, "operator_drain")),
         "drainedSince": if_any(TIME_NS, made(_drained_since_ns, "operator_drain")),
+        "domains": if_any(listed(NODE_DOMAIN), "domains"),
     },
     left_out=("drained_by_shim",),
 )
@@ -159,7 +162,7 @@ UTILIZATION: Final = Document(
 
 
 class Utilization:
-    """Counts nodes by how much of each type they have allocated; to be fed with every node of a partition."""
+    """Counts nodes by how much of each type they have allocated. Every node of a partition has to be added."""
 
     def __init__(self, rm_id: str, partition: str) -> None:
         self._rm_id = rm_id
@@ -176,7 +179,7 @@ class Utilization:
             buckets[bucket_of(used.get(name, 0), whole)].append(node.node_id)
 
     def to_document(self) -> dict[str, Any]:
-        """Returns what has been counted."""
+        """Returns the counts as a document."""
         types = [
             _TypeUse(name, [_Bucket(*pair) for pair in zip(BUCKETS, self._nodes[name], strict=True)])
             for name in sorted(self._nodes)
@@ -185,7 +188,8 @@ class Utilization:
 
 
 def bucket_of(used: int, whole: int) -> int:
-    """Returns which of the ten a node is in: 10 % is in the first, 11 % in the second, all above 100 % in the last."""
+    """Returns the index of a node's bucket among the ten: 10 % is in the first, 11 % in the second, all above 100 % in
+    the last."""
     if used <= 0:
         percent = 0
     elif whole <= 0:

@@ -1,4 +1,4 @@
-"""The kinds of preemption as pages and programs need them that show decisions: ours, not YuniKorn's."""
+"""The kinds of preemption as pages and programs need them to show decisions. YuniKorn has no such document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREEMPTION_ENDING: Final = Document(
     kinds.Ending,
     {"leaves": always(FLAG, "leaves"), "tone": always(_WORD, "tone")},
     left_out=("words", "law", "counted", "level"),
-    description="leaves: the victims named were asked to leave. tone: good, accent, warn, bad or nothing.",
+    description="leaves: the release of the victims was asked for. tone: good, accent, warn, bad or empty.",
 )
 
 
@@ -52,12 +52,12 @@ PREEMPTION_KIND: Final = Document(
             "outcomes",
         ),
     },
-    description="Decisions bear its name. laws: numbers of those that bind it; law: what lets it act.",
+    description="Decisions have its name. laws: the numbers of the laws that bind it; law: what allows it to act.",
 )
 
 
 class _Sources(NamedTuple):
-    """Everybody who decides about preemption, in the order in which they run."""
+    """All sources of decisions about preemption, in the order in which they run."""
 
     kinds: Sequence[_Source]
 
@@ -71,7 +71,8 @@ PREEMPTION_KINDS: Final = Document(
 
 
 def write_preemption_kinds() -> dict[str, Any]:
-    """Returns everybody who decides about preemption: the kinds in the order in which they run, then the governor."""
+    """Returns all sources of decisions about preemption: the kinds in the order in which they run, then the
+    governor."""
     return PREEMPTION_KINDS.write(_Sources([_source_of(source) for source in SOURCES.values()]))
 
 

@@ -17,7 +17,7 @@ from kornel.core.cli.options import (
 )
 from kornel.core.cli.suggestions import report_unknown, suggest_queues
 from kornel.core.cli.terminal import echo_json, show_text
-from kornel.core.cli.text.quota import render_queue, render_user
+from kornel.core.cli.text.bounds import render_queue, render_user
 from kornel.core.client import calls as client
 from kornel.core.service.clock import wall_ns
 
