@@ -11,7 +11,7 @@ JSON   ?=
 RECORD ?=
 KEEP   ?=
 TESTS  ?=
-WORKERS ?= 4
+WORKERS ?= 6
 OPTIONS ?=
 FUZZ   ?= 50000
 STEPS  ?= 1000000
@@ -102,6 +102,7 @@ bench-features: venv ## measure single features: limits, gangs, recovery, large 
 
 bench-baseline: venv ## make today's instructions per ask the baseline of the gate in the tests
 	$(BIN)/python -m tests.bench.opcodes --record
+	$(BIN)/python -m tests.bench.around --record
 
 lint: venv ## check code style, formatting and the Dockerfiles
 	$(BIN)/ruff check .

@@ -47,6 +47,7 @@ def main(path: str, arguments: list[str]) -> None:
     if status == -1000:  # It is no program that was prepared.
         os.execv(sys.executable, [sys.executable, *arguments])
     if status < 0:
-        _signal.signal(-status, _signal.SIG_DFL)
+        if -status != _signal.SIGKILL:  # Nobody can catch it.
+            _signal.signal(-status, _signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)

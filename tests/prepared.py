@@ -4,8 +4,9 @@ Python needs a second of processor time and more to import what a core, a shim o
 hundreds of them. Here one process per worker imports everything once, waits without any thread, and forks for each
 program: :func:`python` is what a test writes for ``sys.executable`` in front of ``-m kornel``. The program has the
 directory, environment, files and arguments of the command, and a session of its own; signals reach it, and it is killed
-when the command is. It cannot be stopped with SIGSTOP, and its process ID is not that of the command: tests that need
-either, and those that are about starting, write ``sys.executable``.
+when the command is. Its process ID is not that of the command: :func:`find_program` returns it, for SIGKILL, which ends
+the command before the program, and for SIGSTOP, which would stop the command alone. Tests that are about starting write
+``sys.executable``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -43,6 +45,7 @@ PROGRAMS: Final = (
     "kornel.conformance",
     "tests.conformance.broken_shims",
     "tests.e2e.local.kit_shim",
+    "tests.e2e.rolling_shim",
 )
 """The modules that are run with ``-m`` here."""
 
@@ -71,6 +74,7 @@ IMPORTED: Final = (
 WORKER: Final = "PYTEST_WORKER"
 """The environment variable that tells a test in which worker it runs."""
 READY: Final = b"ready\n"
+PATIENCE_S: Final = 60.0
 OTHER: Final = -1000
 """The answer to a command that is none of :data:`PROGRAMS`."""
 
@@ -156,6 +160,20 @@ def sum_costs() -> float:
     return sum(map(float, path.read_text(encoding="ascii").split())) if path.exists() else 0.0
 
 
+def find_program(command: int) -> int:
+    """Returns the process ID of the program that *command*, the process of a prepared command, stands for."""
+    path = _name_program(Path(python()).parent, command)
+    until = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        assert time.monotonic() < until, f"{command} stands for no prepared program"
+        time.sleep(0.005)
+    return int(path.read_text(encoding="ascii"))
+
+
+def _name_program(folder: Path, command: int) -> Path:
+    return folder / f"program-{command}"
+
+
 class Keeper:
     """Forks a process for each command that connects, and tells the command how its process ended."""
 
@@ -217,12 +235,20 @@ class Keeper:
             return rest[1:], environment
         for file in files:
             os.close(file)
+        self._note_program(connection, pid)
         self._workers[pid] = environment.get(WORKER, "")
         ended = os.pidfd_open(pid)
         for file in (ended, connection.fileno()):
             self._processes[file] = (pid, connection)
             self._poll.register(file, select.POLLIN)
         return None
+
+    def _note_program(self, connection: socket.socket, pid: int) -> None:
+        """Writes down that the command at the other end of *connection* stands for process *pid*."""
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        path = _name_program(self._folder, struct.unpack("3i", credentials)[0])
+        path.with_suffix(".new").write_text(str(pid), encoding="ascii")
+        path.with_suffix(".new").replace(path)
 
     def _follow(self, file: int) -> None:
         """Passes on a signal, kills the process whose command has gone, or says how it has ended."""

@@ -41,6 +41,8 @@ FILE_BY_FILE: Final = (
     "tests/e2e/test_hostile_input",
 )
 """Below the former, but their tests share a server or a folder."""
+FOLDERS: Final = ("tests/architecture",)
+"""Folders that are dealt out as a whole: their files share what is read and parsed once."""
 COSTS: Final = Path(__file__).with_name("costs.json")
 """Says how many seconds the longest units last (:mod:`tests.costs`)."""
 ENDING_S: Final = 30
@@ -48,7 +50,9 @@ ENDING_S: Final = 30
 
 
 def name_unit(node: str) -> str:
-    """Returns the file or the test that is dealt out as a whole."""
+    """Returns the folder, the file or the test that is dealt out as a whole."""
+    if node.startswith(FOLDERS):
+        return node.rpartition("/")[0]
     if node.startswith(TEST_BY_TEST) and not node.startswith(FILE_BY_FILE):
         return node
     return node.partition("::")[0]

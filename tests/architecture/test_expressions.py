@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.architecture.trees import list_nodes
 from tests.pumping import METHODS, find_slow_text
 
 ROOT = Path(__file__).parents[2]
@@ -27,38 +28,38 @@ class Expression:
     methods: tuple[str, ...]
 
 
-def calls_of_re(tree: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
+def calls_of_re(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id == "re" and node.func.attr != "escape":
                 yield node
 
 
-def sources(package: str) -> Iterator[tuple[Path, ast.Module]]:
+def sources(package: str) -> Iterator[tuple[Path, tuple[ast.AST, ...]]]:
     """Yields the files of *package* that use the module ``re`` at all; its name has to stand in them."""
     for path in sorted((ROOT / package).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if re.search(r"\bre\b", text):
-            yield path.relative_to(ROOT), ast.parse(text)
+            yield path.relative_to(ROOT), list_nodes(path)
 
 
 def expressions(package: str) -> Iterator[Expression]:
-    for path, tree in sources(package):
+    for path, nodes in sources(package):
         names = {
             id(node.value): target.id
-            for node in ast.walk(tree)
+            for node in nodes
             if isinstance(node, ast.Assign | ast.AnnAssign)
             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
             if isinstance(target, ast.Name)
         }
-        for call in calls_of_re(tree):
+        for call in calls_of_re(nodes):
             assert isinstance(call.func, ast.Attribute)
             # Flags are names of the module re, and nothing else is evaluated.
             arguments = [eval(compile(ast.Expression(each), str(path), "eval"), {"re": re}) for each in call.args]  # noqa: S307
             used = {
                 node.attr
-                for node in ast.walk(tree)
+                for node in nodes
                 if isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Name)
                 and node.value.id == names.get(id(call))
@@ -70,13 +71,13 @@ def expressions(package: str) -> Iterator[Expression]:
 def test_every_expression_is_compiled_from_a_constant() -> None:
     """Then those below are all there are; a pattern from outside would be run by RE2 (placement/patterns.py)."""
     found = 0
-    for path, tree in (source for package in PACKAGES for source in sources(package)):
-        for call in calls_of_re(tree):
+    for path, nodes in (source for package in PACKAGES for source in sources(package)):
+        for call in calls_of_re(nodes):
             assert isinstance(call.func, ast.Attribute)
             assert call.func.attr == "compile", f"{path}:{call.lineno}: compile it, by name, at the top of the module"
             assert isinstance(call.args[0], ast.Constant), f"{path}:{call.lineno}: not a constant"
             found += 1
-        for node in ast.walk(tree):
+        for node in nodes:
             assert not (isinstance(node, ast.ImportFrom) and node.module == "re"), f"{path}: import re, not from it"
     assert found > 40
 

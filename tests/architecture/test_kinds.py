@@ -12,6 +12,7 @@ import pytest
 
 from kornel.core.preemption.registry import KINDS, SOURCES
 from tests.architecture.test_imports import ROOT, imports, modules, within
+from tests.architecture.trees import list_nodes
 
 FILES = dict(modules("core"))
 ROOMS = {kind.name: f"core.preemption.{kind.name.replace('-', '_')}" for kind in KINDS}
@@ -21,7 +22,6 @@ ROOMS_AND_REGISTRY = {
     *(module for module in FILES if any(within(module, room) for room in ROOMS.values())),
 }
 EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
-    "core.cli.app": (("quota",), "what-if has a question called so"),
     "core.cli.explain": (("quota",), "what-if has a question called so"),
     "core.service.explain_wire": (("quota",), "what-if has a question called so"),
     "core.cli.text.status": (("monitor",), "the status has a part called so"),
@@ -31,11 +31,10 @@ EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
         ("guarantee", "quota"),
         "reads a switch and the victim orders, which YuniKorn's keys name",
     ),
-    "core.config.derived": (("monitor",), "tells what the monitor derives where a queue declares nothing"),
     "core.preemption.plan": (("guarantee",), "names what had to be freed for a plan"),
     "core.partition.state": (("guarantee", "quota", "monitor"), "holds the record of each kind that keeps one"),
     "core.partition.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
-    "core.partition.engine": (("monitor",), "commands answer notices"),
+    "core.snapshot.schema": (("guarantee", "quota", "monitor"), "lists the types of every record of a snapshot"),
     "core.telling.configuration.configuration_preview": (("quota",), "foretells what a lowered max would do"),
     "core.telling.queues.above_max": (("quota",), "shows what queues hold above their max"),
     "core.telling.what_if.questions": (("quota",), "asks the planner of a supposed max"),
@@ -81,7 +80,7 @@ def test_laws_share_no_code_with_planners(module: str) -> None:
 
 
 def texts(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in list_nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 

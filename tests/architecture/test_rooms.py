@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.architecture.test_imports import imports, modules, within
+from tests.architecture.trees import list_nodes
 
 PARTITION = "core.partition"
 
@@ -14,7 +15,7 @@ _KINDS = ("guarantee", "required_node", "quota", "monitor")
 
 MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
-    "laws": tuple(f"preemption.{kind}.laws" for kind in _KINDS),
+    "laws": ("preemption.guarantee.unit_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
         "preemption.gang_losses", "preemption.priorities", "preemption.victim_index", "preemption.governor.bounds",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
@@ -22,7 +23,8 @@ MODULES = {
             f"preemption.guarantee.{name}"
             for name in (
                 "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "gang_victims",
-                "needs", "order", "predicates", "prospects", "search", "solve", "victim_orders",
+                "needs", "order", "predicates", "prospects", "search", "solve", "unit_packing", "unit_paper",
+                "unit_search", "victim_orders",
             )
         ),
         *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),
@@ -167,7 +169,7 @@ def test_a_circle_is_found() -> None:
 def test_no_import_hides_in_a_function() -> None:
     """What a function imports when it is called is an arrow too, and a sign that there was a circle."""
     for module, path in ALL.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in list_nodes(path):
             if isinstance(node, ast.FunctionDef):
                 hidden = [at.lineno for at in ast.walk(node) if isinstance(at, ast.Import | ast.ImportFrom)]
                 assert not hidden, f"{module} imports within a function, at lines {hidden}"

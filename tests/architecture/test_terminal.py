@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.trees import list_nodes
+
 ROOT = Path(__file__).parents[2]
 WRITER = ROOT / "core/cli/terminal.py"
 ENTRY = ROOT / "core/cli/entry.py"
@@ -37,7 +39,7 @@ PROGRAMS = sorted(
 
 def calls(path: Path) -> Iterator[tuple[ast.Call, str, ast.expr | None]]:
     """Each call in *path*, with the name of what is called and whose it is."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in list_nodes(path):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name):
                 yield node, node.func.id, None

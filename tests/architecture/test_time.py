@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from google.protobuf.descriptor import Descriptor
 
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2
+from tests.architecture.trees import list_nodes
 
 ROOT = Path(__file__).parents[2]
 THE_CLOCK = ROOT / "core" / "service" / "clock.py"
@@ -26,7 +27,7 @@ MODULES = [path for path in sorted((ROOT / "core").rglob("*.py")) if path != THE
 def test_nobody_else_reads_the_wall_clock() -> None:
     """What lasts is counted by ``Clock.now_ns``, a date that others chose is held against ``Clock.wall_ns``."""
     for path in MODULES:
-        readings = list(_readings(path.read_text("utf-8")))
+        readings = list(_readings(list_nodes(path)))
         assert not readings, f"{path.relative_to(ROOT)}: {readings}"
 
 
@@ -40,8 +41,8 @@ def test_a_reading_would_be_found() -> None:
         "import datetime\ndatetime.datetime.utcnow()",
         "import time\nclock = time.time",
     ):
-        assert list(_readings(text)), text
-    assert not list(_readings("import time\ntime.monotonic(); time.perf_counter()"))
+        assert list(_readings(_nodes_of(text))), text
+    assert not list(_readings(_nodes_of("import time\ntime.monotonic(); time.perf_counter()")))
 
 
 SAID_BY_SHIMS = (si.NodeRequest, si.ApplicationRequest, si.AllocationRequest, callback_pb2.AttachRequest)
@@ -73,11 +74,14 @@ def _times(message: Descriptor, seen: set[str]) -> Iterator[str]:
             yield f"{message.name}.{field.name}"
 
 
-def _readings(text: str) -> Iterator[str]:
-    """Every use of the wall clock in *text*."""
-    tree = ast.parse(text)
+def _nodes_of(text: str) -> Sequence[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
+def _readings(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Every use of the wall clock in *nodes*."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names.update({alias.asname or alias.name: alias.name for alias in node.names})
         elif isinstance(node, ast.ImportFrom) and node.module in {"time", "datetime"}:
@@ -85,7 +89,7 @@ def _readings(text: str) -> Iterator[str]:
                 names[alias.asname or alias.name] = alias.name
                 if node.module == "time" and alias.name in FORBIDDEN["time"]:
                     yield f"line {node.lineno}: from time import {alias.name}"
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             before = node.value
             name = before.attr if isinstance(before, ast.Attribute) else getattr(before, "id", "")

@@ -14,10 +14,11 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from kornel.core.domain.effects import Allocated, AllocationEffect
@@ -43,15 +44,20 @@ SMALL = {
 
 def counted(act: Callable[[], Any]) -> tuple[int, Any]:
     """Bytecode instructions that *act* executes, and what it returns."""
-    count = 0
+    by_function, result = counted_by_function(act)
+    return by_function.total(), result
+
+
+def counted_by_function(act: Callable[[], Any]) -> tuple[Counter[CodeType], Any]:
+    """The same by the code of each function, those that it calls not included."""
+    count: Counter[CodeType] = Counter()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
         if event == "call":
             frame.f_trace_lines = False
             frame.f_trace_opcodes = True
         elif event == "opcode":
-            count += 1
+            count[frame.f_code] += 1
         return trace
 
     others = sys.gettrace()
@@ -68,19 +74,35 @@ def counted(act: Callable[[], Any]) -> tuple[int, Any]:
 
 def per_ask(workload: Workload) -> dict[str, float]:
     """Instructions per ask: reading its message, deciding, answering."""
+    return {part: count.total() / SAMPLE for part, count in by_function(workload).items()}
+
+
+def by_function(workload: Workload) -> dict[str, Counter[CodeType]]:
+    """Instructions for all asks of the sample by function: reading their messages, deciding, answering."""
     workload = replace(workload, asks=WARM_UP + SAMPLE, batch=SAMPLE)
     engine, decoder = ready_engine(workload)
     encoder = Encoder()
     *before, message = workload.ask_messages(RM)
     for earlier in before:
         encoder.encode_allocations(_decided(engine, list(decoder.allocation_commands(earlier))))
-    reading, commands = counted(lambda: list(decoder.allocation_commands(message)))
-    deciding, effects = counted(lambda: _decided(engine, commands))
-    answering, _ = counted(lambda: encoder.encode_allocations(effects))
+    reading, commands = counted_by_function(lambda: list(decoder.allocation_commands(message)))
+    deciding, effects = counted_by_function(lambda: _decided(engine, commands))
+    answering, _ = counted_by_function(lambda: encoder.encode_allocations(effects))
     placed = sum(isinstance(effect, Allocated) for effect in effects)
     if placed != SAMPLE:
         raise AssertionError(f"{placed} of {SAMPLE} asks were placed")
-    return {"reading": reading / SAMPLE, "deciding": deciding / SAMPLE, "answering": answering / SAMPLE}
+    return {"reading": reading, "deciding": deciding, "answering": answering}
+
+
+def functions_table(workload: Workload, least: float = 5.0) -> str:
+    """The functions that take *least* instructions per ask or more, those that take most first."""
+    lines = []
+    for part, count in by_function(workload).items():
+        lines.append(f"{count.total() / SAMPLE:8.1f}  {part}")
+        for code, number in count.most_common():
+            if number / SAMPLE >= least:
+                lines.append(f"{number / SAMPLE:8.1f}    {Path(code.co_filename).stem}.{code.co_qualname}")
+    return "\n".join(lines)
 
 
 def _decided(engine: Engine, commands: list[Any]) -> list[AllocationEffect]:
@@ -128,7 +150,11 @@ def record() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.opcodes", description=__doc__)
     parser.add_argument("--record", action="store_true", help="write the baseline of this version of Python")
-    if parser.parse_args().record:
+    parser.add_argument("--functions", choices=list(SMALL), help="print what each function takes in this workload")
+    given = parser.parse_args()
+    if given.record:
         record()
+    elif given.functions:
+        print(functions_table(SMALL[given.functions]))
     else:
         print(json.dumps({name: per_ask(workload) for name, workload in SMALL.items()}, indent=2))

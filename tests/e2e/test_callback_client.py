@@ -140,7 +140,9 @@ async def test_only_what_the_handler_overrides_is_subscribed(core: Core, engine:
     """The core never asks what nobody answers; the timeout in force comes back."""
     async with client_of(core) as client:
         attachment = await client.attach_callbacks(Judge(), timeout_s=2.5)
-        assert engine.attached == AttachCallbacks("rm-1", predicates=True, timeout_ns=2_500_000_000)
+        assert engine.attached == AttachCallbacks(
+            "rm-1", predicates=True, timeout_ns=2_500_000_000, awaits_placements=True
+        )
         assert attachment.timeout_s == 2.5
         other = await client.attach_callbacks(Talker())
         assert engine.attached == AttachCallbacks(

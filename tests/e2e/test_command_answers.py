@@ -56,7 +56,7 @@ async def test_work_that_has_ended_is_explained_by_the_history(tmp_path: Path) -
         application = await kornel(core, "explain", "filler")
         assert application.exit_code == 0, application.output
         assert "filler has ended. Its states:" in application.output
-        assert "What it lost and gained by preemption:" in application.output
+        assert "What it lost or gained by preemption:" in application.output
         ask = await kornel(core, "explain", "fill-0")
         assert ask.exit_code == 0, ask.output
         nobody = await kornel(core, "explain", "nobody")
@@ -77,8 +77,8 @@ async def test_a_text_with_hidden_secrets_is_shown_with_a_word_about_them(tmp_pa
         earlier = listed[2].split()[0]
         shown = await kornel(core, "config", "show", earlier)
         assert shown.stdout == secret.replace("hunter2", "[hidden]")
-        assert "secrets are shown as [hidden]; no core takes such a text back" in shown.stderr
-        assert "whether they differ cannot be seen" in (await kornel(core, "config", "diff", earlier)).stderr
+        assert "secrets are shown as [hidden]; cores refuse such a text, but" in shown.stderr
+        assert "differences between them cannot be seen" in (await kornel(core, "config", "diff", earlier)).stderr
         assert not (await kornel(core, "config", "show")).stderr
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import socket
 import struct
 import threading
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -22,7 +25,7 @@ from kornel.core.service import admission, connections
 from kornel.core.service.admission import CallLimits, Refusal
 from kornel.core.service.connections import Cause, ConnectionLimits
 from kornel.core.service.limits import CONFIGURATION_LIMIT, NAME_LIMIT, QUESTION_LIMIT
-from kornel.core.service.own_sockets import host_and_port
+from kornel.core.service.own_sockets import OwnSockets, host_and_port
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e import raw_http2 as h2
 from tests.e2e.harness import CONFIG, PATIENCE_S, Conversation, Core, create, node_request, running_core, until
@@ -241,17 +244,70 @@ async def test_connections_to_a_socket_file_are_counted(tmp_path: Path) -> None:
 async def test_memory_that_grows_by_headers_is_noticed_before_the_call_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes stand for many headers, in a block that does not end; a connection beside it goes on."""
     monkeypatch.setattr(connections, "UNPROVEN_BYTES", 1_000)
-    async with running_core(connections=ConnectionLimits(unfolded_bytes=4 << 20)) as core:
+    async with running_core(connections=ConnectionLimits(unfolded_bytes=2 << 20)) as core:
         assert await healthy(core)
         with socket.create_connection(("127.0.0.1", int(core.address.rpartition(":")[2]))) as stranger:
             block = h2.headers("/si.v1.Scheduler/UpdateNode") + b"\x40\x01b\x00" + b"\xbe" * 8_000
             stranger.sendall(h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0) + h2.frame(h2.HEADERS, 0, 1, block))
-            # 200 KB are too little to be cut for, if they did not take some 13 MB.
-            stranger.sendall(h2.frame(h2.CONTINUATION, 0, 1, b"\xbe" * 16_000) * 12)
+            # 88 KB are too little to be cut for, if they did not take some 6 MB.
+            stranger.sendall(h2.frame(h2.CONTINUATION, 0, 1, b"\xbe" * 16_000) * 5)
             stranger.settimeout(PATIENCE_S)
             await asyncio.to_thread(drained, stranger)
         await until(lambda: core.server.connections.cuts == {Cause.HEADERS: 1}, "the connection to be counted")
         assert await healthy(core)
+
+
+async def test_a_connection_sends_little_ahead_until_it_is_a_managers() -> None:
+    """What the system has taken is read even after the connection was cut."""
+    async with running_core() as core:
+        sockets = OwnSockets(core.address)
+
+        def windows() -> list[int]:
+            sizes = []
+            for descriptor, _ in sockets.connections():
+                with socket.socket(fileno=os.dup(descriptor)) as copy:
+                    sizes.append(copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP))
+            return sizes
+
+        assert await healthy(core)
+        await until(lambda: windows() == [connections.UNPROVEN_WINDOW], "the connection to be held back")
+        await core.register("rm-1")
+        await until(lambda: windows()[0] > 4 * connections.UNPROVEN_WINDOW, "the manager's to be let go")
+
+
+async def test_a_keeper_that_is_held_up_cuts_nobody_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds may pass between two lines of its look, while another thread has the interpreter."""
+    passing = itertools.count(1_000.0, 1.0)
+    monkeypatch.setattr(connections, "time", SimpleNamespace(monotonic=lambda: next(passing)))
+    keeper = connections.ConnectionKeeper(ConnectionLimits(), structlog.get_logger())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        keeper._sockets, keeper._calm_bytes = OwnSockets(f"{host}:{port}"), keeper._memory.used_bytes()
+        with socket.create_connection((host, port)) as client, listener.accept()[0]:
+            keeper.begin_call(":".join(map(str, client.getsockname())))
+            for _ in range(3):
+                client.sendall(bytes(30_000))
+                keeper._check_connections()
+    assert not keeper.cuts
+
+
+async def test_headers_within_the_limit_are_taken_every_time() -> None:
+    """A token of a user with many groups has 12 KB. gRPC refuses such headers by chance unless it is told not to."""
+    async with running_core() as core:
+        for number in range(40):
+            token = f"Bearer {number}" + "x" * 12_000
+            request = health_pb2.HealthCheckRequest()
+            check: Any = HealthStub(core.channel).Check  # type: ignore[attr-defined]
+            await check(request, metadata=(("authorization", token),), timeout=PATIENCE_S)
+
+
+async def test_a_service_that_is_not_ours_refuses_too_long_requests_as_ours_do() -> None:
+    """Reflection is gRPC's own, which answers an error that it does not know with UNKNOWN and its text."""
+    async with running_core() as core:
+        ask: Any = core.channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        call = ask(iter([bytes(QUESTION_LIMIT + 1)]), timeout=PATIENCE_S)
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "takes at most" in await call.details()
 
 
 async def test_what_was_refused_is_counted() -> None:

@@ -159,7 +159,7 @@ async def test_what_is_stored_may_be_overwritten_while_it_is_told(reg: Core) -> 
 
 async def test_a_cursor_in_the_future_is_refused(reg: Core) -> None:
     async with watching(reg, resume=cursor(reg, 3)) as stream:
-        assert await stream.end() == (Code.OUT_OF_RANGE, "event 3 has not happened yet, the next one is 2")
+        assert await stream.end() == (Code.OUT_OF_RANGE, "event 3 has not happened yet; the next one is 2")
 
 
 async def test_filters_leave_out_and_still_move_the_cursor(reg: Core, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ async def test_what_is_left_out(reg: Core, arguments: list[str], objects: list[s
 async def test_a_restart_since_then_is_told_on_standard_error(reg: Core) -> None:
     found = await kornel(reg, "--since", "0000-00:17", "--json")
     assert found.exit_code == 0
-    assert found.stderr == "the core was started anew: what happened last before is lost, IDs begin at 0\n"
+    assert found.stderr == "the core was restarted: the last events before that are lost, and IDs begin at 0 again\n"
     assert [json.loads(line)["id"] for line in found.stdout.splitlines()] == ["0", "1"]
 
 
@@ -76,7 +76,7 @@ async def test_lost_events_are_told_on_standard_error(reg: Core) -> None:
     reg.server.events.follow_settings({"event.ringBufferCapacity": "1"})
     record(reg, "a", "b")
     found = await kornel(reg, "--since", "1")
-    assert found.stderr == "events 1 to 2 are lost: the core does not keep them\n"
+    assert found.stderr == "events 1 to 2 are lost: the core no longer keeps them\n"
     assert len(found.stdout.splitlines()) == 1
 
 
@@ -85,7 +85,7 @@ async def test_lost_events_are_told_on_standard_error(reg: Core) -> None:
     [
         (["--since", "x"], 2, "--since: 'x' is not ID or INSTANCE:ID, for instance 4711"),
         (["--type", "POD"], 2, "--type: 'POD' is not one of REQUEST, APP, NODE, QUEUE, USERGROUP"),
-        (["--since", "99"], 1, "event 99 has not happened yet, the next one is 2"),
+        (["--since", "99"], 1, "event 99 has not happened yet; the next one is 2"),
     ],
 )
 async def test_what_cannot_be_shown(reg: Core, arguments: list[str], code: int, said: str) -> None:
@@ -133,7 +133,7 @@ async def test_follow_survives_a_restart_of_the_core_and_ends_with_ctrl_c() -> N
         assert follower.returncode == 0
         lines = said.decode().splitlines()
         assert lines[0].endswith("the core is shutting down; trying again")
-        assert lines[-1].startswith("the core was started anew")
+        assert lines[-1].startswith("the core was restarted")
         await until(lambda: not second.server.events.places, "the place of the follower to be free")
 
 

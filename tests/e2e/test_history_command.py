@@ -42,7 +42,7 @@ async def test_lists_as_tables_and_as_json(tmp_path: Path) -> None:
         assert line.split()[-11:] == ["wanted", "starved", "ann", "root.a", *"1234567"]
         assert (await kornel(core, "preemptions", "--kind", "nonsense")).exit_code == 1
         sums = await kornel(core, "preemptions", "--sum", "queue", "--partition", "default")
-        assert sums.output == "root.a took 1 allocation from root.b (vcore=1): it was not seen to leave\n"
+        assert sums.output == "root.a took 1 allocation from root.b (vcore=1): the core did not see it leave\n"
         assert (await kornel(core, "preemptions", "--sum", "node")).exit_code == 2
 
         events = await kornel(core, "events", "--type", "node", "--limit", "3")
@@ -152,7 +152,7 @@ async def test_core_without_history(core: Core) -> None:
     assert result.exit_code == 1
     assert "--history" in result.output
     status = await kornel(core, "status")
-    assert (status.exit_code, status.output) == (1, "no history is kept\n")
+    assert (status.exit_code, status.output) == (1, "the core keeps no history\n")
 
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

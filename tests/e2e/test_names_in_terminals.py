@@ -86,6 +86,8 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
             [FILLER],
             [KEY + "0"],
             ["none" + BAD],
+            ["refused" + BAD],
+            ["lost" + BAD],
             [WANTED, "--node", NODE],
             [NODE],
             [WANTED, "--node", BAD],

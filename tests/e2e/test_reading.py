@@ -262,7 +262,7 @@ async def test_without_a_manager_there_are_no_nodes() -> None:
         (["explain", "k", "--node", "nope"], 1, ["no node 'nope'"]),
         (["explain", "n1"], 0, ["node n1: takes new work, but the ask that waits", "1 ask, such as k"]),
         (["explain", "--node", "n1"], 0, ["node n1: takes new work"]),
-        (["explain"], 2, ["what is to be explained?"]),
+        (["explain"], 2, ["give the ask, allocation, application or node to explain"]),
         (["health"], 0, ["SERVING"]),
         (["health", "--checks"], 0, ["healthy", "Reservation check", "ok"]),
         (["drain", "node", "n1"], 0, ["n1: drained, 2 allocations", "holds until `kornel undrain node n1`"]),

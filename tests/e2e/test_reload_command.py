@@ -181,7 +181,7 @@ def test_a_rollback_holds_until_it_is_undone(tmp_path: Path) -> None:
         core.until(lambda: core.queues() == ["a", "b"], "the new file to hold")
         rolled_back = core.command("config", "rollback", "1")
         assert rolled_back.returncode == 0
-        assert "It holds until" in rolled_back.stdout
+        assert "It stays in force until" in rolled_back.stdout
         assert "--undo" in rolled_back.stdout
         core.process.send_signal(signal.SIGHUP)
         core.until(lambda: core.status().rollback.kept_out == 1, "the file to be read again")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -28,9 +27,10 @@ from kornel.shim_client import (
 )
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
-from tests.bench.core_process import running_core as core_process
 from tests.e2e import rolling_shim
 from tests.e2e.harness import CONFIG, PATIENCE_S, Core, running_core, until
+from tests.e2e.test_command import serving
+from tests.prepared import PATHS, python
 
 RM = "rm-1"
 PODS = 200
@@ -211,21 +211,22 @@ async def test_a_rolling_update_loses_no_pod_and_runs_none_twice(tmp_path: Path)
     """Two programs in processes of their own, one core, and one database that stands for the API server."""
     database = tmp_path / "cluster.db"
     rolling_shim.make_cluster(database, PODS)
-    async with core_process(history=False) as (address, _), ShimClient(address, RM) as reader:
-        first = await _start_shim(address, database, 0)
-        try:
-            second = await _start_shim(address, database, rolling_shim.ALONE)
+    with serving(tmp_path) as (_, address):
+        async with ShimClient(address, RM) as reader:
+            first = await _start_shim(address, database, 0)
             try:
-                assert await asyncio.wait_for(first.wait(), PATIENCE_S) == rolling_shim.SUPERSEDED
-                await _until_started(database, PODS)
-                await _until_equal(reader, database)
+                second = await _start_shim(address, database, rolling_shim.ALONE)
+                try:
+                    assert await asyncio.wait_for(first.wait(), PATIENCE_S) == rolling_shim.SUPERSEDED
+                    await _until_started(database, PODS)
+                    await _until_equal(reader, database)
+                finally:
+                    second.terminate()
+                    await second.wait()
             finally:
-                second.terminate()
-                await second.wait()
-        finally:
-            if first.returncode is None:
-                first.kill()
-                await first.wait()
+                if first.returncode is None:
+                    first.kill()
+                    await first.wait()
     with closing(sqlite3.connect(database)) as cluster:
         starts = cluster.execute("SELECT key, count(*), count(DISTINCT shim) FROM starts GROUP BY key").fetchall()
         shims = cluster.execute("SELECT count(DISTINCT shim) FROM starts").fetchone()
@@ -236,8 +237,8 @@ async def test_a_rolling_update_loses_no_pod_and_runs_none_twice(tmp_path: Path)
 
 async def _start_shim(address: str, database: Path, begin_at: int) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.e2e.rolling_shim", address, str(database), str(begin_at),
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        python(), "-m", "tests.e2e.rolling_shim", address, str(database), str(begin_at),
+        env=os.environ | {"PYTHONPATH": PATHS},
     )  # fmt: skip
 
 

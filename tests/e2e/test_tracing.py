@@ -173,7 +173,7 @@ async def test_a_receiver_that_is_not_there_holds_nobody_up() -> None:
 def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
     done = kornel("serve", "--grpc", "127.0.0.1:0", "--tracing-endpoint", endpoint)
     assert done.returncode == 2
-    assert "no address of an OTLP receiver" in done.stderr
+    assert "is not an OTLP receiver's address" in done.stderr
 
 
 def test_nothing_of_it_is_loaded_while_it_is_off() -> None:

@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -226,11 +226,16 @@ def judge(found: list[Minute], failed: str) -> list[str]:
     return wrong
 
 
+def besieged_core(directory: Path) -> AbstractContextManager[AttackedCore]:
+    """Serve a core whose history, which it writes as any other does, goes with *directory*."""
+    return attacked_core(directory, "--log-level", "info", "--history", str(directory / "history.db"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=int, default=60)
     minutes = parser.parse_args().minutes
-    with tempfile.TemporaryDirectory() as directory, attacked_core(Path(directory), "--log-level", "info") as core:
+    with tempfile.TemporaryDirectory() as directory, besieged_core(Path(directory)) as core:
         siege = Siege(core)
         threads = [threading.Thread(target=work) for work in (siege.load_in_thread, siege.attack)]
         for thread in threads:

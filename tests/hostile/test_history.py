@@ -23,7 +23,7 @@ from kornel.v1 import history_pb2 as pb
 from kornel.v1.history_pb2_grpc import HistoryServiceStub
 from tests.e2e.bystander import PATIENCE_S
 from tests.hostile.attacked import AttackedCore, attacked_core
-from tests.unit.archive.test_archive import event
+from tests.unit.archive.archives import event
 from tests.unit.archive.test_spool import ODD_NAMES
 
 PER_RECORD_S = 0.0005

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.bench import opcodes, placing
+from tests.bench import around, opcodes, placing
 
 TOLERANCE = 0.10
 LEAST_OF_CEILING = 0.08
@@ -33,6 +33,34 @@ def test_instructions_per_ask_do_not_grow_by_a_tenth(
         f"{workload}, {part}: {found:,.0f} bytecode instructions per ask, {expected:,.0f} in the baseline."
         " Meant? make bench-baseline"
     )
+
+
+@pytest.fixture(scope="module")
+def counted_around() -> dict[str, dict[str, float]]:
+    return around.measured()
+
+
+@pytest.mark.parametrize("workload", list(around.SMALL))
+def test_instructions_around_decisions_do_not_grow_by_a_tenth(
+    counted_around: dict[str, dict[str, float]], workload: str
+) -> None:
+    """Decoding, answering, events, metrics, history and journal, against the baseline of this version of Python."""
+    baselines = around.baselines()
+    if opcodes.VERSION not in baselines:
+        pytest.skip(f"no baseline for Python {opcodes.VERSION}: make bench-baseline writes one")
+    expected, found = baselines[opcodes.VERSION][workload], counted_around[workload]
+    assert set(found) == set(expected)
+    assert found["all"] <= expected["all"] * (1 + TOLERANCE), (
+        f"{workload}: {found['all']:,.0f} bytecode instructions per ask around the engine, {expected['all']:,.0f} in"
+        f" the baseline; by part {found}, and {expected} there. Meant? make bench-baseline"
+    )
+
+
+def test_every_part_around_decisions_is_counted(counted_around: dict[str, dict[str, float]]) -> None:
+    """The figure would be no use if one of them did not run."""
+    for found in counted_around.values():
+        assert all(found[part] > 0 for part, _ in around.PARTS)
+        assert sum(found.values()) == pytest.approx(2 * found["all"])
 
 
 def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prepared import PATHS, python
+from tests.prepared import PATHS, find_program, python
 
 PATIENCE_S = 60.0
 ENVIRONMENT = {"PYTHONPATH": PATHS, "KORNEL_HISTORY": "off", "KORNEL_REST_ADDRESS": "off"}
@@ -63,6 +63,17 @@ def test_a_program_ends_with_its_command(tmp_path: Path) -> None:
     core.kill()
     assert core.wait() == -signal.SIGKILL
     wait_for(lambda: not is_open(address))
+
+
+def test_a_program_can_be_killed_itself(tmp_path: Path) -> None:
+    """Then it has ended when its command has."""
+    core, address = serve(tmp_path)
+    program = find_program(core.pid)
+    os.kill(program, signal.SIGKILL)
+    assert core.wait(PATIENCE_S) == -signal.SIGKILL
+    assert not is_open(address)
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
 
 
 def test_signals_reach_the_program(tmp_path: Path) -> None:

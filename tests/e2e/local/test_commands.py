@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from kornel.shim_client import ShimClient
 from kornel.shim_local.cli import app
 from kornel.shim_local.submission import STATE_VARIABLE
 from tests.e2e.local.harness import Local, wait_until
@@ -58,7 +60,7 @@ def test_options_stand_in_scripts(local: Local, tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     not_yet = run(local, "submit", "--", str(script))
     assert not_yet.exit_code == 2
-    assert "is not executable: chmod +x" in not_yet.stderr
+    assert "is not executable; run chmod +x" in not_yet.stderr
     script.chmod(0o755)
     job = submit(local, "--vcore", "250m", "--", str(script), "--vcore", "9")
     assert run(local, "wait", job).exit_code == 0
@@ -72,7 +74,7 @@ def test_options_stand_in_scripts(local: Local, tmp_path: Path) -> None:
     [
         ("--no-such-option", "No such option: --no-such-option"),
         ("--name 'open", "No closing quotation"),
-        ("stray", "'stray' is no option"),
+        ("stray", "'stray' is not an option"),
     ],
 )
 def test_wrong_options_in_scripts_are_named(local: Local, tmp_path: Path, line: str, complaint: str) -> None:
@@ -90,18 +92,18 @@ def test_wrong_options_in_scripts_are_named(local: Local, tmp_path: Path, line: 
     [
         (("submit",), 2, "there is no command to run"),
         (("submit", "--vcore", "many", "true"), 2, "'many' is no number of cores; write 2, 0.5 or 500m"),
-        (("submit", "--memory", "4X", "true"), 2, "'4X' is no amount of memory; write 4Gi, 512Mi or 2G"),
-        (("submit", "--time", "soon", "true"), 2, "'soon' is no duration; write 90s, 30m, 2h or 1h30m"),
+        (("submit", "--memory", "4X", "true"), 2, "'4X' is not an amount of memory; write 4Gi, 512Mi or 2G"),
+        (("submit", "--time", "soon", "true"), 2, "'soon' is not a duration; write 90s, 30m, 2h or 1h30m"),
         (("submit", "--array", "5-1", "true"), 2, "'5-1' holds no index"),
         (("submit", "--vcore", "0", "true"), 2, "the job asks for nothing"),
-        (("submit", "--after", "me", "true"), 2, "--after 'me' is no job"),
+        (("submit", "--after", "me", "true"), 2, "--after 'me' is not a job"),
         (("submit", "--after", "99999", "true"), 1, "there is no job 99999"),
-        (("submit", "-C", "/no/such/place", "true"), 2, "/no/such/place is no directory"),
+        (("submit", "-C", "/no/such/place", "true"), 2, "/no/such/place is not a directory"),
         (("submit", "x" * 300), 2, "cannot be the name of a file"),
         (("submit", f"./{'x' * 300}"), 2, "cannot be the name of a file"),
-        (("submit", "-C", "x" * 300, "true"), 2, "is no directory"),
-        (("submit", "python train.py --fast"), 2, "'python train.py --fast' is no program; write its words without"),
-        (("wait", "x"), 1, "'x' is no job; write its number"),
+        (("submit", "-C", "x" * 300, "true"), 2, "is not a directory"),
+        (("submit", "python train.py --fast"), 2, "'python train.py --fast' is not a program; write its words without"),
+        (("wait", "x"), 1, "'x' is not a job; write its number"),
         (("logs", "99999"), 1, "there is no job 99999"),
         (("forget", "--yes", "nobody"), 1, "there is no machine nobody"),
     ],
@@ -119,6 +121,23 @@ def test_a_job_too_large_for_any_machine_is_noticed(local: Local) -> None:
     job = said.stdout.strip()
     assert run(local, "cancel", job).stdout == "1 task is cancelled\n"
     assert run(local, "wait", job).exit_code == 1
+
+
+def test_why_asks_about_ones_own_partition(local: Local, capfd: pytest.CaptureFixture[str]) -> None:
+    """Another manager of the same core may have a partition of the same name."""
+    job = submit(local, "--vcore", "100", "--", "true")
+    address = local.request("status")["core"]
+    with asyncio.Runner() as loop:
+        neighbour = ShimClient(address, "neighbour")
+        loop.run(neighbour.connect())
+        try:
+            loop.run(neighbour.register())
+            assert run(local, "why", job).exit_code == 0
+            assert "vcore" in capfd.readouterr().out
+            loop.run(neighbour.unregister())
+        finally:
+            loop.run(neighbour.close())
+            run(local, "cancel", job)
 
 
 def test_top_shows_machines_and_jobs(local: Local) -> None:

@@ -57,6 +57,50 @@ def run_through_kills(tmp_path: Path, jobs: int, kills: int, seed: int) -> None:
         assert local.wait(local.submit("true", vcore=8000))[0]["state"] == "done"
 
 
+def run_on_two_machines(tmp_path: Path, jobs: int, kills: int, seed: int) -> None:
+    """As :func:`run_through_kills`, with an agent of another machine that is killed as well."""
+    generator = random.Random(seed)
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    options = ("--name", "first", "--vcore", "4", "--listen")
+    with running_local(tmp_path / "s", *options, "127.0.0.1:0", real=True) as local:
+        address = local.request("status")["listen"]
+        local.options = (*options, address)
+        token = str(tmp_path / "s" / "token")
+        joining = ("--name", "second", "--vcore", "4", "--join", address, "--agent-token", token)
+        second = Local(tmp_path / "b", *joining, real=True)
+        try:
+            second.start()
+            wait_until(lambda: count_connected(local) == 2, "the second machine")
+            job = local.shell(SCRIPT.format(folder=traces), indexes=tuple(range(jobs)), vcore=1000)
+            for _ in range(kills):
+                time.sleep(generator.uniform(0.05, 0.6))
+                victim = generator.choice(("server", "core", "agent", "agent"))
+                if victim == "core":
+                    local.kill_core()
+                else:
+                    killed = local if victim == "server" else second
+                    killed.kill_server()
+                    time.sleep(generator.choice([0.0, 0.0, 0.3]))
+                    killed.start()
+            wait_for_server(local)
+            tasks = local.wait(job)
+            assert len(tasks) == jobs
+            assert not find_faults(traces, tasks)
+            assert {task["node"] for task in tasks} == {"first", "second"}
+            # Nothing is held on either machine any more.
+            wait_until(lambda: count_connected(local) == 2, "both machines")
+            full = [local.submit("true", vcore=4000) for _ in range(2)]
+            assert [task["state"] for task in local.wait(*full)] == ["done", "done"]
+        finally:
+            second.down()
+
+
+def count_connected(local: Local) -> int:
+    """Returns how many machines the server has now."""
+    return sum(node["online"] for node in local.request("status")["nodes"])
+
+
 def wait_for_server(local: Local) -> None:
 
     wait_until(local.works, "the server")
@@ -67,6 +111,18 @@ def wait_for_server(local: Local) -> None:
 def test_each_of_many_jobs_runs_once(tmp_path: Path, seed: int) -> None:
     """Server and agent, and the core, are killed at random moments of two hundred short jobs."""
     run_through_kills(tmp_path, JOBS, KILLS, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [4, 5])
+def test_each_of_many_jobs_on_two_machines_runs_once(tmp_path: Path, seed: int) -> None:
+    """Server, core, and the agent of the other machine are killed at random moments of two hundred short jobs."""
+    run_on_two_machines(tmp_path, JOBS, KILLS, seed)
+
+
+def test_each_of_a_few_jobs_on_two_machines_runs_once(tmp_path: Path) -> None:
+    """The same with fewer, each time."""
+    run_on_two_machines(tmp_path, 30, 4, 8)
 
 
 def test_each_of_a_few_jobs_runs_once(tmp_path: Path) -> None:

@@ -214,6 +214,6 @@ async def test_a_new_client_authority_counts_for_new_connections(
 async def test_files_that_do_not_fit_change_nothing(site: Site, ca: Authority, server_pair: Pair) -> None:
     ca.issue("core", file="other").key.replace(server_pair.key)
     site.security.reload()
-    assert "new TLS files not used" in site.log.read_text()
+    assert "new TLS files cannot be used" in site.log.read_text()
     async with site.channel(ca.issue("shim-1")) as channel:
         assert await code_of(register(channel)) is grpc.StatusCode.OK

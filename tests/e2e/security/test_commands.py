@@ -114,7 +114,7 @@ async def test_a_site_from_nothing(tmp_path: Path) -> None:
         assert "SERVING" in succeed("--ca", str(ca), "health", "--grpc", here)
         refused = invoke("--ca", str(ca), "status", "--grpc", here)
         assert refused.exit_code == 1
-        assert f"the core at {here} does not know who asks" in refused.stderr
+        assert f"the core at {here} does not know the caller" in refused.stderr
         assert invoke("status", "--grpc", here).exit_code == 1, "plain text"
         succeed("--ca", str(ca), "--token-file", str(ops), "status", "--grpc", here)
         async with ShimClient(here, "rm-1", credentials=Credentials(ca=ca, token_file=shim_token)) as client:

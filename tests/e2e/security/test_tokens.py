@@ -219,7 +219,7 @@ async def test_keys_hold_while_the_issuer_does_not_answer(site: Site, issuer: Is
     issuer.file.unlink()
     site.clock.advance(301 * SECOND_NS)
     assert await read_as(site, issuer.token(jti="2", exp=now() + 3600)) is OK
-    await until(lambda: "signing keys not read" in site.log.read_text(), "the issuer to be asked again")
+    await until(lambda: "signing keys cannot be read" in site.log.read_text(), "the issuer to be asked again")
 
 
 async def open_nodes(channel: grpc.aio.Channel, token: str, config: str = CONFIG) -> Any:

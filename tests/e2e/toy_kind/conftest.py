@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,19 @@ partitions:
           - name: a
 """
 READY_S: Final = 60.0
+ENDED: Final = "-- ended --"
+IN_TURN: Final = f"""
+import json, sys
+from kornel.core.cli.entry import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["kornel", *arguments]
+    try:
+        main()
+    except SystemExit:
+        pass
+    print({ENDED!r}, flush=True)
+"""
+"""Runs commands one after the other: to import the copy takes longer than to answer."""
 
 
 @dataclass
@@ -76,18 +89,21 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder), "COLUMNS": "200", "PATH": os.defpath, "HOME": str(folder)}
 
 
-def kornel(folder: Path, *arguments: str) -> str:
-    """Returns what the command line of the copy in *folder* says."""
+def run_commands(folder: Path, *commands: Sequence[str]) -> list[str]:
+    """Returns what the command line of the copy in *folder* says to each of *commands*, from one Python."""
     done = subprocess.run(
-        [sys.executable, "-m", "kornel", *arguments],
+        [sys.executable, "-c", IN_TURN, json.dumps(commands)],
         cwd=folder,
         env=environment(folder),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         timeout=READY_S,
-        check=False,
+        check=True,
     )
-    return done.stdout + done.stderr
+    said = done.stdout.split(ENDED)
+    assert len(said) == len(commands) + 1, done.stdout
+    return said[:-1]
 
 
 def with_lease(folder: Path) -> Path:
@@ -112,12 +128,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_lease(tmp_path_factory.mktemp("toy"))
 
 
-@pytest.fixture
-def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
+@pytest.fixture(scope="module")
+def core(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToyCore]:
     """A served core of which nothing but the kind is made up."""
-    ready, log = tmp_path / "ready", tmp_path / "log"
+    own = tmp_path_factory.mktemp("core")
+    ready, log = own / "ready", own / "log"
     command = [sys.executable, "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--rest-address", "127.0.0.1:0"]
-    command += ["--log-format", "json", "--ready-file", str(ready), "--history", str(tmp_path / "history.db")]
+    command += ["--log-format", "json", "--ready-file", str(ready), "--history", str(own / "history.db")]
     with (
         log.open("wb") as output,
         subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=output, stderr=output) as process,
@@ -134,7 +151,7 @@ def core(folder: Path, tmp_path: Path) -> Iterator[ToyCore]:
         assert process.wait(timeout=30) == 0
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def evicted(core: ToyCore) -> AsyncIterator[str]:
     """The key of an allocation that was told to leave because its lease is over; it does not leave.
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.e2e.toy_kind.conftest import LINES, ToyCore, kornel, with_lease
+from tests.e2e.toy_kind.conftest import LINES, ToyCore, run_commands, with_lease
 from tests.e2e.web.browser import visit
 
 # The core starts from a copy whose modules are compiled first.
@@ -30,10 +30,9 @@ def test_it_takes_at_most_three_lines_outside_its_folder(tmp_path: Path) -> None
 @in_session
 async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
     """Explain, the log, metrics, REST and the list of decisions: its name, its victims and its law."""
-    told = kornel(core.folder, "explain", evicted, "--grpc", core.grpc)
+    told, waiting = run_commands(core.folder, *(("explain", key, "--grpc", core.grpc) for key in (evicted, "large")))
     assert "lease" in told
     assert LAW in told
-    waiting = kornel(core.folder, "explain", "large", "--grpc", core.grpc)
     assert "preemption: would-help" in waiting
     assert "a lease ends" in waiting
     (line,) = core.logged("preemption decided")
@@ -53,17 +52,19 @@ async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
 
 def test_the_configuration_knows_its_section_and_its_name(folder: Path, tmp_path: Path) -> None:
     """Its keys are checked as those of every other kind are, and it may be left out of the policies."""
-    file = tmp_path / "queues.yaml"
-    text = "partitions: [{queues: [], preemption: {%s}}]"
-    for written, said in (
+    cases = (
         ("lease: {longest_ms: 5}", ": checksum"),
         ("policies: [lease, quota]", ": checksum"),
         ("lease: {longest_ms: 0}", "lease.longest_ms"),
         ("lease: {shortest_ms: 5}", "lease.shortest_ms"),
         ("policies: [leash]", "required-node, quota, guarantee, monitor, lease"),
-    ):
-        file.write_text(text % written, encoding="utf-8")
-        assert said in kornel(folder, "config", "check", str(file)), written
+    )
+    files = [tmp_path / f"queues-{number}.yaml" for number in range(len(cases))]
+    for file, (written, _) in zip(files, cases, strict=True):
+        file.write_text(f"partitions: [{{queues: [], preemption: {{{written}}}}}]", encoding="utf-8")
+    told = run_commands(folder, *(("config", "check", str(file)) for file in files))
+    for (written, wanted), text in zip(cases, told, strict=True):
+        assert wanted in text, written
 
 
 @in_session
@@ -77,7 +78,7 @@ async def test_the_page_shows_it(core: ToyCore, evicted: str, browser: Browser) 
         await expect(row.locator(".kind")).to_have_attribute("data-colour", "rose")
         await expect(shown.page.get_by_text("1 decision, 1 victim")).to_be_visible()
         await shown.page.get_by_label("Kind", exact=True).select_option("monitor")
-        await expect(shown.page.get_by_text("Nobody was preempted.")).to_be_visible()
+        await expect(shown.page.get_by_text("No allocation was preempted.")).to_be_visible()
         await shown.page.get_by_label("Kind", exact=True).select_option("lease")
         await row.get_by_text("Preempted").click()
         await expect(shown.page.locator("#panel")).to_contain_text(LAW)

@@ -1,0 +1,331 @@
+"""What a core executes around its decisions for one ask, in bytecode instructions: the measure that no machine changes.
+
+Everything outside the engine is there, put together as in the process: the streams read what a shim sends and write
+what it gets, the task of the partition takes its turns, observers count and keep events, a journal is written
+(``written``), and so is the history. Only gRPC is left out, which calls us once for a message. Counted is our own code
+in all threads of the process; what the engine executes is :mod:`tests.bench.opcodes`' to count, except for the events
+that it records. What C does in between (protobuf, orjson, zlib) takes no instructions here.
+
+``python -m tests.bench.around`` prints the counts as JSON, ``--record`` makes them the baseline of this version of
+Python, ``--functions`` prints what each function takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+import kornel.core
+from kornel.core.domain.commands import RegisterManager
+from kornel.core.journal.calls import Beginning
+from kornel.core.journal.journal import Journal
+from kornel.core.journal.settings import journal_settings
+from kornel.core.journal.sync import JournalSync
+from kornel.core.load.workload import Workload
+from kornel.core.process.history import chosen_history
+from kornel.core.process.server import KornelServer, ServerSettings
+from kornel.core.service.clock import SystemClock
+from kornel.core.service.garbage import GarbageKeeper
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.metrics import ServiceMetrics
+from kornel.core.service.resolvers.lookups import GroupLookups
+from kornel.core.service.scheduler_service import SchedulerService
+from kornel.si.v1 import si_pb2 as si
+from tests.bench.core_process import RM
+from tests.bench.opcodes import VERSION
+from tests.bench.placing import P1, P2_FLAT
+
+BASELINES = Path(__file__).with_name("around.json")
+WARM_UP, SAMPLE = 1_000, 1_000
+"""Asks; after the warm-up every application runs something."""
+
+SMALL = {"P1": replace(P1, nodes=300), "P2 flat": replace(P2_FLAT, nodes=300)}
+
+CORE: Final = str(Path(kornel.core.__file__).parent) + os.sep
+ENGINE: Final = tuple(f"{CORE}{part}{os.sep}" for part in ("partition", "model", "policies", "preemption", "laws"))
+EVENTS: Final = f"{CORE}partition{os.sep}history{os.sep}"
+VALUES: Final = f"{CORE}domain{os.sep}"
+"""Values are of the engine where the engine calls them."""
+
+PARTS: Final = (
+    ("reading", ("service/wire.py", "service/wire_pieces.py", "service/rpc.py", "service/request_lengths.py")),
+    ("answering", ("service/streams.py",)),
+    ("turns", ("service/runner.py", "service/sharing.py", "service/garbage.py", "service/callback_")),
+    ("events", ("partition/history/", "service/event_")),
+    ("counting", ("metrics/", "rest/", "service/health.py", "service/refusals.py", "service/durations.py")),
+    ("history", ("archive/", "process/history.py")),
+    ("journal", ("journal/",)),
+)
+"""The parts by what the files are called whose functions belong to them; all others are in ``the rest``."""
+WRITING: Final = (
+    "Encoder.",
+    "list_key",
+    "SchedulerService._write",
+    "SchedulerService._send",
+    "SchedulerService._split",
+)
+"""Functions that answer, in files that read."""
+
+
+class Counting:
+    """Counts what the process executes around its engine, in all threads that begin after it."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._counters: list[Counter[CodeType]] = []
+        self._wanted: dict[CodeType, bool] = {}
+        threading.settrace(self._trace)
+
+    def begin(self) -> None:
+        """Count from zero, in this thread too."""
+        for counter in self._counters:
+            counter.clear()
+        sys.settrace(self._trace)
+
+    def pause(self) -> None:
+        """Count in this thread no more; others go on."""
+        sys.settrace(None)
+
+    def end(self) -> Counter[CodeType]:
+        """Returns the counts of all threads by function, and counts no more."""
+        threading.settrace(None)  # type: ignore[arg-type]
+        return sum(self._counters, Counter[CodeType]())
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        wanted = self._wanted.get(code)
+        if wanted is None:
+            name = code.co_filename
+            wanted = name.startswith(CORE) and (name.startswith(EVENTS) or not name.startswith(ENGINE))
+            self._wanted[code] = wanted
+        if not wanted or (code.co_filename.startswith(VALUES) and _is_called_by_engine(frame)):
+            return None
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
+        count = getattr(self._local, "count", None)
+        if count is None:
+            count = self._local.count = self._make_counter()
+        return count
+
+    def _make_counter(self) -> Callable[[FrameType, str, Any], Any]:
+        counter: Counter[CodeType] = Counter()  # One for each thread, as two would lose what they add at once.
+        self._counters.append(counter)
+
+        def count(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "opcode":
+                counter[frame.f_code] += 1
+            return count
+
+        return count
+
+
+def _is_called_by_engine(frame: FrameType) -> bool:
+    caller = frame.f_back
+    return caller is not None and caller.f_code.co_filename.startswith(ENGINE)
+
+
+class Shim:
+    """One stream of a shim that is connected to a core in its own process: both what it sends and where it reads."""
+
+    def __init__(self, answer_type: type[Message]) -> None:
+        self._answer_type = answer_type
+        self._requests: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._answers: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def invocation_metadata(self) -> None:
+        """It has none."""
+
+    def peer(self) -> str:
+        """The address that it calls from."""
+        return "ipv4:127.0.0.1:1"
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (raw := await self._requests.get()) is not None:
+            yield raw
+
+    async def write(self, raw: bytes) -> None:
+        """Gets an answer."""
+        self._answers.put_nowait(raw)
+
+    def end(self) -> None:
+        """Sends no more."""
+        self._requests.put_nowait(None)
+
+    async def send(self, raws: Iterable[bytes], expected: int, entries: str) -> None:
+        """Sends *raws*, until so many *entries* have come in answer."""
+        for raw in raws:
+            self._requests.put_nowait(raw)
+        while expected > 0:
+            answer = self._answer_type.FromString(await self._answers.get())
+            expected -= len(getattr(answer, entries))
+
+
+async def _count(workload: Workload, scratch: Path) -> Counter[CodeType]:
+    """Counts for the sample of *workload*, in a core that keeps its files in *scratch*."""
+    counting = Counting()
+    logger, clock = build_logger(LogFormat.JSON, LogLevel.ERROR), SystemClock()
+    settings = journal_settings(str(scratch / "journal.db"), JournalSync.WRITTEN)
+    assert settings is not None
+    journal = Journal.open(settings, Beginning("bench", False, None, 10), now_ns=clock.now_ns, logger=logger)
+    history = chosen_history(str(scratch / "history.db"), [], address="127.0.0.1:1")
+    metrics = ServiceMetrics()
+    server = KornelServer(
+        journal.engine,
+        ServerSettings("127.0.0.1:0", "bench", history=history),
+        clock=clock,
+        metrics=metrics,
+        logger=logger,
+        garbage=GarbageKeeper(),
+        journal=journal,
+    )
+    managers = server.managers
+    lookups = GroupLookups({}, managers.reader.resolver_of, clock=clock, metrics=metrics, logger=logger)
+    service = SchedulerService(managers, lookups=lookups, metrics=metrics, logger=logger, clock=clock)
+    streams = {
+        name: (Shim(answers), service.handlers()[name].stream_stream)
+        for name, answers in (
+            ("UpdateNode", si.NodeResponse),
+            ("UpdateApplication", si.ApplicationResponse),
+            ("UpdateAllocation", si.AllocationResponse),
+        )
+    }
+    server.history.start(lambda problem: None)
+    journal.start()
+    managers.start()
+    await managers.register(RegisterManager(RM, workload.config))
+    calls = [asyncio.create_task(serve(shim, shim)) for shim, serve in streams.values()]
+    nodes, applications, asks = (shim for shim, _ in streams.values())
+    infos, new = workload.node_infos(), workload.application_requests()
+    await nodes.send([si.NodeRequest(rmID=RM, nodes=infos).SerializeToString()], len(infos), "accepted")
+    await applications.send([si.ApplicationRequest(rmID=RM, new=new).SerializeToString()], len(new), "accepted")
+    *before, sample = [message.SerializeToString() for message in workload.ask_messages(RM)]
+    await asks.send(before, WARM_UP, "new")
+    await _settle(server, journal)
+    counting.begin()
+    await asks.send([sample], SAMPLE, "new")
+    counting.pause()
+    await _settle(server, journal)
+    counted = counting.end()
+    for shim, _ in streams.values():
+        shim.end()
+    await managers.stop()
+    managers.finish_streams(ConnectionError("the end"))
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await lookups.close()
+    await managers.close()
+    journal.close(5.0)
+    server.history.close(5.0)
+    return counted
+
+
+async def _settle(server: KornelServer, journal: Journal) -> None:
+    """Returns when all that was decided is in the journal and in the history's spool."""
+    while True:
+        kept, written = server.history.status(), journal.status()
+        assert kept is not None
+        if not kept.queued and written.last_durable == written.last_record and server.managers.asleep:
+            return
+        await asyncio.sleep(0.05)
+
+
+def by_function(workload: Workload) -> Counter[CodeType]:
+    """Instructions for all asks of the sample by function."""
+    workload = replace(workload, asks=WARM_UP + SAMPLE, batch=SAMPLE)
+    gc.collect()
+    gc.disable()  # Or what is found now and then would be finalized, and counted, wherever that happens.
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            return asyncio.run(_count(workload, Path(scratch)))
+    finally:
+        gc.enable()
+
+
+def part_of(code: CodeType) -> str:
+    """The part that the function of *code* belongs to."""
+    name = code.co_filename.removeprefix(CORE).replace(os.sep, "/")
+    if code.co_qualname.startswith(WRITING):
+        return "answering"
+    for part, files in PARTS:
+        if name.startswith(files):
+            return part
+    return "reading" if name == "service/scheduler_service.py" else "the rest"
+
+
+def per_ask(workload: Workload) -> dict[str, float]:
+    """Instructions per ask by part, and in all."""
+    parts: Counter[str] = Counter()
+    for code, number in by_function(workload).items():
+        parts[part_of(code)] += number
+    return {**{part: number / SAMPLE for part, number in sorted(parts.items())}, "all": parts.total() / SAMPLE}
+
+
+def functions_table(workload: Workload, least: float = 2.0) -> str:
+    """The functions that take *least* instructions per ask or more, those that take most first."""
+    found = by_function(workload).most_common()
+    return "\n".join(
+        f"{number / SAMPLE:8.1f}  {part_of(code):<10} {Path(code.co_filename).stem}.{code.co_qualname}"
+        for code, number in found
+        if number / SAMPLE >= least
+    )
+
+
+def measured() -> dict[str, dict[str, float]]:
+    """Instructions per ask of each workload, counted in a fresh interpreter with hash seed 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.around"],
+        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return found
+
+
+def baselines() -> dict[str, dict[str, dict[str, float]]]:
+    """The committed counts by minor version of Python."""
+    known: dict[str, dict[str, dict[str, float]]] = json.loads(BASELINES.read_text()) if BASELINES.exists() else {}
+    return known
+
+
+def record() -> None:
+    """Make what is counted now the baseline of this version of Python."""
+    known = baselines()
+    known[VERSION] = measured()
+    ordered = {version: known[version] for version in sorted(known)}
+    BASELINES.write_text(json.dumps(ordered, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.around", description=__doc__)
+    parser.add_argument("--record", action="store_true", help="write the baseline of this version of Python")
+    parser.add_argument("--functions", choices=list(SMALL), help="print what each function takes in this workload")
+    given = parser.parse_args()
+    with suppress(BrokenPipeError):
+        if given.record:
+            record()
+        elif given.functions:
+            print(functions_table(SMALL[given.functions]))
+        else:
+            print(json.dumps({name: per_ask(workload) for name, workload in SMALL.items()}, indent=2))
