@@ -130,3 +130,9 @@ class GangRecord:
         """Returns the places of the gang of which *ask* is a member; ``None``: it has none, or *ask* is no member."""
         hold = self.holds.get(ask.application)
         return hold if hold is not None and ask in hold.members else None
+
+    def doubt_domains(self) -> None:
+        """Has the places held for gangs that require a domain be looked at anew, since nodes may stand elsewhere."""
+        for application, hold in self.holds.items():
+            if any(member.spec.topology is not None for member in hold.members):
+                self.broken[application] = None
