@@ -128,7 +128,7 @@ class Replay:
         self._recent = deque(notes.recent)
         self.configured = Configured(*notes.configured) if notes.configured is not None else None
 
-    def notes(self) -> ReplayNotes:
+    def take_notes(self) -> ReplayNotes:
         """Returns everything that going on from here takes besides the engine."""
         configured = tuple(self.configured) if self.configured is not None else None
         return ReplayNotes(list(self._recent), cast("Any", configured))

@@ -1,4 +1,4 @@
-"""Where snapshots are kept: beside an SQLite file as files, in PostgreSQL as rows of a table."""
+"""Keeps snapshots: beside an SQLite file as files, in PostgreSQL as rows of a table."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class SnapshotTable:
 
 @contextmanager
 def opened_snapshots(url: URL, patience_s: float, *, read_only: bool = False) -> Iterator[SnapshotStore]:
-    """The snapshots of the journal at *url*, closed at the end."""
+    """Yields the snapshots of the journal at *url*, and closes them at the end."""
     snapshots = open_snapshots(url, patience_s, read_only=read_only)
     try:
         yield snapshots

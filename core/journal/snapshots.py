@@ -56,7 +56,7 @@ def write_snapshot(head: SnapshotHead, replay: Replay) -> bytes:
     Raises :class:`kornel.core.snapshot.writing.WorkUnderWay`.
     """
     assert replay.engine is not None, "a life begins with an engine"
-    state = write_engine(replay.engine, replay.notes()._asdict())
+    state = write_engine(replay.engine, replay.take_notes()._asdict())
     message = journal_pb2.JournalSnapshot(
         version=head.version,
         sequence=head.sequence,

@@ -1,4 +1,4 @@
-"""Where a core begins that goes on with a journal: the newest snapshot that can be used, and what was written since.
+"""Begins where a journal ends: with the newest snapshot that can be used, and what was written since.
 
 A snapshot that is damaged is passed over, and so is one with which the records behind it are not decided as the journal
 says; then an older one is taken, and at last the record with which the engine began empty.

@@ -109,7 +109,7 @@ class SnapshotGauges(Protocol):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The bytes of the newest snapshot."""
 
     @property
     def took_s(self) -> float:

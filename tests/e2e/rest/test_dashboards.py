@@ -79,7 +79,7 @@ class Written:
     problem: str = ""
     bytes_written: int = 1_000
     commits: Durations = field(default_factory=lambda: Durations((0.01,)))
-    snapshots: SnapshotStatus = SnapshotStatus(15, 10**9, 1_000, 0.5)
+    snapshots: SnapshotStatus = field(default_factory=lambda: SnapshotStatus(15, 10**9, 1_000, 0.5))
 
 
 @dataclass
