@@ -47,11 +47,15 @@ class _Gang(NamedTuple):
 class GangSearch:
     """The search of one attempt for whole gangs."""
 
-    def __init__(self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack) -> None:
+    def __init__(
+        self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack, among: Iterable[Node] | None = None
+    ) -> None:
+        """*among*: the only nodes that matter, if these are few."""
         self._candidates = candidates
         self._terms = terms
         self._solver = solver
         self._lack = lack
+        self._among = None if among is None else frozenset(among)
         self.cut_short = False
         """Tells whether there were more gangs or nodes than were looked at."""
 
@@ -62,7 +66,7 @@ class GangSearch:
         on_nodes: dict[Node, list[_Gang]] = {}
         for gang in gangs[:MOST_GANGS]:
             for node in dict.fromkeys(member.node for member in gang.members):
-                if node is not None:
+                if node is not None and (self._among is None or node in self._among):
                     on_nodes.setdefault(node, []).append(gang)
         self.cut_short = self.cut_short or len(on_nodes) > MOST_NODES
         found: list[Solution] = []
@@ -120,11 +124,18 @@ class GangSearch:
 
     def _find_gangs(self) -> Iterable[_Gang]:
         for terms in self._candidates.open_leaves():
-            for application in terms.leaf.applications.values():
+            for application in self._applications_of(terms):
                 if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
                     gang = self._make_gang(application, terms)
                     if gang is not None:
                         yield gang
+
+    def _applications_of(self, terms: LeafTerms) -> Iterable[Application]:
+        """Returns the applications of a leaf, those only that run on the nodes that matter."""
+        if self._among is None:
+            return terms.leaf.applications.values()
+        here = (a.application for node in self._among for a in node.allocations.values() if a.queue is terms.leaf)
+        return dict.fromkeys(sorted(here, key=lambda application: application.application_id))
 
     def _make_gang(self, application: Application, terms: LeafTerms) -> _Gang | None:
         members = members_of(application)
