@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.database import DatabaseTooNew
-from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower
@@ -19,7 +18,7 @@ from kornel.core.journal.lease import LeaseKeeper
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter, RecordDamaged
-from kornel.core.journal.replay import Configured, Replay, ReplayImpossible, pause_collecting
+from kornel.core.journal.replay import Replay, ReplayImpossible, name_epoch, pause_collecting
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
@@ -68,8 +67,7 @@ class Journal:
         engine: RecordingEngine,
         writer: BlockWriter,
         end: StoreEnd,
-        untold: Sequence[Effect],
-        configured: Configured | None,
+        replay: Replay,
         logger: FilteringBoundLogger,
         lease: LeaseKeeper | None = None,
     ) -> None:
@@ -80,10 +78,13 @@ class Journal:
         self._epoch = writer.epoch
         self.engine = engine
         """The engine, as the journal left it, whose calls are written from now on."""
-        self.untold = untold
+        self.untold = replay.list_untold()
         """The effects that may not have arrived when the last core ended; they are sent once more."""
-        self.configured = configured
+        self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        self.progress = replay.progress
+        """What went each way between the manager and the cores before this one."""
+        self.progress.begin_epoch(name_epoch(end.at_ns))
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
         self.responses: Responses | None = None
@@ -150,7 +151,7 @@ class Journal:
         replay = Replay(make_engine)
         afresh = settings.afresh or not end.sequence
         if afresh:
-            replay.engine = make_engine(beginning)
+            replay.begin_afresh(beginning)
         else:
             _play_life(store, end, beginning, replay, logger, settings)
         assert replay.engine is not None, "a life begins with an engine"
@@ -162,8 +163,7 @@ class Journal:
         life = block.first if afresh else end.life
         store.append_block(block, life)
         now_at = StoreEnd(block.last, block.epoch, life, at_ns, block.chain, delivered)
-        untold = [] if afresh else replay.list_untold()
-        return cls(settings, store, replay.engine, writer, now_at, untold, replay.configured, logger)
+        return cls(settings, store, replay.engine, writer, now_at, replay, logger)
 
     def start(self) -> None:
         """Begin to write, for the event loop that runs."""
@@ -249,8 +249,7 @@ class NextEpoch:
         engine = replay.engine
         assert engine is not None, "a life begins with an engine"
         engine.set_reservation(self._beginning.reservation_delay_ns, self._beginning.reservation_percent)
-        untold, configured = replay.list_untold(), replay.configured
-        return Journal(settings, store, engine, self._writer, self._end, untold, configured, logger, self._lease)
+        return Journal(settings, store, engine, self._writer, self._end, replay, logger, self._lease)
 
 
 def _make_first_block(writer: BlockWriter, beginning: Beginning, at_ns: int, delivered: int, *, afresh: bool) -> Block:
