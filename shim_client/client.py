@@ -262,7 +262,7 @@ class ShimClient:
         channel = self._open_channel()
         stub = si_pb2_grpc.SchedulerStub(channel)
 
-        async def register(**options: float) -> str:
+        async def register(**options: Any) -> str:
             call = stub.RegisterResourceManager(request, metadata=metadata, **options)
             await call
             return str(dict(await call.initial_metadata() or ()).get(RESUME_KEY, ""))

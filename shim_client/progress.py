@@ -1,4 +1,4 @@
-"""How far a shim and the core are with each other, so that a stream goes on exactly where it broke.
+"""Counts of entries in both directions, by which a stream goes on exactly where it broke.
 
 The core answers a registration with an *epoch*. A stream is opened with that epoch and the number of entries that have
 been received since the registration; the core goes on behind them, and says before anything else how many of the shim's
@@ -27,8 +27,8 @@ Entry = TypeVar("Entry", bound=Message)
 
 
 class Progress(Generic[Entry]):
-    """What went each way on the streams of one kind since the registration. ``due`` is called when it is time to
-    acknowledge."""
+    """The entries that went each way on the streams of one kind since the registration. *due* is called when it is time
+    to acknowledge."""
 
     def __init__(self, kind: str, outbox: Outbox[Entry], due: Callable[[], None]) -> None:
         self._kind = kind

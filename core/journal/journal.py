@@ -83,7 +83,7 @@ class Journal:
         self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
         self.progress = replay.progress
-        """What went each way between the manager and the cores before this one."""
+        """The entries that went each way between the manager and the cores before this one."""
         self.progress.begin_epoch(name_epoch(end.at_ns))
         self.last_ns = end.at_ns
         """The core's time goes on from here."""

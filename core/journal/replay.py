@@ -91,7 +91,7 @@ class Replay:
         self.configured: Configured | None = None
         """The last configuration that was accepted of whoever is registered now."""
         self.progress = Progress()
-        """What went each way between the manager and the core since it registered."""
+        """The entries that went each way between the manager and the core since it registered."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0

@@ -67,15 +67,15 @@ KIND_OF: Final[Mapping[type, Kind]] = {
 
 
 class Resumption(NamedTuple):
-    """What the client of a stream says: it has *received* so many entries, the last of them in *epoch*. -1: what it
-    says cannot be read."""
+    """The position of the client of a stream: it has *received* so many entries, the last of them in *epoch*. -1: it
+    cannot be read."""
 
     epoch: str
     received: int
 
 
 RESUMPTION: Final[ContextVar[Resumption | None]] = ContextVar("resumption", default=None)
-"""What the client of the call that is being served says; ``None``: it does not ask to go on where it was."""
+"""The position of the client of the call that is being served; ``None``: it does not ask to go on where it was."""
 
 
 class Received(NamedTuple):
@@ -93,7 +93,7 @@ class Begun(NamedTuple):
 
 
 Receipt = Received | Begun
-"""What the core after this one has to know of where a command came from."""
+"""The source of a command, as far as the core after this one has to know it."""
 
 
 class Progress:

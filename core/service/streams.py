@@ -66,7 +66,7 @@ class Stream:
         self.flush: int | None = None
         """The number of entries after which the stream ends; ``None``: it goes on."""
         self.resumption = RESUMPTION.get()
-        """What its client has received; ``None``: the client does not say."""
+        """The position from which its client goes on; ``None``: the client does not say."""
         self.epoch = ""
         """The epoch in which it was bound, if its client goes on where it was."""
         self.held = self.resumption is not None
