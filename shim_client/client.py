@@ -252,7 +252,7 @@ class ShimClient:
 
     def _begin_progress(self, epoch: str) -> None:
         for progress in self._progress.values():
-            progress.begin(epoch)
+            progress.begin_counting(epoch)
 
     async def _call_registration(
         self, request: si.RegisterResourceManagerRequest, metadata: tuple[tuple[str, str], ...]
@@ -594,14 +594,14 @@ class ShimClient:
             await self._acknowledging.wait()
             self._acknowledging.clear()
             try:
-                await self._acknowledge()
+                await self._exchange_counts()
             except grpc.aio.AioRpcError:
                 await asyncio.sleep(ACKNOWLEDGE_AGAIN_S)  # The streams learn why.
                 self._acknowledging.set()
             else:
                 await asyncio.sleep(ACKNOWLEDGE_PAUSE_S)
 
-    async def _acknowledge(self) -> None:
+    async def _exchange_counts(self) -> None:
         progress = self._progress
         nodes = progress[StreamKind.NODE].received
         applications = progress[StreamKind.APPLICATION].received
@@ -632,46 +632,46 @@ class ShimClient:
         return (
             DuplexStream(
                 StreamKind.NODE,
-                start=lambda: scheduler.UpdateNode(metadata=self._marks(StreamKind.NODE)),
+                start=lambda: scheduler.UpdateNode(metadata=self._list_marks(StreamKind.NODE)),
                 bind=si.NodeRequest(rmID=self.rm_id),
                 encode=lambda batch: si.NodeRequest(rmID=self.rm_id, nodes=batch),
                 outbox=self._nodes,
                 deliver=self._receive_nodes,
-                reopened=partial(self._announce, StreamKind.NODE),
+                reopened=partial(self._announce_stream, StreamKind.NODE),
                 progress=self._progress[StreamKind.NODE],
                 connected=connected,
                 ended=channel.note_leader,
             ),
             DuplexStream(
                 StreamKind.APPLICATION,
-                start=lambda: scheduler.UpdateApplication(metadata=self._marks(StreamKind.APPLICATION)),
+                start=lambda: scheduler.UpdateApplication(metadata=self._list_marks(StreamKind.APPLICATION)),
                 bind=si.ApplicationRequest(rmID=self.rm_id),
                 encode=self._encode_applications,
                 outbox=self._applications,
                 deliver=self._receive_applications,
-                reopened=partial(self._announce, StreamKind.APPLICATION),
+                reopened=partial(self._announce_stream, StreamKind.APPLICATION),
                 progress=self._progress[StreamKind.APPLICATION],
                 connected=connected,
                 ended=channel.note_leader,
             ),
             DuplexStream(
                 StreamKind.ALLOCATION,
-                start=lambda: scheduler.UpdateAllocation(metadata=self._marks(StreamKind.ALLOCATION)),
+                start=lambda: scheduler.UpdateAllocation(metadata=self._list_marks(StreamKind.ALLOCATION)),
                 bind=si.AllocationRequest(rmID=self.rm_id),
                 encode=self._encode_allocations,
                 outbox=self._allocations,
                 deliver=self._receive_allocations,
-                reopened=partial(self._announce, StreamKind.ALLOCATION),
+                reopened=partial(self._announce_stream, StreamKind.ALLOCATION),
                 progress=self._progress[StreamKind.ALLOCATION],
                 connected=connected,
                 ended=channel.note_leader,
             ),
         )
 
-    def _marks(self, kind: StreamKind) -> tuple[tuple[str, str], ...]:
-        return (*self._metadata, *self._progress[kind].marks())
+    def _list_marks(self, kind: StreamKind) -> tuple[tuple[str, str], ...]:
+        return (*self._metadata, *self._progress[kind].list_marks())
 
-    async def _announce(self, kind: StreamKind) -> None:
+    async def _announce_stream(self, kind: StreamKind) -> None:
         await self._inbox.put((StreamReopened(kind, exact=bool(self._progress[kind].epoch)),))
 
     def _encode_applications(self, batch: Sequence[ApplicationEntry]) -> si.ApplicationRequest:

@@ -105,7 +105,7 @@ class Outbox(Generic[Entry]):
                 self._applied += 1
             self._changed.notify_all()
 
-    async def rewind(self, applied: int) -> bool:
+    async def write_again(self, applied: int) -> bool:
         """Have everything written again behind the first *applied* entries. Returns false if that cannot be had."""
         async with self._changed:
             if self._kept is None:

@@ -40,13 +40,13 @@ class Progress(Generic[Entry]):
         self.received = 0
         """The number of entries that were received."""
 
-    def begin(self, epoch: str) -> None:
+    def begin_counting(self, epoch: str) -> None:
         """Count from 0 again: the RM has registered, and the core named *epoch*; empty: it named none."""
         self.epoch = epoch
         self.received = self._acknowledged = 0
         self._outbox.begin_keeping(self._due if epoch else None, ACKNOWLEDGED_EVERY)
 
-    def marks(self) -> tuple[tuple[str, str], ...]:
+    def list_marks(self) -> tuple[tuple[str, str], ...]:
         """Returns the metadata with which a stream is opened."""
         return ((RESUME_KEY, f"{self.epoch}/{self.received}"),) if self.epoch else ()
 
@@ -69,7 +69,7 @@ class Progress(Generic[Entry]):
         """
         said = str(dict(marks or ()).get(RESUME_KEY, ""))
         epoch, _, applied = said.rpartition("/")
-        if not applied.isdecimal() or not await self._outbox.rewind(int(applied)):
+        if not applied.isdecimal() or not await self._outbox.write_again(int(applied)):
             raise ResyncRequired(
                 self._kind,
                 grpc.StatusCode.FAILED_PRECONDITION,

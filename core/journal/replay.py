@@ -204,7 +204,7 @@ class Replay:
             return
         self.progress.note_receipt(receipt)
         if effects:
-            self.progress.note_told(effects)
+            self.progress.note_decided(effects)
 
     def _note_recent(self, record: Record, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         recent = self._recent

@@ -102,17 +102,17 @@ class Progress:
     token     names the registration; empty: nobody has registered
     session   name of the program that registered; empty: it gave none
     received  entries that it has sent and that were applied
-    told      entries that were decided for it
+    decided   entries that were decided for it
     """
 
     def __init__(self, epoch: str = "0") -> None:
         self.token = ""
         self.session = ""
         self.received = dict.fromkeys(Kind, 0)
-        self.told = dict.fromkeys(Kind, 0)
+        self.decided = dict.fromkeys(Kind, 0)
         self._epoch = epoch
         self._ended: list[tuple[str, dict[Kind, int]]] = []
-        """The epochs of the registration that have ended, each with what was told until then."""
+        """The epochs of the registration that have ended, each with the entries that were decided until then."""
 
     @property
     def epoch(self) -> str:
@@ -121,7 +121,7 @@ class Progress:
 
     def begin_epoch(self, epoch: str) -> None:
         """Notes that another core leads from here on, in *epoch*."""
-        self._ended.append((self._epoch, dict(self.told)))
+        self._ended.append((self._epoch, dict(self.decided)))
         del self._ended[:-MOST_EPOCHS]
         self._epoch = epoch
 
@@ -129,14 +129,14 @@ class Progress:
         """Notes that a manager registered; ``None``: it was unregistered, or nobody can know it again."""
         self.token, self.session = begun or ("", "")
         self.received = dict.fromkeys(Kind, 0)
-        self.told = dict.fromkeys(Kind, 0)
+        self.decided = dict.fromkeys(Kind, 0)
         self._ended = []
 
-    def note_told(self, effects: Sequence[Effect]) -> None:
+    def note_decided(self, effects: Sequence[Effect]) -> None:
         """Counts *effects*, which are sent to the manager."""
         for kind, count in Counter(map(KIND_OF.get, map(type, effects))).items():
             if kind is not None:
-                self.told[kind] += count
+                self.decided[kind] += count
 
     def note_receipt(self, receipt: Receipt | None) -> None:
         """Notes where a command came from that was applied."""
@@ -152,16 +152,12 @@ class Progress:
             raise ResyncRequired(f"resync-required: {RESUME_KEY} names a registration that is not in force")
         if epoch == self._epoch:
             return
-        until = next((told for name, told in self._ended if name == epoch), None)
+        until = next((decided for name, decided in self._ended if name == epoch), None)
         if until is None or resumption.received > until[kind]:
             raise ResyncRequired(
                 "resync-required: more was received than this core knows of; the newest commits of its journal were"
                 " lost"
             )
-
-    def list_ended(self) -> Sequence[tuple[str, Mapping[Kind, int]]]:
-        """Returns the epochs of the registration that have ended, the oldest first, with what was told until then."""
-        return tuple(self._ended)
 
 
 class CallContext(Protocol):

@@ -460,8 +460,8 @@ class PartitionRunner:
             self._hand_over(effects)
 
     def _bind(self, stream: Stream, rm_id: str) -> None:
-        """Make *stream* receive responses. Its client is told how many of its entries are applied, if it asked, once
-        they are durable."""
+        """Make *stream* receive responses. If its client asks, it learns how many of its entries are applied, once they
+        are durable."""
         if stream.resumption is not None and not stream.session.named:
             raise InvalidRequest(f"{RESUME_KEY} needs {SESSION_KEY}")
         self._switchboard.bind(stream, rm_id, self._progress)

@@ -85,13 +85,13 @@ class Stream:
         self._news.set()
 
     def greet(self, greeting: str) -> None:
-        """Have the client told *greeting* first, and everything else from then on."""
+        """Send *greeting* first, and everything else from then on."""
         self._greeting = greeting
         self.held = False
         self.wake_writer()
 
     def take_greeting(self) -> str:
-        """Returns what the client has to be told first; empty: nothing, or it was."""
+        """Returns the metadata to send first; empty: none, or they were sent."""
         greeting, self._greeting = self._greeting, ""
         return greeting
 
@@ -261,7 +261,7 @@ class Switchboard:
         self.note_registered(rm_id)
         self.deliver_effects(untold)
         for kind, lane in self._lanes.items():
-            lane.next = max(0, progress.told[kind] - len(lane.backlog))
+            lane.next = max(0, progress.decided[kind] - len(lane.backlog))
 
     def bind(self, stream: Stream, rm_id: str, progress: Progress | None = None) -> None:
         """Make *stream* the receiver of its lane, because its first message has been accepted.

@@ -28,7 +28,7 @@ from kornel.shim_client import (
     StreamReopened,
 )
 from kornel.si.v1 import si_pb2 as si
-from tests.e2e.harness import CONFIG, create, resource
+from tests.e2e.harness import CONFIG, create
 from tests.prepared import find_program, python
 from tests.unit.journal.made import open_store
 

@@ -140,7 +140,9 @@ async def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         ("{epoch}/0", ("kornel-session", "two"), grpc.StatusCode.ABORTED),
     ],
 )
-async def test_a_stream_that_cannot_go_on_is_refused(said: str, session: tuple[str, str], code: grpc.StatusCode) -> None:
+async def test_a_stream_that_cannot_go_on_is_refused(
+    said: str, session: tuple[str, str], code: grpc.StatusCode
+) -> None:
     """A client that was never where it says it was does not get other entries instead."""
     async with running_core() as core:
         epoch = await prepare(core)
