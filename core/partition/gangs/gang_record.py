@@ -133,3 +133,9 @@ class GangRecord:
         member."""
         hold = self.holds.get(ask.application)
         return hold if hold is not None and ask in hold.members else None
+
+    def doubt_domains(self) -> None:
+        """Has the places held for gangs that require a domain be looked at anew, since nodes may stand elsewhere."""
+        for application, hold in self.holds.items():
+            if any(member.spec.topology is not None for member in hold.members):
+                self.broken[application] = None

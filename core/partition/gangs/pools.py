@@ -30,6 +30,9 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
         place_one_by_one(state, application)
     was_open = task_group.open
     task_group.count += 1
+    if application in state.gangs.holds:
+        # It may be one of those that have to run, and then the others must not run without it.
+        state.gangs.broken[application] = None
     if was_open:
         return
     for ask in list(application.asks.values()):
