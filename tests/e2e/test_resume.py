@@ -23,11 +23,13 @@ from kornel.shim_client import (
     Allocated,
     ApplicationUpdated,
     Ask,
+    CallFailed,
     Released,
     ShimClient,
     StreamReopened,
 )
 from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import status_pb2
 from tests.e2e.harness import CONFIG, create
 from tests.prepared import find_program, python
 from tests.unit.journal.made import open_store
@@ -130,6 +132,18 @@ async def place_asks(client: ShimClient, count: int) -> None:
         await asyncio.sleep(0.001)
 
 
+async def look_at_partition(client: ShimClient) -> status_pb2.PartitionStatus:
+    """Returns what the core has, its books checked, once it is connected again."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                (partition,) = (await client.status(audit=True)).partitions
+            except CallFailed:
+                await asyncio.sleep(0.05)
+            else:
+                return partition
+
+
 def books_of_journal(journal: str) -> tuple[Counter[str], Counter[str]]:
     """Returns how often each ask was placed and each allocation ended, by the records alone."""
     placed: Counter[str] = Counter()
@@ -163,7 +177,7 @@ async def run_with_kills(home: Path, asks: int, kills: list[int]) -> Books:
             await core.start()
         await placing
         await books.wait_for(asks)
-        (partition,) = (await client.status(audit=True)).partitions
+        partition = await look_at_partition(client)
         assert (partition.allocation_count, partition.pending_ask_count, partition.invariant_violations) == (0, 0, 0)
         keeping.cancel()
     keys = {f"ask-{number}" for number in range(asks)}
