@@ -3,8 +3,8 @@ D.6-D.8).
 
 Fairness between the leaves comes first: each leaf has to bear a part of the target, and gives up tasks that fit in it.
 What is still missing then comes from all leaves in turns, the least important tasks first. If that is not enough, other
-combinations of sizes are tried, and at last whole gangs. In the end, victims that are not needed are left out. :mod:`.drive` decides when there
-is a run (D.4, D.5), and applies its plan (D.9).
+combinations of sizes are tried, and at last whole gangs. In the end, victims that are not needed are left out.
+:mod:`.drive` decides when there is a run (D.4, D.5), and applies its plan (D.9).
 """
 
 from __future__ import annotations
