@@ -15,6 +15,7 @@ from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower
 from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
+from kornel.core.journal.notes import encode_note
 from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter, RecordDamaged
@@ -22,6 +23,7 @@ from kornel.core.journal.replay import Replay, ReplayImpossible, name_epoch, pau
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
+from kornel.core.service.configuration_keeping import ConfigurationNote
 from kornel.core.service.durations import Durations
 
 _REPORTED_EVERY: Final = 100_000
@@ -82,6 +84,8 @@ class Journal:
         """The effects that may not have arrived when the last core ended; they are sent once more."""
         self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        self.kept = replay.kept
+        """The versions of the configuration that the cores before this one noted, and more are added to."""
         self.progress = replay.progress
         """The entries that went each way between the manager and the cores before this one."""
         self.progress.begin_epoch(name_epoch(end.at_ns))
@@ -171,6 +175,11 @@ class Journal:
         self._committer.start()
         if self._lease is not None:
             self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
+
+    def take_note(self, note: ConfigurationNote) -> None:
+        """Have *note* written for the core after this one."""
+        self.kept.take_note(note)
+        self.engine.record_note(encode_note(note, self.kept.history).SerializeToString())
 
     async def hand_over(self) -> None:
         """Have another core lead, once nothing more is to be written."""

@@ -17,9 +17,12 @@ from kornel.core.domain.commands import CommandRefused, RegisterManager, Unregis
 from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.effect_sums import sum_effects
+from kornel.core.journal.notes import decode_note
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
+from kornel.core.service.configuration_keeping import KeptConfigurations
 from kornel.core.service.resuming import Begun, Progress
+from kornel.v1 import journal_pb2 as pb
 
 TOLD_AGAIN_NS: Final = 120 * 10**9
 """The time before the end of the journal of which effects are sent again: what the transport took need not have
@@ -92,6 +95,8 @@ class Replay:
         """The last configuration that was accepted of whoever is registered now."""
         self.progress = Progress()
         """The entries that went each way between the manager and the core since it registered."""
+        self.kept = KeptConfigurations()
+        """The versions of the configuration, and whose text is in force."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -111,6 +116,7 @@ class Replay:
         self.engine = self._make_engine(beginning)
         self._recent.clear()
         self.configured = None
+        self.kept = KeptConfigurations()
         self.progress.begin_registration(None)
 
     def play(self, record: Record, delivered: int = 0) -> Difference | None:
@@ -130,6 +136,7 @@ class Replay:
         replayed = CallResult(outcome, len(effects), self._sum)
         recorded = record.result
         self._note_configuration(record.call, outcome)
+        self._take_note(record.call)
         self._note_recent(record, outcome, effects)
         self._note_progress(record.call, outcome, effects)
         if (outcome, len(effects)) != (recorded.outcome, recorded.effects) or (
@@ -158,6 +165,8 @@ class Replay:
     def _make_call(self, call: EngineCall) -> tuple[CallOutcome, Sequence[Effect]]:
         if call.kind is CallKind.BEGIN:
             self._begin_epoch(call)
+            return CallOutcome.DONE, ()
+        if call.kind is CallKind.NOTE:
             return CallOutcome.DONE, ()
         engine = self.engine
         if engine is None:
@@ -194,6 +203,13 @@ class Replay:
             self.configured = Configured(command, call.now_ns)
         elif self.engine is None or not self.engine.rm_id:
             self.configured = None
+
+    def _take_note(self, call: EngineCall) -> None:
+        if call.kind is CallKind.NOTE:
+            try:
+                self.kept.take_note(decode_note(pb.JournalNote.FromString(call.note), self.kept.history))
+            except ValueError as error:
+                raise ReplayImpossible(str(error)) from error
 
     def _note_progress(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         command, receipt = call.command, call.receipt
