@@ -340,7 +340,7 @@ class KornelServer:
         """The resource managers, each with an engine of its own."""
         if journal is not None:
             self._adopt_journal(journal)
-            self._remember(journal.kept)
+            self._go_on_with_versions(journal.kept)
             if journal.configured is not None:
                 self.managers.first.configurator.go_on(*journal.configured)
         self._clock_watch = ClockWatch(clock, logger)
@@ -539,13 +539,13 @@ class KornelServer:
             on_problem=self._on_journal_problem,
         )
 
-    def _remember(self, kept: KeptConfigurations) -> None:
+    def _go_on_with_versions(self, kept: KeptConfigurations) -> None:
         note = kept.as_note()
         if note is not None:
             self.managers.first.configurator.remember(note)
 
     def _follow_configuration(self, configured: Configured | None, kept: KeptConfigurations) -> None:
-        self._remember(kept)
+        self._go_on_with_versions(kept)
         if configured is not None:
             self.managers.first.configurator.go_on(*configured, note="as the leader accepted it")
             self._follow_leader()

@@ -27,7 +27,7 @@ class ConfigurationState(NamedTuple):
 
 
 class ConfigurationNote(NamedTuple):
-    """What changed: versions that were added, and the state afterwards."""
+    """A change: versions that were added, and the state afterwards."""
 
     versions: tuple[Version, ...]
     state: ConfigurationState
