@@ -223,7 +223,7 @@ class Configurator:
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
-        """One change of the configuration, which the core after this one knows of when it is over."""
+        """Makes one change of the configuration, which the core after this one knows of when it is over."""
         async with self._one_at_a_time:
             try:
                 yield
