@@ -80,11 +80,11 @@ def test_a_file_that_cannot_be_collected_gets_none(tmp_path: Path) -> None:
 
 
 def test_programs_that_are_missing_are_told_in_one_line() -> None:
-    reasons = ["no browser at /usr/bin/chromium: install it"] * 2
+    reasons = ["no browser at /usr/bin/chromium-headless-shell: install it"] * 2
     reasons += ["helm is not installed", "curl is not installed", "no token is revoked here"]
     assert describe_missing(reasons) == (
         "4 tests skipped, because these are missing: a browser (2), helm (1), curl (1)."
-        " To get them: apt-get install chromium curl, https://helm.sh/docs/intro/install"
+        " To get them: apt-get install chromium-headless-shell curl, https://helm.sh/docs/intro/install"
     )
     assert describe_missing(["no token is revoked here"]) == ""
 
