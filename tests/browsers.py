@@ -17,7 +17,5 @@ def find_browser() -> Path:
     named = os.environ.get("CHROMIUM")
     found = [path for path in ((Path(named),) if named else INSTALLED) if path.exists()]
     if not found:
-        pytest.skip(
-            f"no browser at {named or INSTALLED[0]}: install Debian's chromium-headless-shell, or set CHROMIUM"
-        )
+        pytest.skip(f"no browser at {named or INSTALLED[0]}: install Debian's chromium-headless-shell, or set CHROMIUM")
     return found[0]
