@@ -178,8 +178,10 @@ def test_costs_are_those_of_tests_that_exist() -> None:
     known: dict[str, float] = json.loads(COSTS.read_text(encoding="utf-8"))
     for unit in known:
         file, *test = unit.partition("[")[0].split("::")
-        assert (ROOT / file).is_file(), unit
-        assert not test or f"def {test[-1]}(" in (ROOT / file).read_text(encoding="utf-8"), unit
+        assert (ROOT / file).exists(), unit
+        text = (ROOT / file).read_text(encoding="utf-8") if test else ""
+        # A machine of Hypothesis has a test that it has not written.
+        assert all(re.search(rf"\b{name}\b", text) for name in test if name != "runTest"), unit
 
 
 SHARES = """
