@@ -79,16 +79,16 @@ class _Flow(FlowControl):
 
     def __init__(self, protocol: PatientProtocol, transport: asyncio.Transport) -> None:
         super().__init__(transport)
-        self._protocol: PatientProtocol | None = protocol
+        self.protocol: PatientProtocol | None = protocol
         """The connection; ``None`` once it has ended."""
 
     def pause_reading(self) -> None:
         self.read_paused = True
 
     def resume_reading(self) -> None:
-        if self.read_paused and self._protocol is not None:
+        if self.read_paused and self.protocol is not None:
             self.read_paused = False
-            self._protocol.loop.call_soon(self._protocol.parse_on)
+            self.protocol.loop.call_soon(self.protocol.parse_on)
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -133,7 +133,7 @@ class PatientProtocol(HttpToolsProtocol):
     @property
     def waiting(self) -> bool:
         """Tells whether no request is being answered on this connection."""
-        return not self.pipeline and (not self._asked or self.cycle is None or self.cycle.response_complete)
+        return not self.pipeline and (self._lost or not self._asked or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for headers."""
@@ -162,7 +162,7 @@ class PatientProtocol(HttpToolsProtocol):
         of its sight for good (:mod:`kornel.core.service.garbage`).
         """
         self.on_lost = _do_nothing
-        self.flow._protocol = None  # type: ignore[attr-defined]
+        self.flow.protocol = None
         self.scope = None  # type: ignore[assignment]
         self.cycle = None  # type: ignore[assignment]
         self.pipeline.clear()
