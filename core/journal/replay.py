@@ -10,7 +10,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from kornel.core.config.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
@@ -59,6 +59,22 @@ class Configured(NamedTuple):
     at_ns: int
 
 
+class ReplayNotes(NamedTuple):
+    """Everything that a replay knows besides the engine, of values that a snapshot can hold.
+
+    Fields are written by name, and one that a file of an earlier version lacks has its default.
+
+    recent      effects that may not have arrived: of each record its number, its time and its effects
+    configured  the last configuration that was accepted, and when; ``None``: nobody is registered
+    """
+
+    recent: Sequence[tuple[int, int, Sequence[Effect]]] = ()
+    configured: tuple[RegisterManager | UpdateConfiguration, int] | None = None
+
+
+NOTHING_NOTED: Final = ReplayNotes()
+
+
 class ReplayImpossible(Exception):
     """The records cannot be played from where they begin."""
 
@@ -98,10 +114,24 @@ class Replay:
         """Returns the sum of the effects of the epoch so far."""
         return self._sum
 
-    def start_from(self, engine: RecordingEngine, effects_sum: int, at_ns: int, delivered: int) -> None:
-        """Goes on with *engine*, which is where these numbers were those of the journal."""
+    def start_from(
+        self,
+        engine: RecordingEngine,
+        effects_sum: int,
+        at_ns: int,
+        delivered: int,
+        notes: ReplayNotes = NOTHING_NOTED,
+    ) -> None:
+        """Goes on with *engine*, which is where these numbers were those of the journal, and *notes* were taken."""
         self.engine = engine
         self._sum, self.last_ns, self._delivered = effects_sum, at_ns, delivered
+        self._recent = deque(notes.recent)
+        self.configured = Configured(*notes.configured) if notes.configured is not None else None
+
+    def take_notes(self) -> ReplayNotes:
+        """Returns everything that going on from here takes besides the engine."""
+        configured = tuple(self.configured) if self.configured is not None else None
+        return ReplayNotes(list(self._recent), cast("Any", configured))
 
     def begin_afresh(self, beginning: Beginning) -> None:
         """Goes on with an empty engine."""

@@ -1214,3 +1214,55 @@ class JournalAnswers(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JournalAnswers: _TypeAlias = JournalAnswers  # noqa: Y015
+
+@_typing.final
+class JournalSnapshot(_message.Message):
+    """What stands at the beginning of a snapshot that is kept with a journal: behind which record it was taken
+    (docs/journal.md). The state is a SnapshotState, deflated, behind it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LIFE_FIELD_NUMBER: _builtins.int
+    CHAIN_FIELD_NUMBER: _builtins.int
+    AT_NS_FIELD_NUMBER: _builtins.int
+    EFFECTS_CHECKSUM_FIELD_NUMBER: _builtins.int
+    DELIVERED_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """The version of the core that wrote the record."""
+    sequence: _builtins.int
+    """The number of the record, the last one of its block."""
+    epoch: _builtins.int
+    """The epoch of the record."""
+    life: _builtins.int
+    """The number of the record with which the engine began empty."""
+    chain: _builtins.int
+    """The checksum of the record."""
+    at_ns: _builtins.int
+    """The core's time at the record, in nanoseconds."""
+    effects_checksum: _builtins.int
+    """CRC-32 of all effects of the epoch up to the record."""
+    delivered: _builtins.int
+    """The number of the last record whose responses had been handed to the transport."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        life: _builtins.int = ...,
+        chain: _builtins.int = ...,
+        at_ns: _builtins.int = ...,
+        effects_checksum: _builtins.int = ...,
+        delivered: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ns", b"at_ns", "chain", b"chain", "delivered", b"delivered", "effects_checksum", b"effects_checksum", "epoch", b"epoch", "life", b"life", "sequence", b"sequence", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalSnapshot: _TypeAlias = JournalSnapshot  # noqa: Y015
