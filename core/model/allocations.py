@@ -173,6 +173,8 @@ class Allocation:
     """The reasons why the ask has not been placed."""
     recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state in which the event history shows the ask at present."""
+    devices: _Extra[tuple[str, ...]] = _Extra(())
+    """The IDs of the devices that it holds on the node on which it is charged."""
     placeholder_ns: _Extra[int] = _Extra(0)
     """The time when the placeholder was made whose place it took; 0: it took none."""
 

@@ -110,6 +110,8 @@ class PartitionState:
         """The domains that the nodes stand in; ``None``: the configuration names no levels."""
         self.waiting_for_domain: Final[Room] = {}
         """Groups of asks for which no domain has room that their group may stand in."""
+        self.sharing: Final[dict[Node, None]] = {}
+        """The nodes with a device of which a part is held and a part is free."""
         self.waiting_for_turn: Final[Room] = {}
         """Groups of asks that depend on other placements, while many of them wait already to be asked about."""
         self.autoscaling = False

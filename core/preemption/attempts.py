@@ -14,7 +14,7 @@ RETRY_NS: Final = 15 * 10**9
 
 def may_ever_preempt(ask: Allocation) -> bool:
     """Tells whether *ask* is one that guarantee-driven preemption serves at all."""
-    return ask.spec.allow_preempt_other and not ask.spec.required_node
+    return ask.spec.allow_preempt_other and not ask.spec.required_node and ask.shape.devices is None
 
 
 def watch(state: PartitionState, ask: Allocation) -> None:

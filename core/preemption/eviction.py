@@ -219,7 +219,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
     """Have asks that can never run on *node* hold nothing there and look elsewhere: it or they changed their size."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
-        if node.could_hold(ask.shape.pairs):
+        if node.could_hold_shape(ask.shape):
             continue
         if ask.triggered:
             rearm_ask(state, ask, now_ns)
