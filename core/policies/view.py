@@ -7,6 +7,7 @@ from typing import Protocol
 
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.domains import Topology
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import ResourceTypes
@@ -26,6 +27,11 @@ class PartitionView(Protocol):
     @property
     def nodes(self) -> Mapping[str, Node]:
         """All nodes by ID, including draining ones."""
+        ...
+
+    @property
+    def topology(self) -> Topology | None:
+        """The levels of the topology with their domains; ``None``: the partition has none."""
         ...
 
     @property

@@ -67,6 +67,8 @@ class Candidates:
         self._index = index
         self._ranked: list[tuple[LeafTerms, RankedLeaf]] | None = None
         self._leaf_terms: dict[Queue, LeafTerms] = {}
+        self._closed: dict[Queue, str] = {}
+        """The leaves that are protected as a whole, and by what."""
         self.dropped: Counter[str] = Counter()
         self.found = 0
         for leaf in leaves_below(fence):
@@ -100,10 +102,12 @@ class Candidates:
 
     def _consider_leaf(self, leaf: Queue) -> None:
         if leaf.path in self._spared.queues:
+            self._closed[leaf] = "governor"
             self.dropped["governor"] += _allocations_of(leaf)
             return
         leaf_terms = self._terms.terms_of(leaf)
         if isinstance(leaf_terms, str):
+            self._closed[leaf] = leaf_terms
             self.dropped[leaf_terms] += _allocations_of(leaf)
         else:
             self._leaf_terms[leaf] = leaf_terms
@@ -171,6 +175,22 @@ class Candidates:
     def any_on(self, nodes: Iterable[Node]) -> bool:
         """Tells whether there is a single candidate on *nodes*: mostly the first few tell."""
         return any(any(self.on_node(node)) for node in nodes)
+
+    def count_kept_back(self, nodes: Iterable[Node]) -> Counter[str]:
+        """Returns how many allocations on *nodes* may not leave, by what protects them."""
+        found: Counter[str] = Counter()
+        for allocation in (allocation for node in nodes for allocation in node.allocations.values()):
+            leaf_terms = self._leaf_terms.get(allocation.queue)
+            if leaf_terms is None:
+                own = "law 3" if allocation.queue is self._ask.queue else "law 7"
+                found[self._closed.get(allocation.queue, own)] += 1
+            elif allocation.spec.required_node:
+                found["required node"] += 1
+            elif leaf_terms.highest is not None and allocation.priority > leaf_terms.highest:
+                found["law 6"] += 1
+            else:
+                self._make_candidate(leaf_terms, allocation, 0, found)
+        return found
 
     def count_outside(self, root: Queue) -> int:
         """Returns how many allocations law 7 protects: those beyond the fence."""

@@ -46,11 +46,15 @@ class _Gang(NamedTuple):
 class GangSearch:
     """One attempt's look at gangs."""
 
-    def __init__(self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack) -> None:
+    def __init__(
+        self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack, among: Iterable[Node] | None = None
+    ) -> None:
+        """*among*: the only nodes that matter, if these are few."""
         self._candidates = candidates
         self._terms = terms
         self._solver = solver
         self._lack = lack
+        self._among = None if among is None else frozenset(among)
         self.cut_short = False
         """There were more gangs, or more nodes, than were looked at."""
 
@@ -61,7 +65,7 @@ class GangSearch:
         on_nodes: dict[Node, list[_Gang]] = {}
         for gang in gangs[:MOST_GANGS]:
             for node in dict.fromkeys(member.node for member in gang.members):
-                if node is not None:
+                if node is not None and (self._among is None or node in self._among):
                     on_nodes.setdefault(node, []).append(gang)
         self.cut_short = self.cut_short or len(on_nodes) > MOST_NODES
         found: list[Solution] = []
@@ -118,11 +122,18 @@ class GangSearch:
 
     def _find_gangs(self) -> Iterable[_Gang]:
         for terms in self._candidates.open_leaves():
-            for application in terms.leaf.applications.values():
+            for application in self._applications_of(terms):
                 if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
                     gang = self._make_gang(application, terms)
                     if gang is not None:
                         yield gang
+
+    def _applications_of(self, terms: LeafTerms) -> Iterable[Application]:
+        """Returns the applications of a leaf, those only that run on the nodes that matter."""
+        if self._among is None:
+            return terms.leaf.applications.values()
+        here = (a.application for node in self._among for a in node.allocations.values() if a.queue is terms.leaf)
+        return dict.fromkeys(sorted(here, key=lambda application: application.application_id))
 
     def _make_gang(self, application: Application, terms: LeafTerms) -> _Gang | None:
         members = members_of(application)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from kornel.core.domain.readable_amounts import format_count
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
@@ -39,10 +40,12 @@ KIND: Final = "guarantee"
 
 
 class Within(NamedTuple):
-    """The bounds of an ask that is one of a gang: the fence of the whole gang, and the nodes that it *allows*."""
+    """The bounds of an ask that is one of a gang: the fence of the whole gang, the nodes that it *allows*, and the few
+    *among* which it is to run, if it needs a domain."""
 
     fence: Queue
     allows: Callable[[Node], bool]
+    among: Sequence[Node] | None = None
 
 
 def plan_preemption(
@@ -78,12 +81,13 @@ def plan_preemption(
     if pricing is not None:
         candidates.order_by_price(pricing, now_ns)
     prospects: Prospects | None = None
-    if known is not None and pricing is None and spared is NOBODY_SPARED:
+    among = None if within is None else within.among
+    if known is not None and pricing is None and spared is NOBODY_SPARED and among is None:
         prospects = known.refreshed_for(ask, fence, view.nodes, candidates.open_leaves(), terms, needs)
     by_class = candidates.rank_classes()
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     if within is not None:
-        search.keep_to(within.allows)
+        search.keep_to(within.allows, among)
     extended = False
     if predicate is None:
         solution = search.find_best()
@@ -96,7 +100,10 @@ def plan_preemption(
     if solution is None:
         solution = _find_whole_gang(ask, search, predicate)
     if solution is None:
-        nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
+        if among is None:
+            nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
+        else:
+            nobody = _explain_failure_among(among, candidates, search)
         return replace(nobody, anywhere=needs.is_met_anywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
         kind=KIND,
@@ -146,6 +153,14 @@ def _explain_failure(
         f" kept back: {_name_counts(candidates.dropped)}"
     )
     return Refusal(Outcome.NO_NODE, detail)
+
+
+def _explain_failure_among(among: Sequence[Node], candidates: Candidates, search: Search) -> Refusal:
+    """Returns why none of the few nodes *among* which the ask is to run can be freed, without a look at others."""
+    kept_back = _name_counts(candidates.count_kept_back(among))
+    if not candidates.any_on(among):
+        return Refusal(Outcome.NO_CANDIDATES, f"on {format_count(len(among), 'node')}: {kept_back}")
+    return Refusal(Outcome.NO_NODE, f"nodes: {_name_counts(search.verdicts)}; kept back: {kept_back}")
 
 
 def _name_counts(counts: dict[str, int]) -> str:

@@ -98,15 +98,23 @@ class Search:
         self._looked = 0
         self._gangs_left = False
         self._allows: Callable[[Node], bool] | None = None
+        self._among: Sequence[Node] | None = None
 
-    def keep_to(self, allows: Callable[[Node], bool]) -> None:
-        """Have only those nodes used that *allows* lets pass."""
-        self._allows = allows
+    def keep_to(self, allows: Callable[[Node], bool], among: Sequence[Node] | None = None) -> None:
+        """Have only those nodes used that *allows* lets pass, and that are *among* a few if these are given."""
+        self._allows, self._among = allows, among
+
+    @property
+    def _nodes(self) -> Iterable[Node]:
+        return self._view.nodes.values() if self._among is None else self._among
 
     def find_best(self) -> Solution | None:
         """Returns the solution with the smallest key of all nodes."""
         if self._prospects is not None:
             return next(self._in_order(self._prospects), None)
+        if self._among is not None:
+            # They are few, and a walk over all candidates would meet many others first.
+            return next(iter(self.list_solutions()), None)
         best: Solution | None = None
         for solution in self._with_room(self._view.nodes.values()):
             best = self._choose_better(best, solution)
@@ -118,7 +126,7 @@ class Search:
 
     def list_with_gangs(self) -> list[Solution]:
         """Returns solutions that take a whole gang, best first: for when there is no other."""
-        gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack)
+        gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack, self._among)
         found = gangs.list_solutions()
         self._gangs_left = gangs.cut_short
         self._solutions, self._second = len(found), found[1] if len(found) > 1 else None
@@ -128,8 +136,8 @@ class Search:
         """Yields the solution of every node, best first: for when a predicate has the last word."""
         if self._prospects is not None:
             return self._in_order(self._prospects)
-        found = self._with_room(self._view.nodes.values())
-        for node in self._view.nodes.values():
+        found = self._with_room(self._nodes)
+        for node in self._nodes:
             site = self._make_site(node)
             if site is None:
                 continue
