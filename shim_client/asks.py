@@ -78,7 +78,7 @@ def devices_attribute(devices: Iterable[Device]) -> dict[str, str]:
     """Returns the attribute of ``NodeInfo`` that reports *devices*, all that the node has. None: it has no more."""
     entries: list[dict[str, str | int]] = []
     for device in devices:
-        said = {"type": device.type, "memory": device.memory, "link": device.link}
+        said: dict[str, str | int] = {"type": device.type, "memory": device.memory, "link": device.link}
         entries.append({"id": device.device_id, **{name: value for name, value in said.items() if value}})
     return {"kornel.devices": json.dumps(entries, separators=(",", ":"))}
 

@@ -67,11 +67,11 @@ class NodeDevices:
 
     def could_hold(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for *request* would find its devices here if nobody held any."""
-        return self._count([(device, WHOLE) for device in self], request) > 0
+        return self._count_asks([(device, WHOLE) for device in self], request) > 0
 
     def count_room(self, request: DeviceRequest) -> int:
         """Returns how many asks for *request* find their devices here now."""
-        return self._count([(device, device.free) for device in self], request)
+        return self._count_asks([(device, device.free) for device in self], request)
 
     def has_room_in_part(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for a part of a device finds it on one of which others hold a part already."""
@@ -84,10 +84,10 @@ class NodeDevices:
             (device, device.free + sum(share for holder, share in device.holders.items() if holder in gone))
             for device in self
         ]
-        return self._count(free, request) > 0
+        return self._count_asks(free, request) > 0
 
     @staticmethod
-    def _count(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
+    def _count_asks(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
         """Returns how many asks for *request* find their devices where so many thousandths of each are *free*."""
         if not request.number:
             return sum(left // share for device, left in free if (share := device.share_for(request)))
@@ -100,7 +100,7 @@ class NodeDevices:
             groups[name] = groups.get(name, 0) + 1
         return sum(size // request.number for size in groups.values())
 
-    def take(self, holder: Allocation, taken: Iterable[Taken]) -> None:
+    def book_parts(self, holder: Allocation, taken: Iterable[Taken]) -> None:
         """Have *holder* hold what *taken* says."""
         for device_id, share in taken:
             device = self.devices[device_id]
@@ -124,12 +124,12 @@ class NodeDevices:
                     del self.devices[device.spec.device_id]
         return held
 
-    def hand_over(self, holder: Allocation, heir: Allocation) -> None:
-        """Have *heir* hold what *holder* held."""
+    def hand_over(self, holder: Allocation, successor: Allocation) -> None:
+        """Have *successor* hold what *holder* held."""
         for device in self:
             share = device.holders.pop(holder, 0)
             if share:
-                device.holders[heir] = share
+                device.holders[successor] = share
 
     def held_by(self, holder: Allocation) -> list[Taken]:
         """Returns what *holder* holds."""

@@ -34,7 +34,7 @@ def some_devices(draw: st.DrawFn, most: int = 7) -> NodeDevices:
     for device in devices:
         share = draw(st.sampled_from((0, 0, 0, 1000, 300, 500, 900)))
         if share:
-            devices.take(Mock(spec=Allocation), [Taken(device.spec.device_id, share)])
+            devices.book_parts(Mock(spec=Allocation), [Taken(device.spec.device_id, share)])
             device.leaving = draw(st.sampled_from((False, False, False, True)))
     return devices
 
@@ -157,13 +157,13 @@ def test_devices_that_are_given_back_fit_again(devices: NodeDevices, request: De
     taken = choose_devices(devices, request)
     assume(taken is not None)
     assert taken is not None
-    holder, heir = Mock(spec=Allocation), Mock(spec=Allocation)
-    devices.take(holder, taken)
+    holder, successor = Mock(spec=Allocation), Mock(spec=Allocation)
+    devices.book_parts(holder, taken)
     assert all(device.free >= 0 for device in devices)
     assert devices.has_room_without([holder], request)
-    devices.hand_over(holder, heir)
-    assert sorted(devices.held_by(heir)) == sorted(taken)
-    assert sorted(devices.give_back(heir)) == sorted(taken)
+    devices.hand_over(holder, successor)
+    assert sorted(devices.held_by(successor)) == sorted(taken)
+    assert sorted(devices.give_back(successor)) == sorted(taken)
     assert {device.spec.device_id: device.free for device in devices} == before
 
 

@@ -30,7 +30,7 @@ def take_devices(state: PartitionState, holder: Allocation, node: Node, request:
     if devices is None or taken is None:
         holder.devices = ()
         return
-    devices.take(holder, taken)
+    devices.book_parts(holder, taken)
     holder.devices = tuple([device_id for device_id, _ in taken])
     note_parts(state, node)
 
@@ -43,13 +43,13 @@ def give_back_devices(state: PartitionState, holder: Allocation, node: Node) -> 
         note_parts(state, node)
 
 
-def hand_over_devices(state: PartitionState, holder: Allocation, heir: Allocation, node: Node) -> None:
-    """Has *heir*, which takes the place of *holder* on *node*, hold the devices that *holder* held."""
+def hand_over_devices(state: PartitionState, holder: Allocation, successor: Allocation, node: Node) -> None:
+    """Has *successor*, which takes the place of *holder* on *node*, hold the devices that *holder* held."""
     if node.devices is not None:
-        node.devices.hand_over(holder, heir)
-    heir.devices, holder.devices = holder.devices, ()
-    if not heir.devices and heir.shape.devices is not None:
-        take_devices(state, heir, node, heir.shape.devices)
+        node.devices.hand_over(holder, successor)
+    successor.devices, holder.devices = holder.devices, ()
+    if not successor.devices and successor.shape.devices is not None:
+        take_devices(state, successor, node, successor.shape.devices)
 
 
 def report_devices(state: PartitionState, node: Node, specs: Sequence[DeviceSpec]) -> None:
