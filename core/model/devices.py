@@ -67,7 +67,11 @@ class NodeDevices:
 
     def could_hold(self, request: DeviceRequest) -> bool:
         """Tells whether an ask for *request* would find its devices here if nobody held any."""
-        return self._count_asks([(device, WHOLE) for device in self], request) > 0
+        return self.count_empty(request) > 0
+
+    def count_empty(self, request: DeviceRequest) -> int:
+        """Returns how many asks for *request* would find their devices here if nobody held any."""
+        return self._count_asks([(device, WHOLE) for device in self], request)
 
     def count_room(self, request: DeviceRequest) -> int:
         """Returns how many asks for *request* find their devices here now."""

@@ -125,6 +125,14 @@ class Node:
         own = ask.reservation
         return self.fits_holder(own) if own is not None and own.node is self else self.has_room_for(ask.shape)
 
+    def has_amounts_for(self, ask: Allocation) -> bool:
+        """Tells the same of the amounts of *ask* alone, whatever devices it wants."""
+        own = ask.reservation
+        if own is None or own.node is not self:
+            return self.has_room(ask.shape.pairs)
+        assert self.claims is not None, "a reservation has a claim"
+        return self.claims.room_for(own, self.free)
+
     def room_without(self, own: Reservation | None) -> Vector:
         """Returns ``beside`` as if *own* held nothing."""
         claims = self.claims
