@@ -474,6 +474,27 @@ def test_a_new_allocation_says_what_the_core_has_to_say() -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["k", "k" * 125, "k" * 126, "k" * 1_024, "schlüssel", "\N{SLICE OF PIZZA}"])
+def test_answers_are_the_same_whatever_the_names(key: str) -> None:
+    """Entries are joined from their names: lengths of one and of two bytes, and names of more bytes than characters."""
+    spec = AllocationSpec(key, "app", "[rm-1]default", None, allow_preempt_other=True)
+    placed = [Allocated(spec, "n1", Resources({"vcore": 1})), Allocated(spec, f"n-{key}", Resources({"vcore": 1}))]
+    assert si.AllocationResponse.FromString(Encoder().encode_allocations(placed)) == si.AllocationResponse(
+        new=[
+            si.Allocation(
+                allocationKey=key,
+                resourcePerAlloc=amounts(vcore=1),
+                nodeID=node,
+                applicationID="app",
+                preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=True),
+                allocationID=f"{key}-0",
+                UUID=f"{key}-0",
+            )
+            for node in ("n1", f"n-{key}")
+        ]
+    )
+
+
 def test_allocations_that_share_a_key_differ_in_their_id() -> None:
     """The IDs of G2 number the allocations of one ask, in `new` and in `released` (3.4)."""
     specs = [AllocationSpec("k", "app", "[rm-1]default", None, instance=number) for number in (0, 12)]
