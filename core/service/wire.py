@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import add, itemgetter
 from sys import intern
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, allocation_id, taken_apart
 from kornel.core.domain.commands import (
@@ -69,7 +70,7 @@ _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 _Said = tuple[int | None, str, str, tuple[tuple[str, str], ...], bool, int, int, bool, TopologyRequest | None]
 """The fields of an :class:`AllocationSpec` from ``created_s`` on: those that tags may set, with defaults between."""
 
-_UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None)
+UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None)
 """The same of an allocation without tags."""
 
 _new: Final = tuple.__new__
@@ -92,7 +93,8 @@ class Decoder:
     def __init__(self, ahead_s: Callable[[], int] = lambda: 0) -> None:
         """Makes a decoder. *ahead_s*: by how many seconds the wall clock, whose time shims report, is ahead of the
         core's time."""
-        self._resources: dict[bytes, Resources] = {}
+        self.resources_known: dict[bytes, Resources] = {}
+        """The resources that were read, by their bytes."""
         self._ahead_s = ahead_s
 
     def decode_registration(self, request: si.RegisterResourceManagerRequest) -> RegisterManager:
@@ -106,26 +108,32 @@ class Decoder:
             extra_config=sorted_items(request.extraConfig),
         )
 
-    def allocation_commands(self, request: si.AllocationRequest) -> Iterator[UpdateAllocations]:
+    def allocation_commands(
+        self, request: si.AllocationRequest, read: tuple[AllocationSpec, ...] | None = None
+    ) -> Iterator[UpdateAllocations]:
         """Yields commands that together mean *request*: allocations, asks, ask releases, releases, in that order
-        (3.4)."""
+        (3.4). *read*: the allocations, if somebody has read them already."""
         rm_id = request.rmID
-        names = _PartitionNames(rm_id)
+        names = PartitionNames(rm_id)
         releases = request.releases
         ask_releases = releases.allocationAsksToRelease
         final_releases = releases.allocationsToRelease
-        allocations, asks = request.allocations, request.asks
+        asks = request.asks
+        allocations: Sequence[Any] = request.allocations
+        decode: Callable[[Sequence[Any]], Iterator[AllocationSpec]] = partial(self._decode_allocations, names=names)
+        if read is not None:
+            allocations, decode = read, iter
         asked = sum(map(_count_meant, asks))
         if len(allocations) + asked + len(ask_releases) + len(final_releases) <= PIECE:
             yield UpdateAllocations(
                 rm_id,
-                (*self._decode_allocations(allocations, names), *self._asks(asks, names)),
+                (*decode(allocations), *self._asks(asks, names)),
                 _ask_releases(ask_releases, names),
                 _decode_releases(final_releases, names),
             )
             return
         for start in range(0, len(allocations), PIECE):
-            yield UpdateAllocations(rm_id, tuple(self._decode_allocations(allocations[start : start + PIECE], names)))
+            yield UpdateAllocations(rm_id, tuple(decode(allocations[start : start + PIECE])))
         for some in _split_asks(asks):
             yield UpdateAllocations(rm_id, tuple(self._asks(some, names)))
         for start in range(0, len(ask_releases), PIECE):
@@ -136,7 +144,7 @@ class Decoder:
     def application_commands(self, request: si.ApplicationRequest) -> Iterator[UpdateApplications]:
         """Yields commands that together mean *request*: all additions, then all removals."""
         rm_id = request.rmID
-        names = _PartitionNames(rm_id)
+        names = PartitionNames(rm_id)
         additions = [self._decode_application(message, names) for message in request.new]
         removals = [ApplicationRef(message.applicationID, names[message.partitionName]) for message in request.remove]
         if len(additions) + len(removals) <= PIECE:
@@ -150,23 +158,21 @@ class Decoder:
     def node_commands(self, request: si.NodeRequest) -> Iterator[UpdateNodes]:
         """Yields commands that together mean *request*."""
         rm_id = request.rmID
-        names = _PartitionNames(rm_id)
+        names = PartitionNames(rm_id)
         nodes = request.nodes
         if not nodes:
             yield UpdateNodes(rm_id, ())
         for some in _node_pieces(nodes):
             yield UpdateNodes(rm_id, tuple([self._decode_node(message, names) for message in some]))
 
-    def _decode_allocations(
-        self, messages: Sequence[si.Allocation], names: _PartitionNames
-    ) -> Iterator[AllocationSpec]:
-        known = self._resources
+    def _decode_allocations(self, messages: Sequence[si.Allocation], names: PartitionNames) -> Iterator[AllocationSpec]:
+        known = self.resources_known
         ahead_s = self._ahead_s()
         for message in messages:
             raw = message.resourcePerAlloc.SerializeToString()
             resources = known.get(raw)
             if resources is None:
-                resources = self._read_resources(raw, message.resourcePerAlloc)
+                resources = self.read_resources(raw, message.resourcePerAlloc)
                 if not raw and not message.HasField("resourcePerAlloc"):
                     resources = None
             preempt_self, preempt_other = True, False
@@ -188,11 +194,11 @@ class Decoder:
                 preempt_other,
             )
             # What tags say stands last, and the constructor of a named tuple would double what an ask costs.
-            spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else _UNTAGGED))
+            spec = _new(AllocationSpec, fields + (_read_tags(tags, ahead_s) if tags else UNTAGGED))
             given_id = message.allocationID or message.UUID
             yield spec._replace(instance=_find_instance(spec.key, given_id)) if given_id else spec
 
-    def _asks(self, messages: Sequence[si.AllocationAsk], names: _PartitionNames) -> Iterator[AllocationSpec]:
+    def _asks(self, messages: Sequence[si.AllocationAsk], names: PartitionNames) -> Iterator[AllocationSpec]:
         """Yields G2 asks as the current generation would send them (protocol.md 3.1, 3.4)."""
         ahead_s = self._ahead_s()
         for message in messages:
@@ -200,7 +206,7 @@ class Decoder:
             if message.HasField("preemptionPolicy"):
                 policy = message.preemptionPolicy
                 preempt_self, preempt_other = policy.allowPreemptSelf, policy.allowPreemptOther
-            said = _read_tags(message.tags, ahead_s) if message.tags else _UNTAGGED
+            said = _read_tags(message.tags, ahead_s) if message.tags else UNTAGGED
             yield AllocationSpec(
                 message.allocationKey,
                 message.applicationID,
@@ -216,7 +222,7 @@ class Decoder:
                 *said,
             )._replace(legacy=True, max_allocations=message.maxAllocations)
 
-    def _decode_application(self, message: si.AddApplicationRequest, names: _PartitionNames) -> ApplicationSpec:
+    def _decode_application(self, message: si.AddApplicationRequest, names: PartitionNames) -> ApplicationSpec:
         tags = sorted_items(message.tags)
         created_s = creation_time(tags, APPLICATION_TIME_TAG)
         if created_s is not None:
@@ -234,7 +240,7 @@ class Decoder:
             created_s=created_s,
         )
 
-    def _decode_node(self, message: si.NodeInfo, names: _PartitionNames) -> NodeSpec:
+    def _decode_node(self, message: si.NodeInfo, names: PartitionNames) -> NodeSpec:
         attributes = dict(message.attributes)
         partition = names[attributes.get(PARTITION_ATTRIBUTE, "")]
         attributes[PARTITION_ATTRIBUTE] = partition
@@ -264,17 +270,17 @@ class Decoder:
         if not given:
             return None
         raw = message.SerializeToString()
-        return self._resources.get(raw) or self._read_resources(raw, message)
+        return self.resources_known.get(raw) or self.read_resources(raw, message)
 
-    def _read_resources(self, raw: bytes, message: si.Resource) -> Resources:
+    def read_resources(self, raw: bytes, message: si.Resource) -> Resources:
         """Returns the amounts of *message*, remembered by its bytes *raw* unless there are none."""
         amounts = message.resources
         resources = Resources({name: amounts[name].value for name in sorted(amounts)})
         if 0 < len(raw) <= LONGEST_CACHED:
-            if len(self._resources) >= CACHE_SIZE:
+            if len(self.resources_known) >= CACHE_SIZE:
                 # Most shims ask for a few sizes over and over; for others, a cleverer eviction would not help either.
-                self._resources.clear()
-            self._resources[raw] = resources
+                self.resources_known.clear()
+            self.resources_known[raw] = resources
         return resources
 
 
@@ -421,7 +427,7 @@ def sorted_items(items: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple([(key, items[key]) for key in sorted(items)])
 
 
-class _PartitionNames(dict[str, str]):
+class PartitionNames(dict[str, str]):
     """The full partition names of one manager, by the names in messages."""
 
     def __init__(self, rm_id: str) -> None:
@@ -496,7 +502,7 @@ def _node_pieces(nodes: Sequence[si.NodeInfo]) -> Iterator[list[si.NodeInfo]]:
         yield some
 
 
-def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+def _ask_releases(messages: Sequence[si.AllocationAskRelease], names: PartitionNames) -> tuple[ReleaseSpec, ...]:
     return tuple(
         [
             ReleaseSpec(
@@ -518,7 +524,7 @@ def _find_instance(key: str, given_id: str) -> int:
     return parts[1] if parts is not None and parts[0] == key else 0
 
 
-def _decode_releases(messages: Sequence[si.AllocationRelease], names: _PartitionNames) -> tuple[ReleaseSpec, ...]:
+def _decode_releases(messages: Sequence[si.AllocationRelease], names: PartitionNames) -> tuple[ReleaseSpec, ...]:
     """Returns releases by key, or by the ID with which G2 names an allocation (protocol.md 3.4)."""
     return tuple(
         [

@@ -160,7 +160,7 @@ def test_resource_cache_is_bounded() -> None:
     for value in range(3):
         requests = [si.Allocation(resourcePerAlloc=amounts(vcore=1 + value * 4_000 + n)) for n in range(4_000)]
         list(decoder.allocation_commands(si.AllocationRequest(allocations=requests)))
-    assert len(decoder._resources) <= wire.CACHE_SIZE
+    assert len(decoder.resources_known) <= wire.CACHE_SIZE
 
 
 def test_older_asks_become_asks_without_a_node() -> None:
