@@ -53,12 +53,13 @@ from kornel.core.partition.waiting.waking import wake_for_turn
 from kornel.core.preemption import registry, rounds, slices
 
 RECORDS_PER_DECISION: Final = 4
-"""The number of records of a removed partition that are freed in the time of one decision."""
+"""The number of records of a removed partition whose release takes about as long as one decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """The decisions of one slice. ``more``: the budget ended the slice; call again at once."""
+    """The decisions of one slice. ``more`` tells whether the budget ended the slice, so that the next one should follow
+    at once."""
 
     effects: list[Effect]
     more: bool
@@ -76,12 +77,12 @@ class Engine:
         """Makes an engine. *reservation_delay_ns*: the age at which an ask without room may reserve a node; ``None``:
         never.
 
-        *reservation_percent*: the percentage of nodes, at least one, that may be reserved in this way at once.
+        *reservation_percent*: the percentage of nodes, at least one, that may be reserved in this way at the same time.
         """
         self._reservation_delay_ns = reservation_delay_ns
         self._reservation_percent = reservation_percent
         self.rm_id: str = ""
-        """The registered manager; empty: none."""
+        """The ID of the registered manager; empty: none is registered."""
         self.manager: RegisteredManager | None = None
         """The registered manager as it described itself; ``None``: nobody is registered."""
         self.checksum: str = ""
@@ -98,7 +99,8 @@ class Engine:
         """Effects that were not handed over yet, shared by all partitions to keep their order."""
         self._partitions: dict[str, PartitionState] = {}
         self._operator_drains: dict[str, dict[str, OperatorDrain]] = {}
-        """The nodes that operators keep out, by partition. Only a registration of another manager ends these drains."""
+        """The nodes that operators drain, by partition. Of all registrations, only that of another manager ends these
+        drains."""
         self._remains: deque[Iterator[None]] = deque()
         """Removed partitions with records that are still to be freed."""
         self._callbacks = Callbacks()
@@ -273,7 +275,7 @@ class Engine:
             raise CommandRefused(Fault.UNKNOWN_MANAGER, f"{what}: resource manager {rm_id!r} is not registered")
 
     def _register(self, command: RegisterManager, now_ns: int) -> None:
-        """Register a manager. The old state of the same manager is removed first, without effects (protocol.md 5.1,
+        """Register a manager. The old state of the same manager is removed first, without any effects (protocol.md 5.1,
         5.2, DB-3, DB-4)."""
         if not command.rm_id:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "a resource manager needs an rmID")
@@ -410,8 +412,8 @@ class Engine:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "; ".join(found))
 
     def _attach_callbacks(self, command: AttachCallbacks, now_ns: int) -> None:
-        """Asks the shim questions from now on, because it has subscribed to them, also after the manager registers
-        again (protocol.md 13)."""
+        """Makes the engine ask the shim questions from now on, because the shim has subscribed to them; a later
+        registration of the manager does not end that (protocol.md 13)."""
         self._require_manager(command.rm_id, "Attach")
         callbacks = self._callbacks
         callbacks.predicates = command.predicates
@@ -472,8 +474,8 @@ class Engine:
                 self._ignore_entry(spec.node_id)
 
     def _set_operator_drain(self, command: SetOperatorDrain, now_ns: int) -> None:
-        """Drains nodes for an operator, or ends a drain; of several operators, the first one stays the one that is
-        named."""
+        """Drains nodes for an operator, or ends a drain. If several operators drain a node, the first one stays on
+        record."""
         self._require_manager(command.rm_id, "DrainNode" if command.drained else "UndrainNode")
         state = self._partitions.get(command.partition)
         if state is None:
@@ -549,7 +551,7 @@ def _free_queues(configuration: Configuration) -> Iterator[None]:
 
 
 def _observe_nothing(cause: Ignored, item: str) -> None:
-    """Does nothing; stands for an observer as long as there is none."""
+    """Does nothing: it is the observer as long as no other one is set."""
 
 
 def _no_partition(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Moves of an application from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
+"""Moves applications from state to state. Triggers: scheduling.md 11.2; actions: 11.3."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RUNNING: Final = AppState.RUNNING
 def fire_event(
     state: PartitionState, application: Application, event: AppEvent, now_ns: int, message: str = ""
 ) -> None:
-    """Let *event* happen to *application*; an event that means nothing in its state is ignored."""
+    """Applies *event* to *application*; an event without a meaning in its state is ignored."""
     target = TRANSITIONS.get((application.state, event))
     if target is None or target is application.state:
         return
@@ -63,7 +63,7 @@ def fire_event(
 
 
 def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
-    """Remember a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
+    """Remembers a rejected application of *user* long enough to report its expiry (protocol.md 6.2)."""
     application_id = spec.application_id
     state.past.remember_rejected(spec, user, reason, now_ns)
     if state.recording:
@@ -78,20 +78,21 @@ def _expire_rejected(state: PartitionState, application_id: str, now_ns: int) ->
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Has *application* accepted with its first ask, and go on with the first one after it had nothing to do."""
+    """Moves *application* on after an ask was added: it becomes Accepted with its first ask, or runs again if it had
+    nothing left to do."""
     if application.state in _WAKES_WITH_ASK:
         fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_recovered(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Has *application* accepted, since the shim reports that something of it runs."""
+    """Moves a new *application* to Accepted, because the shim reports that an allocation of it runs."""
     if application.state is AppState.NEW:
         fire_event(state, application, AppEvent.RUN, now_ns)
 
 
 def allocation_added(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
-    """Follows up an allocation: a real one always runs the application; placeholders do once they add up to what was
-    announced."""
+    """Moves *application* on after an allocation was added. A real one always makes it run; placeholders do so once
+    they add up to the amount that was announced."""
     if not placeholder:
         if application.state is not _RUNNING:
             fire_event(state, application, AppEvent.RUN, now_ns)
@@ -106,7 +107,7 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Has *application* complete if the asks that were withdrawn were the last thing of it."""
+    """Completes *application* if the asks that were withdrawn were all that it had left."""
     if application.asks or application.allocations:
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):
@@ -114,8 +115,8 @@ def asks_withdrawn(state: PartitionState, application: Application, now_ns: int)
 
 
 def allocation_removed(state: PartitionState, application: Application, *, placeholder: bool, now_ns: int) -> None:
-    """Follows up a removal: the last real allocation ends the work, the last placeholder ends a failing, resuming or
-    waiting gang."""
+    """Moves *application* on after an allocation was removed. The last real allocation completes it; the last
+    placeholder ends a gang that is failing, resuming or waiting."""
     if placeholder:
         if not application.holds_any(placeholders=True):
             no_placeholder_left(state, application, now_ns)
@@ -128,14 +129,15 @@ def allocation_removed(state: PartitionState, application: Application, *, place
 def allocations_removed(
     state: PartitionState, application: Application, gone: Iterable[Allocation], now_ns: int
 ) -> None:
-    """Follows up several removals as one event of each kind, or an application would be through Completing at once."""
+    """Moves *application* on after several allocations were removed, by at most one event for placeholders and one for
+    real ones; with more, it would pass through Completing at once."""
     for placeholder in sorted({allocation.spec.placeholder for allocation in gone}, reverse=True):
         allocation_removed(state, application, placeholder=placeholder, now_ns=now_ns)
 
 
 def placeholder_replaced(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Follows up a replacement of a placeholder (S-7, DB-12). An application that is resuming first waits for all to
-    go."""
+    """Moves *application* on after a placeholder was replaced (S-7, DB-12). An application that is resuming first waits
+    until all placeholders are gone."""
     if application.state is not AppState.RESUMING:
         fire_event(state, application, AppEvent.RUN, now_ns)
     if not application.holds_any(placeholders=True):
@@ -143,20 +145,20 @@ def placeholder_replaced(state: PartitionState, application: Application, now_ns
 
 
 def placeholder_returned(application: Application) -> None:
-    """Follows up a placeholder that the shim could not start: it waits again, and the timer only while another one is
-    allocated."""
+    """Stops the timer of *application* after the shim could not start a placeholder of it, unless another placeholder
+    is allocated."""
     if not application.holds_any(placeholders=True):
         placeholders.stop_timer(application)
 
 
 def no_placeholder_left(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Has *application* go on without its gang, or end, now that none of its placeholders is allocated."""
+    """Lets *application* go on without its gang, or ends it, now that none of its placeholders is allocated."""
     placeholders.stop_timer(application)
     if application.state is AppState.FAILING:
         _fail_when_empty(state, application, now_ns)
     elif application.state is AppState.RESUMING:
         fire_event(state, application, AppEvent.RUN, now_ns)
-        pools.regroup_members(state, application)  # While it resumed, each was for itself.
+        pools.regroup_members(state, application)  # While it was resuming, each placeholder waited by itself.
     elif _is_idle(application):
         fire_event(state, application, AppEvent.COMPLETE, now_ns)
     if application.state is AppState.ACCEPTED and application.holds_any(placeholders=False):
@@ -165,14 +167,14 @@ def no_placeholder_left(state: PartitionState, application: Application, now_ns:
 
 
 def _fail_when_empty(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Ends a failing application that holds nothing. A real allocation that was recovered meanwhile holds up the end,
-    or it would run without an owner."""
+    """Ends a failing application that holds nothing. A real allocation that was recovered in the meantime delays this,
+    because otherwise it would run without an application."""
     if not application.allocations:
         fire_event(state, application, AppEvent.FAIL, now_ns)
 
 
 def _is_idle(application: Application) -> bool:
-    """Tells whether nothing is pending, nothing real held, and no replacement under way (S-6)."""
+    """Tells whether nothing is pending, no real allocation is held, and no replacement is under way (S-6)."""
     return not application.asks and not application.holds_any(placeholders=False)
 
 
@@ -201,7 +203,7 @@ def _drop_asks(state: PartitionState, application: Application) -> None:
 
 
 def leave_queue(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Free the ID and the place in the queue; the record lives on only in its expiry timer."""
+    """Removes *application* from its queue and frees its ID; only its expiry timer still refers to the record."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         if application.state is not AppState.NEW:

@@ -1,4 +1,5 @@
-"""All records of one partition and the indexes over them. Everything that decides reads it, one owner changes it."""
+"""Holds all records of one partition and the indexes over them. All code that decides reads it, but only one owner
+changes it."""
 
 from __future__ import annotations
 
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
 
 
 class PartitionState:
-    """One partition: queue tree, nodes, applications, reservations, and the answers not yet handed over.
+    """One partition: its queue tree, nodes, applications and reservations, and the effects that were not handed over
+    yet.
 
-    ``effects`` collects what was decided, in order; whoever drives the partition takes it away.
+    ``effects`` collects what was decided, in order, until the engine hands it over.
     """
 
     def __init__(
@@ -63,132 +65,139 @@ class PartitionState:
         self.config: PartitionConfig | None = None
         """The configuration that the queues and switches follow; ``None``: none yet."""
         self.placement_rules: tuple[Rule, ...] = compile_rules(())
-        """The rules by which applications find their queue, in order."""
+        """The rules by which applications are assigned to queues, in order."""
         self.resolver = ""
-        """The name of the resolver that is asked for the groups of users before their applications come here; empty:
-        none."""
+        """The name of the resolver that is asked for the groups of a user before an application is submitted here;
+        empty: none."""
         self.queues: Final[dict[str, Queue]] = {}
         self.root: Final = self.new_queue("root", None, leaf=False, properties=root_properties)
         self.nodes: Final[dict[str, Node]] = {}
         self.operator_drains: dict[str, OperatorDrain] = {}
-        """By ID, the nodes that operators keep out, registered or not; shared with the partition's next life."""
+        """The drains of nodes by operators, by ID of the node, whether it is registered or not. A later partition of
+        the same name shares them."""
         self.node_order: Final = NodeOrder(NodeScore(NodeSortPolicy.FAIR, {}))
         self.applications: Final[dict[str, Application]] = {}
         self.past: Final = Past()
-        """Applications that are no more, as they last were."""
+        """Applications that have ended, as they last were."""
         self.recent_victims: Final = RecentVictims()
-        """The allocations that were asked to leave lately."""
+        """The latest victims."""
         self.requests: Final[dict[str, Allocation]] = {}
-        """Every ask and allocation of the partition by its key, or the name that stands for it (:func:`identity`)."""
+        """Every ask and allocation of the partition by its key, or by the name that stands for it
+        (:func:`identity`)."""
         self.instances: Final[dict[str, dict[int, Allocation]]] = {}
         """The requests of each key that several share, by instance (protocol.md 3.4)."""
         self.sharing_count = 0
-        """Requests that share the key of another one: those whose instance is not 0."""
+        """The number of requests that share the key of another one, that is, whose instance is not 0."""
         self.foreign: Final[dict[str, Node]] = {}
         """The nodes on which the load of other schedulers runs, by its key."""
         self.reservations: Final[dict[str, Reservation]] = {}
         self.effects: Final = effects
         self.callbacks: Final = callbacks or Callbacks()
         self.recording = self.callbacks.recording
-        """Tells whether somebody wants the event history; to be tested before anything is passed to ``events``."""
+        """Tells whether somebody wants the event history; it is tested before anything is passed to ``events``."""
         self.events: Final = Recorder(EventLog(effects, self.callbacks), self.types)
         self.allocation_count = 0
 
         self.failed_starts: Final[dict[str, dict[Allocation, None]]] = {}
-        """The asks that the shim could not start on a node, by its ID."""
+        """The asks that the shim could not start on a node, by ID of the node."""
         self.too_large: Final[dict[Shape, None]] = {}
-        """Demands that no open node could hold, however empty: looked up, and corrected as nodes come and go."""
+        """Demands that no open node could hold even if it were empty. The entries are made when they are looked up, and
+        corrected as nodes come and go."""
         self.holders: Final[dict[Node, dict[Shape, None]]] = {}
-        """One open node for each of the other demands that wait or waited for room, which could hold it."""
+        """For each of the other demands that wait or have waited for room, one open node that could hold it, by
+        node."""
         self.no_room: Final[dict[Shape, Room]] = {}
-        """Shapes that fit on no node as things stand, each with those who wait for one."""
+        """Shapes that no node has room for now, each with the asks that wait for a node."""
         self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
-        """The gains that the ledger has noted since somebody last woke whom they can help; empty between two events."""
+        """The gains that the ledger has noted since waiters were last woken; empty between two commands or
+        decisions."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
         """Groups that wait for room on the one node they require."""
         self.topology: Topology | None = None
         """The domains that the nodes stand in; ``None``: the configuration names no levels."""
         self.waiting_for_domain: Final[Room] = {}
-        """Groups of asks for which no domain has room that their group may stand in."""
+        """Groups of asks that wait for room in a domain where they may be placed."""
         self.waiting_for_turn: Final[Room] = {}
-        """Groups of asks that depend on other placements, while many of them wait already to be asked about."""
+        """Groups of asks that depend on other placements and wait until the line of such asks is shorter."""
         self.autoscaling = False
-        """Tells whether every second a report leaves of the asks that wait for a node."""
+        """Tells whether the asks that wait for a node are reported every second."""
         self.held_count = 0
-        """Asks charged on a node while the shim is asked about it."""
+        """The number of asks that are held on a node while the shim is asked about them."""
         self.refused: Final[dict[Shape, dict[frozenset[str], dict[Allocation, None]]]] = {}
-        """Asks that the shim refused on every node with room, by these nodes; each comes back after a pause."""
+        """Asks that the shim refused on every node with room, by these nodes; each is tried again after a pause."""
         self.reserved_ready: Final[dict[Reservation, None]] = {}
-        """Reservations whose ask something may let be placed now."""
+        """Reservations whose ask may be placed now because something has changed."""
         self.reserving: Final = ReservingRecord()
-        """Nodes that are kept free for asks that have waited long."""
+        """The nodes that are kept free for asks that have waited for long."""
 
         self.gangs: Final = GangRecord()
-        """The gangs that something is to be done about."""
+        """The gangs that something has to be done about."""
 
         self.fair_terms_stale = True
-        """Set when the size of the cluster has changed since the fair shares of queues were last reckoned."""
+        """Set when the size of the cluster has changed since the fair shares of queues were last computed."""
         self.fair_terms_steps: Iterator[None] | None = None
-        """The reckoning of fair shares that is under way, some queues in each slice; ``None``: none is."""
+        """The computation of fair shares that is under way, some queues in each slice; ``None``: none is."""
         self.cleaning: Iterator[None] | None = None
         """The search for queues to remove that is under way, some in each slice; ``None``: none is."""
 
         self.timers: Final[list[tuple[int, int, Callable[[int], None]]]] = []
-        """(when, number, what to do with the time it was then), a heap."""
+        """A heap of (time, number, function that is called with the current time)."""
         self.attempts_due: Final[list[tuple[int, int, Allocation]]] = []
-        """(when, number, ask that may then try to preempt), a heap."""
+        """A heap of (time, number, ask that may then try to preempt)."""
         self._number = 0
 
         self.guarantee: Final = GuaranteeRecord()
-        """The record that attempts to preempt for guarantees leave for the next."""
+        """The record that attempts to preempt for guarantees leave for later ones."""
         self.victim_index: Final = VictimIndex()
         self.notices: Final = Notices()
-        """The notices of the periodic policy to applications, and its round under way."""
+        """The notices that the periodic policy has sent to applications, and its round under way."""
         self.changes = 0
-        """Grows with everything that may let a refused attempt succeed."""
+        """A number that grows with every change that may let a refused attempt succeed."""
         self.rules = 0
-        """Grows when what bounds queues, or tells victims apart, is not what it was."""
+        """A number that grows when the bounds of queues or the rules for victims change."""
         self.moved: Final[dict[Queue, None]] = {}
-        """Leaves that hold less, or of which more is leaving or promised, than when refused attempts were looked at."""
+        """Leaves that hold less, or have more leaving or promised, than when refused attempts were last looked at."""
         self.stuck: Final[dict[Allocation, Allocation | Queue]] = {}
         """Victims that have not left in time, each with the ask that waited for it, or the queue above its max."""
         self.ignored: Final[dict[Ignored, int]] = {}
-        """The number of request entries that had no effect, by cause."""
+        """The number of request entries without effect, by cause."""
         self.unreported: Final[list[tuple[Ignored, str]]] = []
-        """The entries without effect of the command under way, each with the ID it named."""
+        """The entries of the command under way that had no effect, each with the ID that it named."""
         self.enforcement: Final = Enforcement()
-        """Lowered maxima that are enforced by preemption, now or later."""
+        """The lowered maxima that preemption enforces now or later."""
         self.governor: Final = GovernorBooks()
-        """The record of what preemption took lately, which bounds what it may take next."""
+        """The record of what preemption took lately, which limits what it may take next."""
         self.pace: Final = Pace()
-        """The record of what preemption took within the last interval of its cycle, and who waits until it may take
-        more."""
+        """The record of what preemption took within the last interval of its cycle, and of the asks that wait until it
+        may take more."""
         self.nodes_removed = 0
         self.law_checks = 0
         self.law_violations = 0
         self.preemption_attempts = 0
         self.search_cost = 0
-        """The decisions that all searches for victims counted for."""
+        """The cost of all searches for victims, in decisions."""
         self.preemptions = 0
 
     @property
     def guarantee_mode(self) -> GuaranteeMode:
-        """Says whether preemption ends where a queue reaches its guarantee, or strictly below."""
+        """Says whether preemption ends when a queue reaches its guarantee, or strictly below it."""
         return self.preemption.guarantee_mode
 
     @property
     def guarantee_preemption(self) -> bool:
-        """Tells whether asks may preempt for their guarantees, by whatever path."""
+        """Tells whether asks may preempt for their guarantees, by either policy."""
         return self.lists_guarantees and self.has_rounds
 
     @property
     def lists_guarantees(self) -> bool:
-        """Tells whether the configuration lists the policy by which asks preempt for their guarantees (F2)."""
+        """Tells whether the configuration lists the policy by which asks preempt for their guarantees (preemption.md
+        F2)."""
         return guarantee.KIND in self.preemption.policies
 
     @property
     def has_rounds(self) -> bool:
-        """Tells whether the preemption cycle runs: not beside the periodic policy, unless so configured (H)."""
+        """Tells whether the preemption cycle runs; beside the periodic policy, it runs only if so configured
+        (preemption.md H)."""
         return self.preemption.enabled and (self.preemption.coexist or not self.has_periodic_policy)
 
     @property
@@ -199,7 +208,7 @@ class PartitionState:
 
     @property
     def given_up(self) -> Mapping[Allocation, object]:
-        """Victims that have not left in time."""
+        """The victims that have not left in time."""
         return self.stuck
 
     @property
@@ -208,12 +217,13 @@ class PartitionState:
         return self.preemption.cost
 
     def next_number(self) -> int:
-        """Returns a number larger than all before, which breaks ties by arrival."""
+        """Returns a number larger than all before, to break ties by arrival."""
         self._number += 1
         return self._number
 
     def rules_changed(self) -> None:
-        """Notes that other rules bound queues, or tell victims apart: any refused attempt may succeed now."""
+        """Notes that the bounds of queues or the rules for victims have changed, so that any refused attempt may
+        succeed now."""
         self.changes += 1
         self.rules += 1
 
@@ -223,17 +233,18 @@ class PartitionState:
         self.unreported.append((cause, item.replace(SEPARATOR, "-")))
 
     def note_pairs(self, application: Application, task_group: TaskGroup) -> None:
-        """Has the next cycle look whether an ask and a placeholder of *task_group* match, because one came or
+        """Makes the next cycle check whether an ask and a placeholder of *task_group* match, because one is new or has
         changed."""
         if task_group.asks and task_group.free:
             self.gangs.to_match[application] = None
 
     def run_at(self, when_ns: int, action: Callable[[int], None]) -> None:
-        """Run *action* in the first cycle at or after *when_ns*; each checks itself whether it still applies."""
+        """Runs *action* in the first cycle at or after *when_ns*. An action checks by itself whether it still
+        applies."""
         heappush(self.timers, (when_ns, self.next_number(), action))
 
     def new_queue(self, name: str, parent: Queue | None, *, leaf: bool, properties: QueueProperties) -> Queue:
-        """Returns a new queue of this partition, hung below *parent* and known by its path."""
+        """Returns a new queue of this partition, added below *parent* and to the index by path."""
         queue = Queue(
             name,
             parent,
@@ -248,15 +259,16 @@ class PartitionState:
         return queue
 
     def follow_types(self) -> None:
-        """Have the amounts here grow with the resource types, which were read from a snapshot."""
+        """Makes the amounts here grow with the resource types, after these were read from a snapshot."""
         self.types.be_followed(self._widen_amounts, self._is_wanted)
 
     def _is_wanted(self, t: int) -> bool:
-        """Tells whether an ask or an allocation names type *t*: what is pending and used is booked up to the root."""
+        """Tells whether an ask or an allocation names type *t*. The totals of the root show that, because pending and
+        used amounts are booked up to it."""
         return self.root.pending[t] > 0 or self.root.used[t] > 0
 
     def _widen_amounts(self, width: int) -> None:
-        # Before the nodes, which tell their domains of their amounts.
+        # Domains come before nodes, because nodes report their amounts to their domains.
         if self.topology is not None:
             self.topology.widen_amounts(width)
         for queue in self.queues.values():

@@ -1,4 +1,4 @@
-"""The view of a partition that policies use: its records, which they only read by convention."""
+"""Defines the view of a partition that policies use: its records, which by convention they only read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Protocol
 
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.domains import Topology
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import ResourceTypes
 
 
 class PartitionView(Protocol):
-    """The state from which a decision is made. Policies never change what they reach through it."""
+    """The state from which a decision is made. Policies never change anything in it."""
 
     @property
     def name(self) -> str:
@@ -26,6 +27,11 @@ class PartitionView(Protocol):
     @property
     def nodes(self) -> Mapping[str, Node]:
         """All nodes by ID, including draining ones."""
+        ...
+
+    @property
+    def topology(self) -> Topology | None:
+        """The levels of the topology with their domains; ``None``: the partition has none."""
         ...
 
     @property

@@ -23,8 +23,8 @@ MODULES = {
             f"preemption.guarantee.{name}"
             for name in (
                 "allowances", "batches", "candidates", "cost", "entitlement", "fences", "frontier", "gang_victims",
-                "needs", "order", "predicates", "prospects", "search", "solve", "unit_packing", "unit_paper",
-                "unit_search", "victim_orders",
+                "needs", "order", "predicates", "prospects", "search", "solve", "unit_domains", "unit_packing",
+                "unit_paper", "unit_search", "victim_orders",
             )
         ),
         *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),

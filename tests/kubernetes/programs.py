@@ -98,6 +98,11 @@ class Program:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command, stdout=log, stderr=log, env=self._environment)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

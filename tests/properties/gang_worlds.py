@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kornel.core.domain.commands import (
@@ -27,9 +29,10 @@ from kornel.core.domain.effects import (
     Released,
 )
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import read_request, request_tags
 from kornel.core.partition.engine import Engine
 from tests.oracles.rules import gang_units
-from tests.oracles.rules.gang_units import RunningGang, Unit
+from tests.oracles.rules.gang_units import RunningGang, Together, Unit
 from tests.oracles.rules.world import Amounts, Books, Node, Queue, Task, World
 from tests.properties.rules_worlds import START_S, configuration
 
@@ -53,6 +56,10 @@ class GangWorld:
     running: tuple[tuple[Task, str], ...]
     gangs: tuple[RunningGang, ...]
     unit: Unit
+    racks: Mapping[str, str] = field(default_factory=dict)
+    """The rack of each node that has one."""
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """By member, the size of the slices of its group, each of which requires a rack; empty: all of it does."""
 
     def books(self) -> Books:
         """Returns the books before anything is decided."""
@@ -96,6 +103,29 @@ def random_gang_world(seed: int) -> GangWorld:
             )
         )
     return GangWorld(tuple(_fitted(queues)), nodes, running, gangs, unit)
+
+
+def random_domain_world(seed: int) -> GangWorld:
+    """Returns such a cluster with nodes in racks, and a gang whose members, or some of them, require a rack."""
+    rng = random.Random(seed)
+    world = random_gang_world(rng.randrange(2**32))
+    racks = {node.name: rack for node in world.nodes if (rack := rng.choice(["r1", "r1", "r2", "r2", "r3", ""]))}
+    groups: dict[str, list[str]] = {}
+    for member in world.unit.members:
+        groups.setdefault(_group_of(member), []).append(member.key)
+    wishes: dict[str, str] = {}
+    together: list[Together] = []
+    for keys in groups.values():
+        if rng.random() < 0.8:
+            size = rng.choice([0, 0, 0, 1, 2, 2])
+            wishes |= dict.fromkeys(keys, str(size or ""))
+            together.append(Together(frozenset(keys), racks, size))
+    return replace(world, unit=replace(world.unit, together=tuple(together)), racks=racks, wishes=wishes)
+
+
+def _group_of(member: Task) -> str:
+    """Returns the task group of *member*: alike are those of one size and priority."""
+    return f"of {sorted(member.amounts.items())} {member.priority}"
 
 
 def _fitted(queues: list[Queue]) -> list[Queue]:
@@ -198,9 +228,10 @@ class Play:
 
     def _set_up(self) -> None:
         world = self.world
-        self.engine.apply(
-            RegisterManager("rm", configuration(World(world.queues, world.nodes, world.running, ()))), self._now_ns
-        )
+        written = json.loads(configuration(World(world.queues, world.nodes, world.running, ())))
+        if world.racks:
+            written["partitions"][0]["topology"] = ["rack"]
+        self.engine.apply(RegisterManager("rm", json.dumps(written)), self._now_ns)
         self._apply_nodes(NodeAction.CREATE, world.nodes)
         applications = {task.application: task.queue for task, _ in world.running}
         for application, queue in applications.items():
@@ -223,6 +254,7 @@ class Play:
                 node.name,
                 action,
                 PARTITION,
+                attributes=(("rack", self.world.racks.get(node.name, "")),),
                 capacity=_resources(node.capacity) if action is NodeAction.CREATE else None,
             )
             for node in nodes
@@ -253,7 +285,12 @@ class Play:
         if gang is not None:
             group = "team"
         elif task in self.world.unit.members:
-            group = f"of {sorted(task.amounts.items())} {task.priority}"
+            group = _group_of(task)
+        tags: tuple[tuple[str, str], ...] = ()
+        if gang is not None:
+            tags = (("kornel.gangMinimum", str(gang.minimum)),)
+        elif task.key in self.world.wishes:
+            tags = request_tags(required="rack", slice_size=int(self.world.wishes[task.key] or 0))
         spec = AllocationSpec(
             task.key,
             task.application,
@@ -267,7 +304,8 @@ class Play:
             allow_preempt_self=not task.opted_out,
             allow_preempt_other=task.may_preempt,
             created_s=task.created,
-            tags=(("kornel.gangMinimum", str(gang.minimum)),) if gang is not None else (),
+            tags=tags,
+            topology=read_request(tags),
         )
         self._hear(self.engine.apply(UpdateAllocations("rm", (spec,)), self._now_ns))
 

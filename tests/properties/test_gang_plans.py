@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 
 from tests.examples import scale_examples
 from tests.oracles.rules import gang_units
-from tests.properties.gang_worlds import GangWorld, Play, random_gang_world
+from tests.properties.gang_worlds import GangWorld, Play, random_domain_world, random_gang_world
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=scale_examples(1_000), deadline=None)
 def test_a_gang_preempts_by_the_cheapest_lawful_plan_or_not_at_all(seed: int) -> None:
     judge(random_gang_world(seed))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=scale_examples(1_000), deadline=None)
+def test_a_gang_that_requires_racks_preempts_in_the_best_lawful_ones_or_not_at_all(seed: int) -> None:
+    world = random_domain_world(seed)
+    if world.racks:
+        judge(world)
 
 
 def judge(world: GangWorld) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from kornel.core.domain.priorities import NOTHING_WAITS, PRIORITY_MIN
 from kornel.core.model.allocations import Allocation, identity_of
 from kornel.core.model.applications import Application
+from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.partition.state import PartitionState
@@ -158,8 +159,15 @@ def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
         "missed": lambda: request.missed,
         "held": lambda: request.held_on.node_id if request.held_on is not None else "-",
         "failures": lambda: _failures(request),
+        "refused": lambda: _refusal_of_gang(request),
     }
     return f"request {key} {_fields(known, fields, 'node')}"
+
+
+def _refusal_of_gang(request: Allocation) -> str:
+    """Why the last attempt of its gang to preempt had nobody leave."""
+    refusal = request.group.refusal if isinstance(request.group, GangUnit) else None
+    return "-" if refusal is None else f"{refusal.outcome} ({refusal.detail})"
 
 
 def _failures(request: Allocation) -> str:

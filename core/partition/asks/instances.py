@@ -4,8 +4,9 @@ Each is a request of its own, kept under a name that nobody outside sees. ``maxA
 key is to have in total: sending an ask again changes nothing, and one that was released is asked for again when the
 shim repeats the ask.
 
-What a release names: an ID one instance; a key all allocations that have it, or, if there are none, all its asks. A
-release that confirms what the core started means, given a key alone, only those the core wants to end.
+A release that names an ID means one instance. A release that names a key means all allocations under it or, if there
+are none, all asks under it. If a release with a key alone confirms what the core asked for, it means only the
+allocations that the core wants to end.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ _CONFIRMATIONS: Final = (
 
 
 def join_siblings(state: PartitionState, request: Allocation) -> None:
-    """Puts *request*, which shares its key with others, with these."""
+    """Adds *request* to the list of the requests that share its key."""
     spec = request.spec
     siblings = state.instances.get(spec.key)
     if siblings is None:
-        # The only request under its key stands in no list of siblings: it joins when the second one comes.
+        # While a request is the only one under its key, there is no list: the first request is added together with the
+        # second one.
         first = state.requests.get(spec.key)
         siblings = state.instances[spec.key] = {} if first is None else {0: first}
     siblings[spec.instance] = request

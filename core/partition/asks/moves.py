@@ -119,7 +119,7 @@ def resize_request(state: PartitionState, request: Allocation, shape: Shape) -> 
         forget_reservation(state, reserved)
     ledger.ask_reshaped(state, request, shape)
     wake_waiting(state)
-    if request.dialogue is not None:  # The dialogue was about victims for another size.
+    if request.dialogue is not None:  # The dialogue was about victims for the former size.
         request.dialogue = None
         request.attempt_due = True
     if waits:

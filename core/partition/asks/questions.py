@@ -77,6 +77,7 @@ def part_pair(ask: Allocation) -> Allocation:
 
 
 def look_for_pairs(state: PartitionState, ask: Allocation) -> None:
-    """Makes the next cycle match asks with placeholders in all task groups of the application of *ask*."""
+    """Makes the next cycle look for placeholders that asks of the application of *ask* can replace, in all of its task
+    groups."""
     for task_group in ask.application.task_groups.values():
         state.note_pairs(ask.application, task_group)

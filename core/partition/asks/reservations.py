@@ -19,7 +19,8 @@ def reserve_node(
 ) -> Reservation:
     """Hold what *ask* needs on *node*; no other ask is placed on that room (preemption.md A.1 no. 15).
 
-    The next cycle tries the ask. Without *at_once*, it does so only unless it is known that no node has room for it.
+    The next cycle tries the ask. Without *at_once*, the ask waits instead if it is known already that no node has room
+    for it.
     """
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
@@ -43,7 +44,8 @@ def reserve_node(
 
 
 def end_reservation(state: PartitionState, reservation: Reservation, *, requeue: bool = False) -> None:
-    """Give the room back. With *requeue*, the ask waits with its equals again, unless it is held on a node."""
+    """Ends *reservation* and gives its room back. With *requeue*, the ask waits with its equals again, unless it is
+    held on a node."""
     unbook_reservation(state, reservation)
     offer_room(state, reservation.node)
     if requeue and reservation.ask.place is AskPlace.NOWHERE:
@@ -72,6 +74,6 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
 
 
 def offer_room(state: PartitionState, node: Node) -> None:
-    """Wake asks that can use the room on *node* that is no longer held, unless the node is gone."""
+    """Wake asks that can use the room on *node* that is held no longer, unless the node is gone."""
     if state.nodes.get(node.node_id) is node:
         wake_for_node(state, node)

@@ -1,1 +1,1 @@
-"""Every amount: booked in one place, reckoned again from scratch in another."""
+"""Books all amounts in one module, and checks them in another one that computes every amount again from scratch."""

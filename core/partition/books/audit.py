@@ -1,6 +1,7 @@
-"""The accounting invariants as code: every amount, reckoned again from the records it should be the sum of.
+"""Checks the accounting invariants: computes every amount again from the records whose sum it should be.
 
-Independent of the ledger on purpose. Rules: scheduling.md 21, preemption.md A.1 no. 1. Cost: linear in the partition.
+It shares no code with the ledger on purpose. Rules: scheduling.md 21, preemption.md A.1 no. 1. The cost is linear in
+the size of the partition.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kornel.core.policies.application_order import application_key
 
 
 def check(state: PartitionState) -> list[Broken]:
-    """Returns everything in *state* that does not add up; nothing for a sound partition."""
+    """Returns every invariant that *state* violates; an empty list for a sound partition."""
     return [
         *_check_nodes(state),
         *_check_applications(state),
@@ -84,7 +85,8 @@ def _check_nodes(state: PartitionState) -> list[Broken]:
 
 
 def _check_claims(state: PartitionState, node: Node) -> list[Broken]:
-    """Checks what nobody holds on *node* against the sums of those who hold something and of those who are leaving."""
+    """Checks the room on *node* that nobody has a claim to against the sums of those who claim room and of the victims
+    that are leaving."""
     holders = [reservation.ask for reservation in node.reservations.values() if reservation.ask.held_on is not node]
     leaving = [a for a in node.allocations.values() if a.preempted and a not in state.stuck]
     needed = [0] * len(node.free)
@@ -135,7 +137,8 @@ def _check_applications(state: PartitionState) -> list[Broken]:
 
 
 def _lends_priority(state: PartitionState, ask: Allocation) -> bool:
-    """Tells whether a pending *ask* waits for its turn, for its gang, or for nothing but room (preemption.md G)."""
+    """Tells whether the priority of a pending *ask* counts for its application: it waits for its turn, for its gang, or
+    for nothing but room (preemption.md G)."""
     group = ask.group
     if group is None:
         return ask.place is AskPlace.POOLED
@@ -153,7 +156,7 @@ def _queues_below(queue: Queue) -> Iterable[Queue]:
 
 
 def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
-    """Checks *queue* and all below it against the sums of the applications in their leaves."""
+    """Checks *queue* against the sums of the applications in all leaves below it."""
     applications = [a for below in _queues_below(queue) for a in below.applications.values()]
     allocations = [a for application in applications for a in application.allocations.values()]
     asks = [
@@ -238,7 +241,8 @@ def _check_requests(state: PartitionState) -> list[Broken]:
 
 
 def _recorded_places(state: PartitionState) -> Iterator[tuple[Allocation, AskPlace]]:
-    """Yields each request with the place in which the records of the partition have it, whatever it says itself."""
+    """Yields each request with the place in which the records of the partition have it, regardless of the place that
+    the request itself names."""
     for application in state.applications.values():
         for group in application.groups.values():
             yield from ((ask, AskPlace.WAITING) for ask in group.asks())
@@ -248,7 +252,8 @@ def _recorded_places(state: PartitionState) -> Iterator[tuple[Allocation, AskPla
             if ask.node is not None:
                 yield ask, AskPlace.REPLACING
         for allocation in application.allocations.values():
-            # Who leaves is booked as leaving, and that is checked with the amounts.
+            # An allocation that is leaving is recorded nowhere else as leaving; whether it is booked so is checked with
+            # the amounts.
             yield allocation, allocation.place if allocation.place in LEAVING else AskPlace.PLACED
     for node in state.nodes.values():
         yield from ((ask, AskPlace.HELD) for ask in node.held.values())
@@ -256,9 +261,11 @@ def _recorded_places(state: PartitionState) -> Iterator[tuple[Allocation, AskPla
 
 
 def _check_places(state: PartitionState) -> list[Broken]:
-    """Checks that every request is in exactly one place, the one that it names (:mod:`kornel.core.domain.ask_places`).
+    """Checks that every request is in exactly one place, namely the place that it names
+    (:mod:`kornel.core.domain.ask_places`).
 
-    Room may be held for it while it is somewhere else; by its reservation it waits only where it is nowhere else.
+    A request with a reservation may be in another place. Only if it is in no other place does it wait by its
+    reservation.
     """
     broken: list[Broken] = []
     found: dict[Allocation, list[AskPlace]] = {}
@@ -278,8 +285,8 @@ def _check_places(state: PartitionState) -> list[Broken]:
 
 
 def _bound_accounts(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
-    """Returns everybody whom a limit of *queue* binds, with that limit and the applications it counts (config.md
-    10.2)."""
+    """Returns every user and group that a limit of *queue* binds, with that limit and the applications that count
+    towards it (config.md 10.2)."""
     found: dict[tuple[AccountKind, str], tuple[Limit, list[Application]]] = {}
     users, groups = queue.limits
     for application in [a for below in _queues_below(queue) for a in below.applications.values()]:
@@ -318,8 +325,8 @@ def _check_users(state: PartitionState) -> list[Broken]:
 
 
 def _check_admission(state: PartitionState) -> list[Broken]:
-    """Checks the counters of running and starting applications, exact whatever the limits (scheduling.md 12, S-10,
-    S-22)."""
+    """Checks the counters of running and starting applications, which have to be exact whatever the limits are
+    (scheduling.md 12, S-10, S-22)."""
     broken: list[Broken] = []
     for queue in state.queues.values():
         applications = [a for below in _queues_below(queue) for a in below.applications.values()]
@@ -339,7 +346,8 @@ def _check_admission(state: PartitionState) -> list[Broken]:
 
 
 def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
-    """Checks that nobody waits for a limit that lets it go on, unless somebody before it was just offered the place."""
+    """Checks that no ask or application waits for a limit that would admit it, unless an application before it was just
+    offered the slot."""
     broken: list[Broken] = []
     held: dict[Application, Gate] = {}
     for queue in state.queues.values():
@@ -366,7 +374,7 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
 
 
 def _check_newcomers(leaf: Queue, held: KeyedHeap[Application]) -> list[Broken]:
-    """Checks that none of those that *leaf* holds back is the one that may start (``stateaware``)."""
+    """Checks that *leaf* does not hold back the one application that may start now (``stateaware``)."""
     if leaf.allocating or not leaf.open():
         return []
     first = min((a for a in leaf.applications.values() if _could_start(a)), key=application_key, default=None)
@@ -384,8 +392,8 @@ def _could_start(application: Application) -> bool:
 
 
 def _check_failed_starts(state: PartitionState) -> list[Broken]:
-    """Checks that failed starts are remembered only of requests that exist, each with the nodes where it failed
-    (protocol.md 3.6)."""
+    """Checks that failed starts are kept only for requests that exist, and only at nodes that the request itself has on
+    record (protocol.md 3.6)."""
     broken: list[Broken] = []
     for node_id, known in state.failed_starts.items():
         for request in known:
@@ -397,7 +405,7 @@ def _check_failed_starts(state: PartitionState) -> list[Broken]:
 
 
 def _check_notices(state: PartitionState) -> list[Broken]:
-    """Checks that notices and the allocations at risk name each other (preemption.md E.6)."""
+    """Checks that notices and the allocations at risk refer to each other (preemption.md E.6)."""
     broken: list[Broken] = []
     notices = state.notices
     at_risk = {key: entry for notice in notices.open.values() for key, entry in notice.entries.items()}

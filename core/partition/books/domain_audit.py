@@ -1,4 +1,4 @@
-"""The audit of domains: every sum of every domain, computed again from the nodes (docs/topology.md).
+"""Audits the domains: computes every sum of every domain again from the nodes (docs/topology.md).
 
 It deliberately shares no code with what keeps the sums.
 """

@@ -1,8 +1,9 @@
 """The books: every amount on a node, queue or application changes here, and only here.
 
 Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders that depend
-on those amounts in step. It wakes nobody: what others may wait for is noted in ``state.gained``, and whoever called has
-:func:`kornel.core.partition.waiting.rooms.wake_waiting` look at the notes, as :mod:`kornel.core.partition.asks.moves`.
+on those amounts in step. It wakes no waiter: it notes in ``state.gained`` what others may be waiting for, and the
+caller, such as :mod:`kornel.core.partition.asks.moves`, then has
+:func:`kornel.core.partition.waiting.waking.wake_waiting` act on these notes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kornel.core.policies.queue_order import fair_terms
 
 
 def book_pending(ask: Allocation) -> None:
-    """Books *ask*, which is new, or held or placed no more, as pending."""
+    """Books *ask* as pending: it is new, or it is no longer held or placed."""
     application = ask.application
     application.asks[ask.key] = ask
     pairs = ask.shape.pairs
@@ -46,7 +47,8 @@ def unbook_pending(ask: Allocation) -> None:
 
 
 def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Books *ask*, which was pending, on *node*: :func:`unbook_pending` and :func:`book_allocation` in one walk."""
+    """Books *ask*, which was pending, on *node*. This does what :func:`unbook_pending` and :func:`book_allocation` do,
+    in one walk up the queues."""
     del ask.application.asks[ask.key]
     _put_on(state, ask, node, now_ns)
     _use_instead_of_waiting(ask)
@@ -64,14 +66,16 @@ def _wait_no_more(ask: Allocation) -> None:
 
 
 def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
-    """Charges *ask*, which is HELD, as if it ran on *node*: nobody else gets the room while the shim is asked about it.
+    """Charges *ask*, which is HELD, as if it ran on *node*, so that no other ask gets the room while the shim is asked
+    about it.
 
-    To the shim it is still pending; to orders and quotas it counts as placed, so that asking changes no decision.
+    The shim still sees it as pending. Sort orders and quotas count it as placed, so that the question does not change
+    any decision.
     """
     ask.where = node
     node.held[ask.key] = ask
     if ask.reservation is not None and ask.reservation.node is node:
-        node.resize_claim(ask.reservation, ())  # It is charged instead.
+        node.resize_claim(ask.reservation, ())  # Instead of pending, the amounts are booked as used.
     state.held_count += 1
     ask.application.held_count += 1
     node.charge_pairs(ask.shape.pairs)
@@ -82,7 +86,7 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
 
 
 def unbook_hold(state: PartitionState, ask: Allocation) -> None:
-    """Books *ask*, which was HELD and does not run there after all, as pending again."""
+    """Books *ask*, which was HELD and is not placed there after all, as pending again."""
     node = _end_hold(state, ask)
     node.refund_pairs(ask.shape.pairs)
     if ask.reservation is not None and ask.reservation.node is node:
@@ -98,7 +102,7 @@ def unbook_hold(state: PartitionState, ask: Allocation) -> None:
 
 
 def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
-    """Has *ask*, which was HELD, run where it was. Returns the node."""
+    """Books *ask*, which was HELD, as an allocation on the node that it was held on, and returns that node."""
     node = _end_hold(state, ask)
     state.changes += 1
     application = ask.application
@@ -106,7 +110,7 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     ask.node = node
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
-    # Nothing is charged that was not before, but from now on it may be a victim there.
+    # The charges are the same as before, but from now on the allocation may be a victim on this node.
     node.version += 1
     application.allocations[ask.key] = ask
     if ask.spec.placeholder:
@@ -136,7 +140,7 @@ def _book_usage(allocation: Allocation) -> None:
 
 
 def _use_instead_of_waiting(ask: Allocation) -> None:
-    """Books *ask* as used instead of pending in one walk up the queues, because every placement takes it."""
+    """Moves the amounts of *ask* from pending to used in one walk up the queues, because every placement does this."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending
@@ -173,7 +177,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
 
 
 def book_allocation(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """Charges *allocation* to *node*, to its application and to every queue up to the root, unchecked."""
+    """Charges *allocation* to *node*, to its application and to every queue up to the root, without any check."""
     _put_on(state, allocation, node, now_ns)
     _book_usage(allocation)
 
@@ -226,10 +230,10 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
 
 
 def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation | None]) -> None:
-    """Counts what those *leaving* hold as preempting until they are gone (preemption.md B.7).
+    """Counts what the victims *leaving* hold as preempting until they are gone (preemption.md B.7).
 
-    Each comes with the ask it makes room for, its preemptor; ``None``: its queue holds more than it may. Hundreds
-    leave at once, so nodes and queues are booked once for all of their victims.
+    Each victim is mapped to its preemptor, the ask that it makes room for; ``None``: its queue holds more than it may.
+    Because hundreds may leave at once, each node and queue is booked once for all of its victims.
     """
     of_node: dict[Node, list[Allocation]] = {}
     counts: dict[tuple[Queue, Shape], int] = {}
@@ -252,7 +256,7 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
         if node.expect_exits(victims):
             state.node_order.room_changed(node)
         if node.reservations:
-            # Holders may count on what leaves: less of what is free now is theirs.
+            # Holders of reservations may count on the room of victims, so they claim less of what is free now.
             state.gained.append(node)
     gaining: dict[Queue, None] = {}
     for (leaf, shape), count in counts.items():
@@ -269,7 +273,7 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
 
 
 def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
-    """Counts on the room of *victim* no more, because it has not left in time."""
+    """Stops counting on the room of *victim*, which has not left in time."""
     node = victim.node
     state.changes += 1
     if node is not None:
@@ -278,7 +282,7 @@ def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
 
 
 def unbook_victim(victim: Allocation) -> None:
-    """Counts *victim*, which has left, as preempting no more."""
+    """Stops counting the amounts of *victim*, which has left, as preempting."""
     for queue in victim.queue.lineage():
         unbook_amounts(queue.preempting, victim.shape.pairs)
 
@@ -286,7 +290,8 @@ def unbook_victim(victim: Allocation) -> None:
 def book_claim(state: PartitionState, ask: Allocation) -> None:
     """Claims what *ask*, which has preempted, is about to use in the queues on its path (preemption.md 0.1).
 
-    To be called when its victims are marked. Where a queue is above its max all the same, the ask takes their place.
+    It is to be called once the victims are marked. In a queue that would be above its max nevertheless, the ask is
+    noted as taking the place of its victims.
     """
     ask.triggered = True
     pairs = ask.shape.pairs
@@ -307,7 +312,7 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
 
 
 def unbook_claim(state: PartitionState, ask: Allocation) -> None:
-    """Ends the claim of *ask*, which has preempted and was placed, withdrawn or re-armed since."""
+    """Ends the claim of *ask*, which has preempted and has since been placed, withdrawn or re-armed."""
     ask.triggered = False
     ask.swaps_in = ()
     for queue in ask.queue.lineage():
@@ -329,14 +334,14 @@ def _over_max(queue: Queue, pairs: Pairs) -> bool:
 
 
 def book_promise(ask: Allocation) -> None:
-    """Counts *ask*, which gets a node kept free because it waited, as promised in its queues: no more is promised than
-    the quotas could ever grant."""
+    """Counts the amounts of *ask*, for which a node is kept free because it has waited, as promised in its queues, so
+    that no more is promised than the quotas could ever grant."""
     for queue in ask.queue.lineage():
         book_amounts(queue.promised, ask.shape.pairs)
 
 
 def unbook_promise(ask: Allocation) -> None:
-    """Counts *ask* as promised no more: its node was given back, or is used."""
+    """Stops counting the amounts of *ask* as promised, because its node was given back or is used now."""
     for queue in ask.queue.lineage():
         unbook_amounts(queue.promised, ask.shape.pairs)
 
@@ -344,7 +349,8 @@ def unbook_promise(ask: Allocation) -> None:
 def promise_is_sound(ask: Allocation) -> bool:
     """Tells whether *ask* would still fit under every max on its path if everything claimed and promised were
     placed."""
-    # Not the root: its max is the size of the cluster, and that there is too little of it free is why the ask waits.
+    # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
+    # cluster is free.
     for queue in ask.queue.lineage()[:-1]:
         used, claimed, promised, most = queue.used, queue.claimed, queue.promised, queue.max
         for t, amount in ask.shape.pairs:
@@ -354,8 +360,8 @@ def promise_is_sound(ask: Allocation) -> bool:
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
-    """Books that *ask*, which waits nowhere, asks for *shape* now; what is claimed, promised or held for it changes
-    with it."""
+    """Books that *ask*, which is in no waiting room now, asks for *shape* from now on; what is claimed, promised or
+    held for it changes as well."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
     state.moved[ask.queue] = None
@@ -370,7 +376,7 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
             queue.parent.order.mark_changed(queue)
     ask.shape = shape
     if ask.swaps_in and _is_more(before, shape):
-        ask.swaps_in = ()  # Its victims made room for less.
+        ask.swaps_in = ()  # Its victims made room for a smaller ask.
     if reserved is not None:
         reserved.node.resize_claim(reserved, shape.pairs)
         state.node_order.refresh_node(reserved.node)
@@ -387,7 +393,8 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     request.shape = shape
     request.version = state.next_number()
     replaced = request.replaces
-    # It takes the place of a placeholder only later: until then nothing but room on another node is charged for it.
+    # A replacement has not taken the place of its placeholder yet: until then only room on another node is charged for
+    # it.
     if replaced is not None:
         if replaced.node is not node:
             _exchange_on(state, node, before, shape)
@@ -411,7 +418,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
             queue.parent.order.mark_changed(queue)
         if queue.parked:
             state.gained.append(queue)
-    # What its node expects to become free is counted with the size that it has now.
+    # The room that the node expects from this victim has to be of its new size.
     if request.preempted and request not in state.stuck:
         node.expect_no_exit(request)
         node.expect_exits((request,))
@@ -434,16 +441,16 @@ def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape)
 
 
 def keep_placeholder_from_use(placeholder: Allocation) -> None:
-    """Keeps asks from taking the place of *placeholder*, which was asked to leave."""
+    """Stops asks from taking the place of *placeholder*, which was asked to leave."""
     placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
 
 
 def replacement_starts(
     state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
 ) -> None:
-    """Books that *ask* is pending no more and will take the place of *placeholder*, which is to leave.
+    """Books that *ask* is no longer pending and will take the place of *placeholder*, which is to leave.
 
-    On another node than the placeholder's, the ask's room is charged now, and nothing else.
+    If the ask is to run on another node than the placeholder, its room there is charged now, but nothing else.
     """
     _wait_no_more(ask)
     ask.node = node
@@ -459,7 +466,7 @@ def replacement_starts(
 
 
 def replacement_undone(state: PartitionState, ask: Allocation) -> None:
-    """Books *ask* as pending again; the placeholder it was to replace stays on its way out."""
+    """Books *ask* as pending again; the placeholder it was to replace is still leaving."""
     placeholder, node = ask.replaces, ask.node
     assert placeholder is not None, "only a replacement under way can be undone"
     assert node is not None, "a replacement under way has a node"
@@ -477,13 +484,13 @@ def replacement_undone(state: PartitionState, ask: Allocation) -> None:
 
 
 def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
-    """Gives the place of *placeholder* to the ask it was linked to, which is returned: now an allocation."""
+    """Gives the place of *placeholder* to the ask linked to it, which becomes an allocation, and returns it."""
     ask, old_node = placeholder.replaced_by, placeholder.node
     assert ask is not None, "only a linked pair can be swapped"
     assert old_node is not None, "a linked placeholder is allocated"
     application = ask.application
     before, after = placeholder.shape.pairs, ask.shape.pairs
-    # On another node it was charged when the replacement began.
+    # If it runs on another node, its room there was charged when the replacement began.
     if ask.node is old_node:
         old_node.allocations[ask.key] = ask
         old_node.charge_pairs(after)
@@ -510,7 +517,7 @@ def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> All
     state.changes += 1
     state.moved[application.queue] = None
     assert ask.node is not None, "whoever takes a place has a node"
-    ask.node.version += 1  # From now on it may be a victim there.
+    ask.node.version += 1  # From now on the allocation may be a victim on this node.
     state.gained.append(old_node)
     if state.recording:
         state.events.placeholder_replaced(placeholder, ask, old_node)
@@ -535,10 +542,10 @@ def _drop_placeholder(placeholder: Allocation) -> None:
 
 
 def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None:
-    """Moves the root's max by what the capacity of one node changed, from *before* to *now*; types that come to zero
-    are left out.
+    """Changes the root's max by the difference between the capacity of a node *before* and *now*, and removes types
+    whose sum becomes zero.
 
-    Fair shares are reckoned from the root's max; they are refreshed once, by the next cycle.
+    Fair shares depend on the root's max; the next cycle computes them again, once for all such changes.
     """
     state.changes += 1
     root = state.root
@@ -561,15 +568,16 @@ def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None
 
 
 def refresh_fair_terms(state: PartitionState) -> None:
-    """Reckon every queue's fair-share denominators again: the size of the cluster changed."""
+    """Computes the fair-share denominators of all queues again, because the size of the cluster has changed."""
     state.fair_terms_stale = False
     refresh_fair_terms_below(state.root)
 
 
 def advance_fair_terms(state: PartitionState, most: int) -> bool:
-    """Reckon up to *most* queues' denominators again, since the size of the cluster changed. Whether any are left.
+    """Computes the fair-share denominators of up to *most* queues again, because the size of the cluster has changed.
+    Returns whether any are left.
 
-    A large tree takes several slices for that, and some of its queues are ordered by their former shares meanwhile.
+    A large tree takes several slices; in the meantime, some of its queues are still ordered by their former shares.
     """
     if state.fair_terms_steps is None:
         state.fair_terms_stale = False
@@ -580,19 +588,21 @@ def advance_fair_terms(state: PartitionState, most: int) -> bool:
 
 
 def reckon_fair_terms_anew(state: PartitionState) -> None:
-    """Has a reckoning that is under way begin again: maxima that it has inherited downwards have changed."""
+    """Makes a computation of fair shares that is under way start again, because maxima that queues inherit have
+    changed."""
     if state.fair_terms_steps is not None:
         state.fair_terms_steps = None
         state.fair_terms_stale = True
 
 
 def refresh_fair_terms_below(top: Queue) -> None:
-    """Reckon the denominators of *top* and of all queues below again: a max or guarantee of *top* changed."""
+    """Computes the denominators of *top* and of all queues below it again, because a max or guarantee of *top* has
+    changed."""
     _refresh_subtree(top, _mark_fair_terms(top))
 
 
 def take_fair_terms_steps(top: Queue) -> Iterator[None]:
-    """Does the same, and yields after each queue."""
+    """Does the same as :func:`refresh_fair_terms_below` in steps, and yields after each queue."""
     left = [(top, _mark_fair_terms(top))]
     while left:
         queue, above = left.pop()
@@ -604,7 +614,8 @@ def take_fair_terms_steps(top: Queue) -> Iterator[None]:
 
 
 def _mark_fair_terms(top: Queue) -> dict[int, int]:
-    """Returns the maxima that hold above *top*, whose place in the order of its parent has to be found anew."""
+    """Returns the maxima that *top* inherits from its ancestors, and marks *top* as changed in the order of its
+    parent."""
     above: dict[int, int] = {}
     for ancestor in reversed(top.lineage()[1:]):
         above.update(ancestor.max)
@@ -622,9 +633,10 @@ def _refresh_subtree(queue: Queue, above: dict[int, int]) -> None:
 
 
 def queue_path_admits_swap(ask: Allocation) -> Queue | None:
-    """As :func:`queue_path_admits` for an ask that has preempted, and so has a claim to what it needs.
+    """Returns the lowest queue on the path whose max does not admit *ask*, which has preempted and so has a claim to
+    what it needs; ``None`` if all do.
 
-    In a queue that was above its max already it takes the place of its victims, once they have left.
+    In a queue that was already above its max, the ask takes the place of its victims once they have left.
     """
     for queue in ask.queue.lineage():
         over = bool(queue.ceilings) and not queue.has_room(ask.shape.pairs)
@@ -634,7 +646,7 @@ def queue_path_admits_swap(ask: Allocation) -> Queue | None:
 
 
 def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
-    """Returns the lowest queue on the path whose max does not admit *pairs*; ``None`` when all do."""
+    """Returns the lowest queue on the path whose max does not admit *pairs*; ``None`` if all do."""
     for ancestor in queue.lineage():
         if ancestor.ceilings and not ancestor.admits(pairs):
             return ancestor
@@ -642,9 +654,10 @@ def queue_path_admits(queue: Queue, pairs: Pairs) -> Queue | None:
 
 
 def _give_back(application: Application, pairs: Pairs) -> None:
-    """Books *pairs* less for *application*: the most it ever held may be what it held until now."""
-    # The peak is noted here, where amounts fall, and not where they rise: placements are many more, and what is held
-    # now is the most since the last fall.
+    """Subtracts *pairs* from what *application* holds, after noting its peak: the most it ever held may be what it held
+    until now."""
+    # The peak is noted here, where amounts fall, and not where they rise, which would slow down every placement: what
+    # is held just before a fall is the most since the last fall.
     if application.held_count:
         _note_peak(application, pairs)
         unbook_amounts(application.real, pairs)
@@ -658,8 +671,8 @@ def _give_back(application: Application, pairs: Pairs) -> None:
 
 
 def _note_peak(application: Application, pairs: Pairs) -> None:
-    """Notes what *application* holds, before it holds less of the types in *pairs*. What is only held for an ask is not
-    its own yet."""
+    """Raises the peak of *application* to what it holds now, before it loses some of the types in *pairs*. Room that is
+    only held for an ask does not count."""
     real, peak = application.real, application.peak
     if application.held_count:
         real = application.confirmed_amounts()
@@ -669,7 +682,8 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
 
 
 def _note_placeholder_peak(application: Application, pairs: Pairs) -> None:
-    """Notes what the placeholders of *application* hold, before they hold less of the types in *pairs*."""
+    """Raises the peak of *application* to what its placeholders hold now, before they lose some of the types in
+    *pairs*."""
     held, peak = application.placeholder, application.peak
     for t, _ in pairs:
         if held[t] > peak[t]:

@@ -1,1 +1,1 @@
-"""Puts configurations into force: in a new partition, in a running one, and in a supposed one."""
+"""Puts configurations into force in new, running and hypothetical partitions."""

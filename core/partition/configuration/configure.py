@@ -1,6 +1,7 @@
-"""Configuration into a partition: build its queue tree, or change a running one (protocol.md 5.4).
+"""Applies a configuration: builds the queue tree of a new partition, or changes that of a running one (protocol.md
+5.4).
 
-What cannot be applied is found out before anything is touched, so an update happens whole or not at all.
+Whether it can be applied is checked before anything is changed, so an update happens completely or not at all.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ CLEANED_AT_ONCE: Final = 1_000
 def build_partition(
     name: str, config: PartitionConfig, now_ns: int, effects: list[Effect], callbacks: Callbacks | None = None
 ) -> PartitionState:
-    """Returns a new, empty partition called *name* (full form) with the queues of *config*; it answers into *effects*.
+    """Returns a new, empty partition called *name* (full form) with the queues of *config*; its effects are appended to
+    *effects*.
 
-    *callbacks*: those of the engine; without, nobody is ever asked.
+    *callbacks*: the callbacks of the engine; without them, the shim is never asked anything.
     """
     building = Building(name, config, effects, callbacks)
     for _ in building.take_steps():
@@ -54,12 +56,13 @@ def build_partition(
 
 
 class Building:
-    """A new partition that is being built. Nobody knows it yet, it has no time, and tells nobody of its queues."""
+    """A new partition that is being built. It is not visible to anybody yet, has no time, and records no events."""
 
     def __init__(
         self, name: str, config: PartitionConfig, effects: list[Effect], callbacks: Callbacks | None = None
     ) -> None:
-        """As :func:`build_partition`, which takes no steps."""
+        """Prepares the building of a partition; the parameters are those of :func:`build_partition`, which takes all
+        steps at once."""
         self.config = config
         self.state = PartitionState(name, config.root.effective, config.preemption, effects, callbacks)
         self.state.recording = False
@@ -68,7 +71,7 @@ class Building:
         self._change = _Change()
 
     def take_steps(self) -> Iterator[None]:
-        """Build; yields after each queue."""
+        """Builds the partition, and yields after each queue."""
         self.state.config = self.config
         return _make_changes(self.state, self.config, None, self._change)
 
@@ -89,13 +92,13 @@ class Building:
 
 
 def find_obstacles(state: PartitionState, config: PartitionConfig) -> list[str]:
-    """Returns what stands against applying *config* to this running partition, in sentences; nothing if it can be
-    applied."""
+    """Returns, as sentences, the reasons why *config* cannot be applied to this running partition; an empty list if it
+    can."""
     return list(filter(None, look_for_obstacles(state, config)))
 
 
 def look_for_obstacles(state: PartitionState, config: PartitionConfig) -> Iterator[str]:
-    """Yields the same, and an empty text after each queue against which nothing stands."""
+    """Yields the same sentences as :func:`find_obstacles`, and an empty text after each step that found none."""
     for path, queue_config in walk_queues(config.root, "root"):
         queue = state.queues.get(path)
         if queue is None or queue.parent is None:
@@ -120,9 +123,11 @@ def look_for_obstacles(state: PartitionState, config: PartitionConfig) -> Iterat
 
 
 def _advise_two_steps(state: PartitionState, config: PartitionConfig) -> str:
-    """Returns how *config*, which names too many types, can be applied if it leaves others out; empty if it does not.
+    """Returns the advice to apply *config*, which names too many types, in two steps; empty if it leaves out no type
+    that is in use.
 
-    These count until nothing names them any more, which is found out by the cleaner: their amounts may be anywhere.
+    A type that is left out still counts until the cleaner finds that nothing names it, because amounts of it may be
+    kept in many places.
     """
     left_out = set(offered_types.named_by(state.config)) if state.config is not None else set()
     left_out -= set(offered_types.named_by(config))
@@ -135,17 +140,18 @@ def _advise_two_steps(state: PartitionState, config: PartitionConfig) -> str:
 
 
 def update(state: PartitionState, config: PartitionConfig, now_ns: int) -> None:
-    """Make the partition follow *config*, which :func:`find_obstacles` has no objection to.
+    """Makes the partition follow *config*, against which :func:`find_obstacles` has found nothing.
 
-    Only what differs from the configuration followed so far is touched: the cost is that of the change, and where
-    both share their parts (:mod:`kornel.core.config.sharing`) not even that of looking for it.
+    Only what differs from the former configuration is touched, so the cost depends on the size of the change. Parts
+    that both configurations share (:mod:`kornel.core.config.sharing`) need not even be compared.
     """
     for _ in take_update_steps(state, config, now_ns):
         pass
 
 
 def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: int) -> Iterator[None]:
-    """Does the same, and yields after each queue. Until the last step nothing may be applied or decided here."""
+    """Does the same as :func:`update` in steps, and yields after each queue. Until the last step, the partition must
+    not apply commands or decide anything."""
     before, state.config = state.config, config
     if before is config:
         return
@@ -172,7 +178,8 @@ def take_update_steps(state: PartitionState, config: PartitionConfig, now_ns: in
 def _make_changes(
     state: PartitionState, config: PartitionConfig, before: PartitionConfig | None, change: _Change
 ) -> Iterator[None]:
-    """Make what follows *before* follow *config*, and put into *change* what that touches. Yields after each queue."""
+    """Makes a partition that follows *before* follow *config*, and records in *change* what that touches. Yields after
+    each queue."""
     named: dict[str, None] = {}
     for names in offered_types.names_by_queue(config, before):
         named.update(dict.fromkeys(names))
@@ -207,11 +214,11 @@ def _make_changes(
 class _Change:
     """The queues and settings that an update has touched so far.
 
-    queues     with new settings, parents before their children; those dropped since may be among them
+    queues     those with new settings, parents before their children; some may have been dropped since
     delayed    leaves whose asks may now preempt at another time
-    limits     where other user and group limits apply now, with these
-    quotas     the maxima and delays that changed queues had; none for those that were not there or dynamic
-    templates  a parent passes on something else to dynamic queues
+    limits     the queues with new user and group limits, each with these limits
+    quotas     the maxima and delays that changed queues had before; none if a queue is new or was dynamic
+    templates  tells whether a parent now passes other settings on to dynamic queues
     """
 
     queues: dict[Queue, None] = field(default_factory=dict)
@@ -244,8 +251,8 @@ def _follow_config(
 
 
 def _drain(queue: Queue | None, change: _Change) -> None:
-    """Marks *queue* and all managed ones below as draining, because they are listed no more; their limits are gone with
-    that."""
+    """Marks *queue* and all managed queues below it as draining, because the configuration no longer lists them, and
+    removes their limits."""
     if queue is not None and queue.managed:
         queue.draining = True
         if queue.limits is not NO_LIMITS:
@@ -255,7 +262,8 @@ def _drain(queue: Queue | None, change: _Change) -> None:
 
 
 def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
-    """Works out again what depends on the settings of changed queues: shares, orders, priorities, and who has to wait.
+    """Works out again what depends on the settings of changed queues: shares, orders, priorities, and which asks have
+    to wait.
 
     Yields after each queue.
     """
@@ -285,7 +293,8 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
 def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: _Change) -> Queue:
     queue = state.queues.get(path)
     if queue is not None and queue.parent is not None and queue.leaf == config.parent:
-        # Leaf and parent order different things: an empty queue that changes its kind starts afresh.
+        # A leaf keeps its applications in order, a parent its children. So an empty queue that becomes the other is
+        # made anew.
         _drop_queue(state, queue)
         queue = None
     if queue is None:
@@ -322,10 +331,10 @@ def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:
 
 
 def _take_watch_steps(state: PartitionState) -> Iterator[None]:
-    """Starts afresh, since the switches changed, with whoever was due while nobody could preempt or is not due any
-    more. Yields after each application.
+    """Determines again which asks are due to preempt, because the settings of preemption have changed. Yields after
+    each application.
 
-    Asks that hold room are tried again, since they may do more than before on the node that they must run on.
+    Asks with reservations are tried again, because they may now be allowed to preempt on the node that they require.
     """
     state.attempts_due.clear()
     state.guarantee.refusals.clear()
@@ -343,7 +352,7 @@ def _take_watch_steps(state: PartitionState) -> Iterator[None]:
 
 
 def walk_queues(config: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
-    """Yields *config*, which stands at *path*, and all below with their paths, parents first."""
+    """Yields *config*, the queue at *path*, and all queues below it, each with its path, parents first."""
     yield path, config
     for child in config.children:
         yield from walk_queues(child, f"{path}.{child.name}")
@@ -365,16 +374,18 @@ def _clean_again(state: PartitionState, now_ns: int) -> None:
 
 
 def advance_cleaning(state: PartitionState) -> bool:
-    """Look at some queues, whether they are to be removed. Returns whether any are left to be looked at."""
+    """Looks at some queues and removes those that are no longer needed. Returns whether any are left to be looked
+    at."""
     if state.cleaning is not None and sum(1 for _ in islice(state.cleaning, CLEANED_AT_ONCE)) < CLEANED_AT_ONCE:
         state.cleaning = None
     return state.cleaning is not None
 
 
 def _clean_queues(state: PartitionState) -> Iterator[None]:
-    """Remove drained and dynamic queues that are empty, children first (scheduling.md 19), and what empty ones held.
+    """Removes draining and dynamic queues that are empty, children first (scheduling.md 19), and what is kept for empty
+    queues.
 
-    Yields after each queue; others may come, go and be filled meanwhile.
+    Yields after each queue; in the meantime, other queues may be added, removed or filled.
     """
     yield from _clean_below(state, state.root)
     leaves = {queue for queue in state.queues.values() if queue.applications}
@@ -386,7 +397,7 @@ def _clean_queues(state: PartitionState) -> Iterator[None]:
 
 def _clean_below(state: PartitionState, queue: Queue) -> Iterator[None]:
     left = list(reversed(queue.children.values()))
-    while left:  # A list that kept them to the end would have all that go freed at once.
+    while left:  # If the list kept all queues until the end, the memory of all removed ones would be freed at once.
         child = left.pop()
         if child.children:
             yield from _clean_below(state, child)

@@ -1,4 +1,4 @@
-"""Dynamic queues: how placement makes them, their limits from tags, and what a reload changes in them.
+"""Makes dynamic queues for placement, limits them by tags, and applies the changes of a reload to them.
 
 The cost of making a queue grows with the length of its path only. Rules: config.md 6.3, 7.7, 7.8, B16, B18, B20.
 """
@@ -42,7 +42,8 @@ class Prospect(NamedTuple):
 
 
 def find_prospect(state: PartitionState, placed: Placed, limits: NamespaceLimits) -> Prospect:
-    """Returns the leaf at *placed* as it is or will be. *limits* apply to dynamic leaves except the recovery queue."""
+    """Returns the leaf at *placed* as it is, or as it would be made. *limits* apply to dynamic leaves except the
+    recovery queue."""
     guaranteed: Mapping[int, int]
     maximum: Mapping[int, int]
     queue = placed.above
@@ -140,7 +141,8 @@ def _create_leaf(state: PartitionState, placed: Placed, wanted: Prospect) -> Que
 
 
 def _limit_leaf(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
-    """Put the amounts of *wanted* into force. Only *leaf* reads them, so nothing else is computed again."""
+    """Puts the amounts of *wanted* into force for *leaf*. No other queue depends on them, so nothing else is computed
+    again."""
     leaf.max_applications = wanted.max_applications
     guaranteed = {t: amount for t, amount in wanted.guaranteed.items() if amount}
     if leaf.guaranteed == guaranteed and leaf.max == wanted.max:

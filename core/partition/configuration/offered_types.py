@@ -25,7 +25,7 @@ def offer_types(state: PartitionState, names: Iterable[str], *, leaving: int = 0
     """Add the types *names* to the partition. Raises :class:`kornel.core.model.shapes.TooManyTypes` without changing
     anything.
 
-    *leaving*: the number of further types for which there has to be room afterwards.
+    *leaving*: the number of types that must still be possible to add afterwards.
     """
     types = state.types
     named = dict.fromkeys(names)

@@ -1,4 +1,5 @@
-"""The levels of the topology into a partition: every node finds its domains, and who waits for one is tried again."""
+"""Applies the levels of the topology to a partition: assigns every node to its domains, and tries asks again that wait
+for a domain."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from kornel.core.partition.waiting.waking import wake_for_domains
 
 
 def take_level_steps(state: PartitionState, levels: tuple[TopologyLevel, ...]) -> Iterator[None]:
-    """Has the nodes stand in domains of *levels* from now on; without levels nobody keeps domains. Yields after each
+    """Assigns the nodes to domains of *levels*; without levels, the partition has no domains. Yields after each
     node."""
     before, state.topology = state.topology, Topology(levels) if levels else None
     for node in state.nodes.values():

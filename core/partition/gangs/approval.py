@@ -1,8 +1,8 @@
-"""A real ask is to take the place of a placeholder: the shim has the last word, if it wants it (protocol.md 13).
+"""Asks the shim, if it answers predicates, before a real ask takes the place of a placeholder (protocol.md 13).
 
-Asked first is whether the ask may run where placeholders of its group are; only when all of those are refused, about
-other nodes with room. While the shim thinks, the ask and the placeholder wait for each other and for nobody else. What
-became of both meanwhile is looked at when the answer is there.
+The first question is about the nodes of placeholders of its group; only if the shim refuses all of these does another
+question follow, about other nodes with room. Until the shim answers, the ask and the placeholder are reserved for each
+other. Once the answer arrives, the code checks whether both are still as they were.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kornel.core.partition.waiting.failing import note_failure
 from kornel.core.partition.waiting.rooms import UNSERVED
 
 MOST_NODES: Final = 64
-"""Nodes offered in one question."""
+"""The most nodes offered in one question."""
 
 
 def seek_approval(state: PartitionState, pair: Pair, now_ns: int) -> None:
-    """Ask about *pair* before it is linked."""
+    """Asks the shim about *pair*; the two are linked only after the answer."""
     ask, placeholder, node = pair
     own = node is placeholder.node
     number = state.callbacks.next_number()
@@ -48,12 +48,13 @@ def _drop_question(state: PartitionState, ask: Allocation, number: int) -> None:
 
 
 def _name_nodes(node_ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the nodes that were chosen before the question waited for its turn."""
+    """Returns *node_ids*, the nodes that were chosen before the question had to wait for its turn."""
     return node_ids
 
 
 def _own_nodes(ask: Allocation, first: Node) -> tuple[str, ...]:
-    """Returns the nodes of the placeholders whose place *ask* could take, that of the chosen one first."""
+    """Returns the nodes of the placeholders whose place *ask* could take, the node *first* of the chosen one at the
+    head."""
     assert ask.pool is not None, "an ask that looks for a placeholder waits in the pool of its group"
     usable = (p for p in ask.pool.free.sorted_members() if p.proposed_by is None and not replacement.is_larger(ask, p))
     others = (p.node.node_id for p in usable if p.node is not None and p.node is not first)
@@ -79,7 +80,8 @@ def _decide_pairs(
     refused: Mapping[str, str],
     now_ns: int,
 ) -> None:
-    """Link the first pair that the shim let pass and that is still possible; otherwise look further."""
+    """Links the first pair that the shim has allowed and that is still possible; otherwise, lets the next cycle look
+    for another pair."""
     if not inquiries.is_open(ask, number):
         return
     inquiry = ask.inquiry

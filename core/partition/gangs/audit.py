@@ -1,4 +1,5 @@
-"""The invariants of gangs: counts of task groups, what waits in them, and the links of replacements under way.
+"""Checks the invariants of gangs: the counts of task groups, the asks that wait in them, and the links of replacements
+under way.
 
 Rules: scheduling.md 10.1 to 10.3, 21 (I4, I10).
 """
@@ -18,7 +19,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED
 
 
 def check(state: PartitionState) -> Iterator[Broken]:
-    """Returns everything about gangs that does not add up."""
+    """Yields every invariant about gangs that is violated."""
     for application in state.applications.values():
         for task_group in application.task_groups.values():
             yield from _check_task_group(state, application, task_group)
@@ -62,8 +63,8 @@ def _belongs_to(request: Allocation, task_group: TaskGroup) -> bool:
 
 
 def _check_links(state: PartitionState, key: str, request: Allocation) -> Iterator[Broken]:
-    """Checks that both halves of a pair name each other, and that the real one is charged ahead of time on another node
-    only."""
+    """Checks that the placeholder and the real ask of each pair refer to each other, and that the real ask is charged
+    in advance only if it is to run on another node."""
     placeholder, real = request.replaces, request.replaced_by
     proposed = request.proposed_placeholder
     if proposed is not None and (proposed.proposed_by is not request or request.inquiry is None):

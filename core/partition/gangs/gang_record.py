@@ -1,4 +1,4 @@
-"""The memory of gang scheduling in a partition: the applications to look at, and the gangs that wait for room."""
+"""Holds what a partition remembers about gangs: the applications to look at, and the gangs that wait for room."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies.gang_nodes import Candidates, Members, count_places, places_on
 
 Demand = tuple[Members, ...]
-"""The members of a gang, equal ones together: gangs with equal demands are one question."""
+"""The members of a gang, with equal members together. Gangs with equal demands are tried only once."""
 
 
 class GangRoom:
-    """The gangs of one demand that found no places, and how many places there were for their members.
+    """The gangs with the same demand that found no places, with the number of places that there were for their members.
 
-    A place that was taken since still counts, until its node gains room again or a gang has tried in vain. So there are
-    never more places than are counted, and nobody tries while too few are.
+    A place that has since been taken still counts until its node gains room again or a gang has tried in vain. So there
+    are never more places than the count says, and no gang tries while the count is too low.
     """
 
     __slots__ = ("_places", "demand", "totals", "waiters")
@@ -28,11 +28,11 @@ class GangRoom:
         self.waiters: Room = {}
         self._places: list[dict[Node, int]] = [dict(count_places(candidates, members)) for members in demand]
         self.totals: list[int] = [sum(places.values()) for places in self._places]
-        """By members that are alike, the places that were counted for them."""
+        """For each set of equal members, the number of places counted for them."""
 
     def count_again(self, node: Node) -> bool:
-        """Counts the places on *node*, which gained room. Returns whether a gang should try again: there are more, and
-        enough for all members."""
+        """Counts the places on *node*, which has gained room. Returns whether a gang should try again, because there
+        are more places than before and enough for all members."""
         more = False
         for at, members in enumerate(self.demand):
             known = self._places[at]
@@ -44,7 +44,7 @@ class GangRoom:
         return more and all(total >= members.number for total, members in zip(self.totals, self.demand, strict=True))
 
     def forget_node(self, node: Node) -> None:
-        """Counts nothing on *node*, which is gone."""
+        """Drops the places counted on *node*, which is gone."""
         for at, known in enumerate(self._places):
             self.totals[at] -= known.pop(node, 0)
 
@@ -58,13 +58,13 @@ class Vetting:
         self.nodes: Final = nodes
         self.unanswered: Final[dict[Allocation, None]] = dict.fromkeys(nodes)
         self.passed: Final[dict[Allocation, frozenset[str]]] = {}
-        """By member, the nodes that the shim let pass."""
+        """The nodes that the shim has allowed, by member."""
 
 
 class GangHold:
     """The places held for all members of a gang while victims leave for some of them (preemption.md B.11).
 
-    None of them runs before all can, and none keeps its place when the others cannot have one.
+    No member runs before all can run, and no member keeps its place if the others cannot have one.
     """
 
     __slots__ = ("evicted", "freed", "kind", "made_ns", "members", "mended", "relied_on", "wait_from_ns")
@@ -73,29 +73,29 @@ class GangHold:
         self.kind: Final = kind
         self.made_ns: Final = made_ns
         self.members: dict[Allocation, None] = {}
-        """The members, each of which has a reservation; one that lost it is looked after before the slice ends."""
+        """The members, each of which has a reservation; a member that loses it is dealt with before the slice ends."""
         self.evicted = 0
-        """The victims that were asked to leave for it."""
+        """The number of victims that were asked to leave for the gang."""
         self.freed: Final[dict[int, int]] = {}
-        """The amounts that these held, by type."""
+        """The amounts that these victims held, by type."""
         self.relied_on: Final[dict[Allocation, None]] = {}
-        """The victims of others whose room it counts on."""
+        """The victims of other preemptors whose room the gang counts on."""
         self.mended = 0
-        """The number of times that members got other places than before."""
+        """The number of times that members were given other places."""
         self.wait_from_ns = made_ns
-        """The time when the last victim was asked to leave, or the last one left."""
+        """The time when the last victim was asked to leave, or when the last one left."""
 
     def is_whole(self) -> bool:
         """Tells whether room is held for every member."""
         return all(member.reservation is not None for member in self.members)
 
     def victims_left(self) -> bool:
-        """Tells whether somebody who was asked to leave for a member is still there."""
+        """Tells whether a victim that was asked to leave for a member is still there."""
         return any(member.victims for member in self.members)
 
 
 class GangRecord:
-    """Keeps the applications with gangs that something is to be done about, in order of arrival."""
+    """Keeps the applications whose gangs something has to be done about, in order of arrival."""
 
     __slots__ = (
         "as_units", "broken", "gathering", "holds", "rooms", "timed_out", "to_match", "totals", "vetting",
@@ -104,29 +104,38 @@ class GangRecord:
 
     def __init__(self) -> None:
         self.as_units = True
-        """Tells whether the placeholders of a gang are placed together; otherwise each is for itself."""
+        """Tells whether the placeholders of a gang are placed together; otherwise each is placed by itself."""
         self.gathering: Final[Room] = {}
-        """Gangs not all members of which have been asked for, or about which the shim is being asked."""
+        """The gangs that still lack asks for some members, or about which the shim is being asked."""
         self.rooms: Final[dict[Demand, GangRoom]] = {}
-        """Gangs for all members of which there is not enough room."""
+        """The gangs that found too little room for all of their members, by demand."""
         self.totals: Final[dict[Pairs, Shape]] = {}
-        """The sums of what gangs want that wait below a quota or limit, each as one size."""
+        """The total amounts of gangs that wait for a quota or limit, each as one shape."""
         self.holds: Final[dict[Application, GangHold]] = {}
-        """Gangs for all members of which room is held until victims have left."""
+        """The gangs for which room is held for all members until victims have left."""
         self.broken: Final[dict[Application, None]] = {}
-        """The gangs among these in which a member lost its place."""
+        """The gangs of ``holds`` in which a member lost its place."""
         self.vetting: Final[dict[Application, Vetting]] = {}
-        """Gangs about which the shim is being asked."""
+        """The gangs about which the shim is being asked."""
         self.to_match: Final[dict[Application, None]] = {}
-        """Applications of which a real ask may now find a placeholder to replace."""
+        """The applications with a real ask that may now find a placeholder to replace."""
         self.without_room: Final[dict[Application, None]] = {}
-        """Applications of which one found a placeholder, but had to go elsewhere and found no node."""
+        """The applications with a real ask that matched a placeholder, was not allowed on its node, and found no other
+        node."""
         self.waiting_for_turn: Final[dict[Application, None]] = {}
-        """Applications of which one that depends on other placements waits until the line of such asks is shorter."""
+        """The applications with a real ask that depends on other placements and waits until the line of such asks is
+        shorter."""
         self.timed_out: Final[dict[Application, None]] = {}
-        """Applications whose placeholders have waited long enough; nothing was done about it yet."""
+        """The applications whose placeholders have timed out and are still to be given up."""
 
     def hold_of(self, ask: Allocation) -> GangHold | None:
-        """Returns the places of the gang of which *ask* is a member; ``None``: it has none, or *ask* is no member."""
+        """Returns the held places of the gang that *ask* is a member of; ``None``: no places are held, or *ask* is no
+        member."""
         hold = self.holds.get(ask.application)
         return hold if hold is not None and ask in hold.members else None
+
+    def doubt_domains(self) -> None:
+        """Has the places held for gangs that require a domain be looked at anew, since nodes may stand elsewhere."""
+        for application, hold in self.holds.items():
+            if any(member.spec.topology is not None for member in hold.members):
+                self.broken[application] = None

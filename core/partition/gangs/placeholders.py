@@ -1,4 +1,4 @@
-"""Timeouts of allocated placeholders, and how the shim is asked to end them (scheduling.md 10.5, 10.6; protocol.md
+"""Timeouts of allocated placeholders, and the requests to the shim to end them (scheduling.md 10.5, 10.6; protocol.md
 6.3)."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_INT64: Final = 2**63 - 1
 def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
     """Returns how long from now the placeholders of a new application may wait.
 
-    Counted from the creation time that the shim states, if it does, so that its restart does not start the wait again.
+    If the shim states a creation time, the wait begins there, so that a restart of the shim does not begin it anew.
     """
     timeout = spec.placeholder_timeout_ms * _NS_PER_MS
     if not 0 < timeout <= _MAX_INT64:
@@ -36,8 +36,7 @@ def timeout_ns(spec: ApplicationSpec, now_ns: int) -> int:
 
 
 def start_timer(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Starts the timer of *application*, whose first placeholder was allocated. :mod:`.timeouts` takes over when it
-    ends."""
+    """Starts the timer of *application*, whose first placeholder was allocated. When it ends, :mod:`.timeouts` acts."""
     at_ns = now_ns + timeout_ns(application.spec, now_ns)
     application.placeholder_deadline_ns = at_ns
     state.run_at(at_ns, partial(_note_timeout, state, application, at_ns))
@@ -50,7 +49,7 @@ def _note_timeout(state: PartitionState, application: Application, at_ns: int, _
 
 
 def stop_timer(application: Application) -> None:
-    """Has the placeholders of *application* wait for as long as they like."""
+    """Stops the timer of *application*, whose placeholders may now wait for as long as they need."""
     application.placeholder_deadline_ns = None
 
 
@@ -71,6 +70,6 @@ def dismiss_placeholders(state: PartitionState, placeholders: Iterable[Allocatio
 
 
 def dismiss_all(state: PartitionState, application: Application, message: str) -> None:
-    """Asks the shim to end every placeholder of *application* that was not asked to leave before, oldest first."""
+    """Asks the shim to end every placeholder of *application* that has not been asked to leave yet, oldest first."""
     free = [placeholder for task_group in application.task_groups.values() for placeholder in task_group.free]
     dismiss_placeholders(state, sorted(free, key=lambda p: (p.created_ns, p.key)), message)

@@ -1,7 +1,7 @@
-"""The counts of task groups, and with them which real asks wait for a placeholder and which for a node.
+"""Keeps the counts of task groups, which decide whether real asks wait for a placeholder or for a node.
 
-A real ask is *replaceable* while its group is open: a placeholder is left that may come to stand in for it. Such asks
-are kept out of normal allocation (scheduling.md 10.2); when the last placeholder is used up or gone, they join it.
+A real ask is *replaceable* while its group is open: a placeholder is left whose place it may take. Such asks are left
+out of normal allocation (scheduling.md 10.2) until the last placeholder is used up or gone.
 """
 
 from __future__ import annotations
@@ -30,19 +30,22 @@ def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
         place_one_by_one(state, application)
     was_open = task_group.open
     task_group.count += 1
+    if application in state.gangs.holds:
+        # It may be one of those that have to run, and then the others must not run without it.
+        state.gangs.broken[application] = None
     if was_open:
         return
     for ask in list(application.asks.values()):
         if ask.pending and ask.spec.task_group == name and not ask.spec.placeholder:
             _wait_for_placeholder(state, ask)
-    # It may state the first minimum of the gang, or a task of it may run already.
+    # This placeholder may be the first to state a minimum of the gang, or a task of the gang may already run.
     if forms_unit(state, application) is not (UNIT_KEY in application.groups):
         regroup_members(state, application)
 
 
 def place_one_by_one(state: PartitionState, application: Application) -> None:
-    """Has the placeholders of *application* be placed one after the other, because one of them depends on where others
-    run."""
+    """Makes the placeholders of *application* be placed one after the other, because the place of one of them depends
+    on where others run."""
     if application.asks_in_turn:
         return
     application.asks_in_turn = True
@@ -53,8 +56,8 @@ def place_one_by_one(state: PartitionState, application: Application) -> None:
 
 
 def _wait_for_placeholder(state: PartitionState, ask: Allocation) -> None:
-    """Has *ask* wait for a placeholder: it gives up a node it was to get or that is kept for it, and victims leaving
-    for it."""
+    """Makes *ask* wait for a placeholder. The ask gives up a node that it was about to get or that is kept for it, and
+    its claim to the room of victims."""
     questions.cancel_question(state, ask)
     eviction.forget_ask(state, ask)
     moves.regroup_ask(state, ask)
@@ -75,8 +78,8 @@ def placeholder_gone(state: PartitionState, placeholder: Allocation) -> None:
 
 
 def regroup_members(state: PartitionState, application: Application) -> None:
-    """Has the placeholders of *application* that are not placed wait where they belong: together with each other while
-    nothing of the gang runs, and each for itself from then on."""
+    """Makes the unplaced placeholders of *application* wait where they belong: together while nothing of the gang runs,
+    and each by itself from then on."""
     together = forms_unit(state, application)
     for ask in list(application.asks.values()):
         if not ask.spec.placeholder or (ask.group is not None and ask.group.is_unit) is together:
@@ -90,14 +93,14 @@ def regroup_members(state: PartitionState, application: Application) -> None:
 
 
 def member_placed(state: PartitionState, member: Allocation) -> None:
-    """Has the placeholders that wait be asks like any other, if *member* is the first that runs of their gang."""
+    """Makes waiting placeholders asks like any other if *member* is the first of their gang to run."""
     application = member.application
     if UNIT_KEY in application.groups and not forms_unit(state, application):
         regroup_members(state, application)
 
 
 def member_gone(state: PartitionState, member: Allocation) -> None:
-    """Has the placeholders that wait be placed together again, if *member* was the last that ran of its gang."""
+    """Makes waiting placeholders be placed together again if *member* was the last of its gang that ran."""
     application = member.application
     if application.asks and application.task_groups and forms_unit(state, application):
         regroup_members(state, application)

@@ -1,9 +1,9 @@
 """The replacement step: a real ask takes the place of a placeholder of its task group (scheduling.md 10.3).
 
-An ask larger than a placeholder makes it leave; one that is not takes its place on the same node, without any check of
-room, or failing that on another node that has room. The shim then ends the placeholder and confirms
-(:mod:`kornel.core.partition.intake.handshake`). Only applications in which an ask or a placeholder came or changed are
-looked at.
+A placeholder that is smaller than the ask is asked to leave. Otherwise the ask takes its place on the same node,
+without any check of room, or if it may not run there, on another node that has room. The shim then ends the placeholder
+and confirms (:mod:`kornel.core.partition.intake.handshake`). Only applications with a new or changed ask or placeholder
+are looked at.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kornel.core.preemption import attempts
 
 
 class Pair(NamedTuple):
-    """A real ask and the placeholder whose place it can take. *ask* is to take the place of *placeholder*, and to run
-    on *node*."""
+    """A real ask and the placeholder whose place it can take. *ask* is to take the place of *placeholder* and to run on
+    *node*."""
 
     ask: Allocation
     placeholder: Allocation
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The outcome of looking at one application for a pair of ask and placeholder.
+    """The outcome of the search for a pair of ask and placeholder in one application.
 
     *too_small* are to leave, oldest first, before *pair* is served; each with the ask it is too small for.
     """
@@ -48,9 +48,9 @@ class Choice(NamedTuple):
     too_small: Mapping[Allocation, Allocation]
     pair: Pair | None
     without_room: bool
-    """Some ask matches a placeholder, may not run on its node, and no other node has room."""
+    """Tells whether some ask matches a placeholder but may not run on its node, and no other node has room."""
     waits_for_turn: bool = False
-    """Some ask depends on other placements, and the line of those that do is full."""
+    """Tells whether some ask depends on other placements, and the line of such asks is full."""
 
 
 MayStay = Callable[[PartitionState, Allocation, Node], bool]
@@ -59,7 +59,7 @@ Settle = Callable[[PartitionState, Pair, int], None]
 
 
 def may_stay(_state: PartitionState, ask: Allocation, own: Node) -> bool:
-    """Tells whether *ask* may run on *own*, the node of the placeholder it matches."""
+    """Tells whether *ask* may run on *own*, the node of the placeholder that it matches."""
     if ask.refused is not None and own.node_id in ask.refused:
         return False
     return ask.spec.required_node in ("", own.node_id)
@@ -94,10 +94,11 @@ def serve(
     elsewhere: FindOther = find_other_node,
     settle: Settle | None = None,
 ) -> int:
-    """Serve applications in turn until nothing matches, or *budget* decisions are made. Returns how many were.
+    """Serves applications in turn until nothing matches or *budget* decisions are made. Returns the number of
+    decisions.
 
-    After each pair the turn is worked out again, as if every pair had its own cycle. *settle* does what a pair needs
-    that was found: by default it is linked at once.
+    After each pair, the next application is determined again, as if every pair had its own cycle. *settle* deals with
+    each pair that is found; by default, it links the pair at once.
     """
     turns = _Turns(state)
     spent = 0
@@ -126,7 +127,8 @@ def choose_pair(
     stays: MayStay = may_stay,
     elsewhere: FindOther = find_other_node,
 ) -> Choice:
-    """Finds the first ask, in order, that has a placeholder, and the placeholders found too small on the way."""
+    """Finds the first ask, in order, that can take the place of a placeholder, and the placeholders that are too small
+    for asks looked at before."""
     too_small: dict[Allocation, Allocation] = {}
     without_room = waits_for_turn = False
     if application.state in UNSERVED:
@@ -160,7 +162,7 @@ def choose_pair(
 
 
 def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
-    """Link the pair, book it, and ask the shim to end the placeholder."""
+    """Links *pair*, books it, and asks the shim to end the placeholder."""
     ask, placeholder, node = pair
     moves.start_replacement(state, ask, placeholder, node, now_ns)
     state.effects.append(
@@ -178,14 +180,14 @@ def commit(state: PartitionState, pair: Pair, now_ns: int) -> None:
 def undo_replacement(state: PartitionState, real: Allocation) -> None:
     """Makes *real*, which lost its placeholder or the node it was to run on, a pending ask again.
 
-    The placeholder was asked to leave already: it is nobody's, and counts as timed out once it is gone.
+    The placeholder was asked to leave already: no ask replaces it any more, and it counts as timed out once it is gone.
     """
     moves.undo_replacement(state, real)
     attempts.watch(state, real)
 
 
 def is_larger(ask: Allocation, placeholder: Allocation) -> bool:
-    """Tells whether *ask* wants more than *placeholder* holds of any type, or a type that it does not hold at all."""
+    """Tells whether *ask* wants more of any type than *placeholder* holds."""
     if ask.shape is placeholder.shape:
         return False
     held = dict(placeholder.shape.pairs)
@@ -204,7 +206,7 @@ def _apply(state: PartitionState, choice: Choice, settle: Settle, now_ns: int) -
 
 
 class _Turns:
-    """The order of the applications to look at: down the queue tree, the first at each level.
+    """The order in which applications are looked at: from the root down, the first child at each level.
 
     Serving an application changes the keys on its own path only.
     """
@@ -235,14 +237,14 @@ class _Turns:
         return application
 
     def note_served(self, application: Application) -> None:
-        """Notes that the priority and the pending amounts of *application* changed, and those of its queues."""
+        """Notes that the priorities and the pending amounts of *application* and of its queues have changed."""
         self._order_of(application.queue).mark_changed(application)
         for queue in application.queue.lineage()[:-1]:
             if queue.parent is not None:
                 self._order_of(queue.parent).mark_changed(queue)
 
     def leave_out(self, application: Application) -> None:
-        """Leaves *application* out from now on: nothing of it matches any more."""
+        """Leaves *application* out from now on, because none of its asks matches a placeholder any more."""
         below = self._order_of(application.queue)
         below.discard(application)
         for queue in application.queue.lineage()[:-1]:
@@ -253,7 +255,7 @@ class _Turns:
 
 
 def _asks(application: Application) -> Iterable[Allocation]:
-    """Yields the asks of all task groups of *application* that have a placeholder to offer, in ask order."""
+    """Yields the asks in all task groups of *application* that have a free placeholder, in ask order."""
     pools = [g.asks for g in application.task_groups.values() if g.asks and g.free]
     if len(pools) == 1:
         return _in_order(pools[0])
@@ -261,8 +263,8 @@ def _asks(application: Application) -> Iterable[Allocation]:
 
 
 def _in_order(members: KeyedHeap[Allocation]) -> Iterator[Allocation]:
-    """Yields *members* in order. The first is cheap and mostly enough; the others are sorted only when somebody asks
-    for them."""
+    """Yields *members* in order. The first one is cheap to find and usually enough; the others are sorted only if the
+    caller goes on."""
     first = members.first_member()
     if first is not None:
         yield first

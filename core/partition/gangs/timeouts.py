@@ -1,4 +1,4 @@
-"""A gang whose placeholders have waited too long (scheduling.md 10.5, S-9)."""
+"""Gives up the placeholders of gangs that have waited too long (scheduling.md 10.5, S-9)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kornel.core.partition.withdrawing import withdraw_ask
 from kornel.core.preemption import eviction
 
 REASON: Final = "ResourceReservationTimeout"
-"""Message of the state change: shims search for this word (protocol.md 11)."""
+"""The message of the state change; shims search for this word (protocol.md 11)."""
 
 
 def give_up_expired(state: PartitionState, now_ns: int) -> None:
-    """Deal with every application whose timer ran out since the last call."""
+    """Gives up the placeholders of every application whose timer has ended since the last call."""
     while state.gangs.timed_out:
         application = next(iter(state.gangs.timed_out))
         del state.gangs.timed_out[application]
@@ -32,8 +32,8 @@ def give_up_expired(state: PartitionState, now_ns: int) -> None:
 
 
 def _give_up(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Has the placeholders go while the real asks stay. Answers leave in the order of the contract: those of G2 asks
-    that wait come first."""
+    """Ends all placeholders of *application*; its real asks stay. Answers are sent in the order of the contract: those
+    about waiting asks of G2 come first."""
     if application.state not in (AppState.RUNNING, AppState.COMPLETING):
         if application.spec.gang_style == HARD:
             lifecycle.fire_event(state, application, AppEvent.FAIL, now_ns, REASON)
@@ -54,13 +54,13 @@ def _give_up(state: PartitionState, application: Application, now_ns: int) -> No
     if pending:
         lifecycle.asks_withdrawn(state, application, now_ns)
     if not application.holds_any(placeholders=True):
-        # They waited for each other, and none was placed: no confirmation will come that the application waits for.
+        # No placeholder was placed, so no confirmation will come that would move the application on.
         lifecycle.no_placeholder_left(state, application, now_ns)
 
 
 def _stand_down(state: PartitionState, application: Application) -> None:
-    """Ends the replacements, reservations and claims of *application*: while it fails it begins nothing and holds
-    nothing back."""
+    """Ends the replacements, reservations and claims of *application*: while it fails, it must not start anything or
+    keep room from others."""
     for ask in list(application.asks.values()):
         questions.cancel_question(state, ask)
         if ask.place is AskPlace.REPLACING:

@@ -1,5 +1,4 @@
-"""The way of events out of the engine: among the effects, with the time of the command or cycle under way (protocol.md
-14)."""
+"""Passes events out of the engine, as effects with the time of the current command or cycle (protocol.md 14)."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ class EventLog:
 
     @property
     def now_ns(self) -> int:
-        """The time of everything that is recorded now."""
+        """The time with which events are recorded now."""
         return self._callbacks.now_ns
 
     def add(
@@ -44,9 +43,10 @@ class EventLog:
             message = shorten_event_text(message)
         at_ns = self._callbacks.now_ns
         fields = (kind, object_id, reference_id, change, detail, at_ns, resources, message)
-        # Several events for each allocation: the constructor of a named tuple would double what one costs.
+        # The constructor of a named tuple would double the cost of an event, and each allocation causes several.
         self._append(_new(EventRecorded, fields))
 
     def add_placement(self, *fields: str | Resources) -> None:
-        """Records a placement that happens now. *fields*: those of a :class:`PlacementRecorded` behind its time."""
+        """Records a placement that happens now. *fields* are the fields of a :class:`PlacementRecorded` that follow its
+        time."""
         self._append(_new(PlacementRecorded, (self._callbacks.now_ns, *fields)))

@@ -1,4 +1,5 @@
-"""The sentences of the event history. Each stands alone, because shims show them to people as events of pods."""
+"""The sentences of the event history. Each is understandable by itself, because shims show them to people as events of
+pods."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def describe_refusals(reasons: Iterable[str]) -> str:
 
 
 def describe_excess(types: ResourceTypes, queue: Queue) -> str:
-    """Returns the text that *queue* is above its max, with the amounts of the types concerned."""
+    """Returns the text that *queue* is above its max, with the amounts of the types in question."""
     over = [t for t, most in queue.max.items() if queue.used[t] > most]
     held = format_quantities(types.to_resources({t: queue.used[t] for t in over}))
     most = format_quantities(types.to_resources({t: queue.max[t] for t in over}))
@@ -67,7 +68,8 @@ def describe_excess(types: ResourceTypes, queue: Queue) -> str:
 
 
 def describe_timer(queue: Queue, start_ns: int | None, now_ns: int, *, moved: bool) -> str:
-    """Returns the text that preemption for the max of *queue* starts at *start_ns*; ``None``: that it is called off."""
+    """Returns the text that preemption for the max of *queue* starts at *start_ns*; If *start_ns* is ``None``, the text
+    says that it is called off."""
     if start_ns is None:
         return f"Preemption for the max of queue {queue.path} is called off"
     moved_on = "now starts" if moved else "starts"

@@ -1,7 +1,8 @@
-"""The event history of a partition: what happened, in the order in which it did (protocol.md 14).
+"""The event history of a partition: what happened, in order (protocol.md 14).
 
-Whoever makes something happen says so with ``if state.recording: state.events.<what>(...)``: one attribute test while
-nobody wants to know. Only what succeeded is recorded (DB-19). Texts are sentences that stand for themselves.
+Code that makes something happen records it by ``if state.recording: state.events.<event>(...)``, which costs one
+attribute test while the history is off. Only what succeeded is recorded (DB-19). Texts are sentences that are
+understandable by themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kornel.core.partition.history.event_log import EventLog
 
 PAUSE_NS: Final = 15 * 10**9
-"""The least time between two events about one ask that say the same (scheduling.md 17)."""
+"""The least time between two equal events about one ask (scheduling.md 17)."""
 
 SCHEDULABLE: Final = "schedulable: true"
 NOT_SCHEDULABLE: Final = "schedulable: false"
@@ -40,7 +41,8 @@ _NONE, _SET, _ADD, _REMOVE = EventChange.NONE, EventChange.SET, EventChange.ADD,
 
 
 class Recorder:
-    """Writes down what happens to requests, applications, allocations and nodes, and through ``queues`` to those."""
+    """Records what happens to requests, applications, allocations and nodes; ``queues`` records what happens to
+    queues."""
 
     __slots__ = ("_log", "_say", "_types", "queues")
 
@@ -51,8 +53,8 @@ class Recorder:
         self.queues: Final = QueueRecorder(log, types)
 
     def limits_checked(self, ask: Allocation, limited: NotPlaced | None) -> None:
-        """Records how *ask* stands to the limits it was held against, where that has changed; *limited* names the first
-        it would exceed."""
+        """Records which limits *ask* exceeds or fits under now, if that has changed since it was last checked;
+        *limited* names the first limit that it would exceed."""
         reason = limited.reason if limited is not None else None
         application = ask.application
         if application.state is AppState.ACCEPTED:
@@ -87,8 +89,8 @@ class Recorder:
             )
 
     def _record_runnable(self, application: Application, *, by_queue: bool, by_quota: bool) -> None:
-        """Records whether *application* may run. A limit of applications of a queue comes before one of a user: while
-        it holds, the other is not known."""
+        """Records whether *application* may run. The limit of a queue is checked before that of a user; while the first
+        one keeps the application back, the second one is not known."""
         name = application.application_id
         if by_queue is not application.recorded_held_by_queue:
             application.recorded_held_by_queue = by_queue
@@ -100,8 +102,8 @@ class Recorder:
             self._say(_APP, name, _NONE, detail)
 
     def refused_everywhere(self, ask: Allocation) -> None:
-        """Records that the shim refused every node asked about for *ask*: its reasons, each with the number of
-        nodes."""
+        """Records that the shim refused every node that it was asked about for *ask*, with its reasons and the number
+        of nodes for each."""
         recorded = ask.recorded = ask.recorded or RecordedEvents()
         now_ns = self._log.now_ns
         if recorded.refused_ns is not None and now_ns - recorded.refused_ns < PAUSE_NS:
@@ -110,7 +112,7 @@ class Recorder:
         self._record_about(ask, event_texts.describe_refusals((ask.refused or {}).values()))
 
     def no_victim_on_required_node(self, ask: Allocation) -> None:
-        """Records that *ask* must run on a node where nobody can make room for it."""
+        """Records that *ask* requires a node on which no victim could make room for it."""
         recorded = ask.recorded = ask.recorded or RecordedEvents()
         now_ns = self._log.now_ns
         if recorded.no_victim_ns is not None and now_ns - recorded.no_victim_ns < PAUSE_NS:
@@ -130,14 +132,14 @@ class Recorder:
         self._record_about(ask, f"Preemption is held back: {detail}")
 
     def preempted_for_ask(self, victims: Iterable[Allocation], ask: Allocation) -> None:
-        """Records that *victims* were asked to leave so that *ask* can run."""
+        """Records that *victims* are to leave so that *ask* can run."""
         name = ask.application.application_id
         message = f"Preempted for request {ask.spec.key} of application {name} in queue {ask.queue.path}"
         for victim in victims:
             self._record_about(victim, message)
 
     def preempted_for_quota(self, victims: Iterable[Allocation], queue: Queue) -> None:
-        """Records that *victims* were asked to leave because *queue* holds more than its max."""
+        """Records that *victims* are to leave because *queue* holds more than its max."""
         message = f"Preempted because {event_texts.describe_excess(self._types, queue)}"
         for victim in victims:
             self._record_about(victim, message)
@@ -150,8 +152,8 @@ class Recorder:
             self._record_about(victim, message)
 
     def placeholders_too_small(self, found: Mapping[Allocation, Allocation]) -> None:
-        """Records that placeholders were asked to leave, each because the real ask found with it does not fit in its
-        place."""
+        """Records that the placeholders in *found* were asked to leave, because each is too small for the real ask that
+        it is mapped to."""
         for placeholder, ask in found.items():
             small, large = placeholder.shape.write_amounts(), ask.shape.write_amounts()
             message = f"Placeholder with {small} is smaller than the real request {ask.spec.key} for {large}"
@@ -168,11 +170,11 @@ class Recorder:
         )
 
     def application_created(self, spec: ApplicationSpec) -> None:
-        """Records that an application is about to be placed in a queue; it may be rejected yet."""
+        """Records that an application is about to be placed in a queue; it may still be rejected."""
         self._say(_APP, spec.application_id, _ADD, EventDetail.APP_NEW)
 
     def application_added(self, application: Application) -> None:
-        """Records that *application* is in its queue, and tied to a group if one limits it."""
+        """Records that *application* is in its queue, and counted for a group if a limit of a group applies to it."""
         self._say(_QUEUE, application.queue.path, _ADD, EventDetail.QUEUE_APP, application.application_id)
         self.group_chosen(application, None)
 
@@ -185,7 +187,7 @@ class Recorder:
         self._say(_APP, name, _REMOVE)
 
     def group_chosen(self, application: Application, before: str | None) -> None:
-        """Records that *application* counts for its group now, and counted for *before* until now."""
+        """Records that *application* now counts for its limit group, and no longer for the group *before*."""
         group = application.limit_group
         if group == before:
             return
@@ -195,8 +197,7 @@ class Recorder:
             self._say(_USERGROUP, group, _SET, EventDetail.UG_APP_LINK, application.application_id)
 
     def state_entered(self, application_id: str, entered: AppState, message: str) -> None:
-        """Records that an application is in another state. *message*: why, if there is more to say than what state it
-        is."""
+        """Records that an application is in another state. *message* says why, if the state alone does not."""
         self._say(_APP, application_id, _SET, STATE_DETAILS[entered], message=message)
 
     def ask_added(self, ask: Allocation) -> None:
@@ -205,13 +206,13 @@ class Recorder:
         self._say(_APP, application, _ADD, EventDetail.APP_REQUEST, ask.spec.key, ask.shape.resources)
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
-        """Records that *ask* was withdrawn, or its key forgotten with its allocation."""
+        """Records that *ask* was withdrawn, or removed together with its allocation."""
         detail = EventDetail.REQUEST_TIMEOUT if timed_out else EventDetail.REQUEST_CANCEL
         application = ask.application.application_id
         self._say(_APP, application, _REMOVE, detail, ask.spec.key, ask.shape.resources)
 
     def node_charged(self, allocation: Allocation, node: Node) -> None:
-        """Records that *allocation* has its room on *node*."""
+        """Records that room on *node* was given to *allocation*."""
         self._say(_NODE, node.node_id, _ADD, EventDetail.NODE_ALLOC, allocation.spec.key, allocation.shape.resources)
 
     def node_refunded(self, allocation: Allocation, node: Node) -> None:
@@ -225,8 +226,7 @@ class Recorder:
         self._say(_APP, application.application_id, _ADD, EventDetail.APP_ALLOC, allocation.spec.key, resources)
 
     def placement_made(self, allocation: Allocation, node: Node) -> None:
-        """Records what :meth:`node_charged` and then :meth:`allocation_added` do, in one record where that is
-        enough."""
+        """Records what :meth:`node_charged` and then :meth:`allocation_added` do, as one record if that is enough."""
         application = allocation.application
         if application.limit_group is not None:
             self.node_charged(allocation, node)
@@ -242,7 +242,7 @@ class Recorder:
         )
 
     def allocation_removed(self, allocation: Allocation, node: Node, termination: int | None) -> None:
-        """Records that *allocation* and its key are gone; *termination* ``None``: with its node.
+        """Records that *allocation* and its key are gone; *termination*: why it ended; ``None``: its node was removed.
 
         The end of the request is an event of its own, except after a timeout and with a node.
         """
@@ -258,8 +258,8 @@ class Recorder:
         self.node_refunded(allocation, node)
 
     def placeholder_replaced(self, placeholder: Allocation, real: Allocation, node: Node) -> None:
-        """Records that *real* took the place of *placeholder*, which ran on *node*; on the same node nothing else moves
-        there."""
+        """Records that *real* took the place of *placeholder*, which ran on *node*; if *real* runs on the same node, no
+        change of the node is recorded."""
         self._allocation_gone(placeholder, TerminationType.PLACEHOLDER_REPLACED)
         if real.node is not node:
             self.node_refunded(placeholder, node)
@@ -267,7 +267,8 @@ class Recorder:
         self.allocation_added(real)
 
     def allocation_resized(self, allocation: Allocation, before: Shape) -> None:
-        """Records that *allocation* held *before* until now: its user holds more of some types, less of others."""
+        """Records that *allocation*, which held *before* until now, was resized, so that its user holds more of some
+        types or less of others."""
         was, now = before.resources, allocation.shape.resources
         change = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys((*was, *now))}
         more = {name: amount for name, amount in change.items() if amount > 0}
@@ -301,14 +302,14 @@ class Recorder:
         self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_DECOMISSION, message=message)
 
     def schedulable_set(self, node: Node) -> None:
-        """Records that the shim opened or closed *node*, whether it was so already or not."""
+        """Records that the shim opened or closed *node*, even if it was in that state already."""
         message = SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE
         if node.operator_drain is not None:
             message = f"{message}, drained by {node.operator_drain.by}"
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_SCHEDULABLE, message=message)
 
     def operator_drain_set(self, node: Node, by: str) -> None:
-        """Records that an operator, *by*, took *node* out of scheduling, or ended that."""
+        """Records that an operator, *by*, drained *node* or ended its drain."""
         what = "undrained" if node.operator_drain is None else "drained"
         message = f"{SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE}, {what} by {by}"
         if node.operator_drain is None and node.drained_by_shim:
@@ -321,10 +322,10 @@ class Recorder:
         self._say(_NODE, node.node_id, _SET, EventDetail.NODE_CAPACITY, resources=capacity)
 
     def foreign_load_set(self, key: str, before: Node | None, now: Node | None, shape: Shape | None) -> None:
-        """Records, if it is so, that load of another scheduler is about to leave *before* for *now*, where it will hold
-        *shape*.
+        """Records that foreign load *key*, which was on node *before*, is about to hold *shape* on node *now*, if that
+        is a change.
 
-        ``None``: it is new, or goes.
+        *before* is ``None`` if the load is new, *now* if it is removed.
         """
         if before is not None:
             held = before.foreign[key]
@@ -340,5 +341,5 @@ class Recorder:
         self._say(_NODE, node.node_id, _ADD, EventDetail.NODE_RESERVATION, ask.spec.key, ask.shape.resources)
 
     def node_unreserved(self, ask: Allocation, node: Node) -> None:
-        """Records that *node* is kept free for *ask* no more."""
+        """Records that *node* is no longer kept free for *ask*."""
         self._say(_NODE, node.node_id, _REMOVE, EventDetail.NODE_RESERVATION, ask.spec.key, ask.shape.resources)

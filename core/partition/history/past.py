@@ -1,4 +1,4 @@
-"""Applications that are no more: remembered for three days, and no more of them than fit (rest.md 3, R16)."""
+"""Remembers applications that have ended or were rejected, for three days and up to a fixed number (rest.md 3, R16)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kornel.core.model.shapes import ResourceTypes
 
 REMEMBERED_NS: Final = 72 * 3600 * 10**9
 MOST: Final = 10_000
-"""The most applications that are remembered, of those that ended and of those that were rejected; the oldest are
-forgotten first."""
+"""The most applications that are remembered, of those that ended and of those that were rejected; each of the two has
+this bound, and the oldest are forgotten first."""
 
 _FAILING: Final = frozenset({AppState.FAILING, AppState.FAILED})
 _NOTHING_SPENT: Final[Mapping[tuple[SpentKind, str], Resources]] = MappingProxyType({})
@@ -36,9 +36,9 @@ class EndedGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndedApplication:
-    """An application that completed, failed, was removed or was never taken: values only, equal to nothing but itself.
+    """An application that completed, failed, was removed or was rejected, as plain values; two records are never equal.
 
-    ``reason`` says why it was not taken. ``queue`` is the one that it asked for then.
+    ``reason`` says why it was rejected; ``queue`` is then the queue that it asked for.
     """
 
     spec: ApplicationSpec
@@ -52,14 +52,15 @@ class EndedApplication:
     most_used: Resources
     groups: tuple[EndedGroup, ...]
     spent: Mapping[tuple[SpentKind, str], Resources]
-    """By kind and instance type, amount times seconds."""
+    """The amount times seconds that it used, by kind of use and instance type."""
     reason: str
 
 
 class Past:
-    """Keeps no record of the engine alive, and starts no timers: old applications go when new ones come.
+    """Remembers past applications. It keeps no record of the engine alive and needs no timers: old applications are
+    removed as new ones come.
 
-    One ID may be there several times.
+    One ID may occur several times.
     """
 
     def __init__(self) -> None:
@@ -67,9 +68,10 @@ class Past:
         self._rejected: deque[EndedApplication] = deque(maxlen=MOST)
 
     def remember_finished(self, application: Application, types: ResourceTypes, now_ns: int) -> None:
-        """Remembers what has become of *application*, which leaves at *now_ns*.
+        """Remembers how *application* ended, which is removed at *now_ns*.
 
-        One that is removed before its time is up counts as what it was about to become.
+        An application that is removed before it has ended counts as Failed if it was about to fail, and as Completed
+        otherwise.
         """
         ended = AppState.FAILED if application.state in _FAILING else AppState.COMPLETED
         states = tuple(application.entered)

@@ -1,4 +1,4 @@
-"""The event history of queues and of the limits written at them (protocol.md 14)."""
+"""The event history of queues and of the limits that the configuration states for them (protocol.md 14)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IS_PARENT: Final = "leaf queue: false"
 
 
 class QueueSettings(NamedTuple):
-    """The settings and the state of a queue before something changed it."""
+    """The settings and the state of a queue, kept to be compared with what they are after a change."""
 
     queue: Queue
     leaf: bool
@@ -31,7 +31,7 @@ class QueueSettings(NamedTuple):
 
 
 def settings_of(queue: Queue) -> QueueSettings:
-    """Returns *queue* as it is, to be compared with later."""
+    """Returns *queue* as they are now, to be compared with later ones."""
     return QueueSettings(queue, queue.leaf, queue.guaranteed, queue.max, queue.limits)
 
 
@@ -83,7 +83,7 @@ class QueueRecorder:
             self._say(EventType.QUEUE, queue.path, EventChange.SET, EventDetail.QUEUE_GUARANTEED, resources=amounts)
 
     def quota_enforced(self, queue: Queue, outcome: Outcome, detail: str) -> None:
-        """Records that preemption for the max of *queue* ran and ended as *outcome* says (preemption.md D.9)."""
+        """Records that preemption for the max of *queue* has run and ended as *outcome* says (preemption.md D.9)."""
         self._about_quota(queue, f"Preemption for the max of queue {queue.path} ended {outcome}: {detail}")
 
     def quota_timer_set(self, queue: Queue, before_ns: int | None, start_ns: int | None) -> None:
@@ -95,13 +95,13 @@ class QueueRecorder:
         self._about_quota(queue, event_texts.describe_timer(queue, start_ns, self._log.now_ns, moved=moved))
 
     def came_above_max(self, queue: Queue, over: Mapping[int, int]) -> None:
-        """Records that *queue* holds *over* more than its max from now on."""
+        """Records that *queue* holds more than its max from now on, by the amounts *over*."""
         self._about_quota(
             queue, f"Queue {queue.path} is {format_quantities(self._types.to_resources(over))} above its max"
         )
 
     def is_within_max(self, queue: Queue) -> None:
-        """Records that *queue* holds no more than its max, or has none any more."""
+        """Records that *queue* holds no more than its max, or no longer has a max."""
         self._about_quota(queue, f"Queue {queue.path} is not above its max any more")
 
     def _about_quota(self, queue: Queue, message: str) -> None:
@@ -116,7 +116,7 @@ class QueueRecorder:
         )
 
     def _limits_applied(self, queue: Queue, before: QueueLimits | None) -> None:
-        """Records the limits of *queue*, also if they are unchanged, because each configuration applies them again
+        """Records the limits of *queue*, even if they are unchanged, because each configuration applies them again
         (rest.md E32)."""
         users, groups = before if before is not None else ({}, {})
         for detail, was, now in (

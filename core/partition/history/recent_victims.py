@@ -1,4 +1,4 @@
-"""The allocations that were asked to leave lately, and for whom: fed by decisions, asked by key or application."""
+"""Remembers the latest victims and for which preemptors they were chosen, to be found by key or application."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 
 KEPT: Final = 10_000
-"""Victims remembered per partition; a new one pushes out the oldest."""
+"""The number of victims remembered per partition; a new one replaces the oldest."""
 
 
 class RecentVictim(NamedTuple):
@@ -20,7 +20,7 @@ class RecentVictim(NamedTuple):
 
 
 class RecentVictims:
-    """The last victims of one partition, by key. A key that is used again keeps its last decision."""
+    """The last victims of one partition, by key. For a key that is used again, only the last decision is kept."""
 
     def __init__(self) -> None:
         self._victims: OrderedDict[str, RecentVictim] = OrderedDict()
@@ -35,9 +35,9 @@ class RecentVictims:
             victims.popitem(last=False)
 
     def find_victim(self, key: str) -> RecentVictim | None:
-        """Finds how *key* was asked to leave; ``None``: it was not, or too long ago."""
+        """Returns the record of the victim with *key*; ``None``: it was not a victim, or too long ago."""
         return self._victims.get(key)
 
     def of_application(self, application_id: str) -> Iterator[RecentVictim]:
-        """Finds the victims of an application, the latest first."""
+        """Yields the victims that belonged to an application, the latest first."""
         return (found for found in reversed(self._victims.values()) if found.record.application_id == application_id)

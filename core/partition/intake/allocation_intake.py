@@ -65,7 +65,7 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
         return reject_allocation(spec, f"{Rejection.INVALID_RESOURCE}: {spec.key}: {error}")
     if known or placed or spec.legacy:
         _take_entry(state, spec, shape, now_ns)
-    else:  # By far the most entries are new asks, so these come by no further question. Foreign load has a node.
+    else:  # By far the most entries are new asks, so their path has few tests. Foreign load always names a node.
         _add_ask(state, state.applications[spec.application_id], spec, shape, now_ns)
     return None
 
@@ -104,7 +104,7 @@ def recover_with_node(state: PartitionState, node: Node, existing: Iterable[Allo
     except TooManyTypes as error:
         return f"{Rejection.INVALID_RESOURCE}: what runs on {node.node_id}: {error}"
     for spec in specs:
-        # Changes that a known allocation cannot take are left out, which is no reason to refuse the node.
+        # Changes that a known allocation cannot accept are left out; they are no reason to refuse the node.
         _take_entry(state, spec, state.types.shape_of(NOTHING if spec.resources is None else spec.resources), now_ns)
     return None
 
@@ -223,8 +223,8 @@ def _refuse_change(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 
 def _node_id(request: Allocation) -> str:
-    """Returns the node on which *request* runs; empty while it is to take the place of a placeholder, because the shim
-    may not know that."""
+    """Returns the node on which *request* runs; empty while *request* is about to take the place of a placeholder,
+    because the shim may not know that."""
     return "" if request.node is None or request.place is AskPlace.REPLACING else request.node.node_id
 
 
@@ -239,7 +239,7 @@ def _refuse_foreign(state: PartitionState, spec: AllocationSpec) -> str | None:
 
 
 def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_ns: int) -> None:
-    """Apply an entry that passed all checks."""
+    """Applies an entry that has passed all checks."""
     if spec.foreign:
         _occupy_node(state, spec, shape, now_ns)
         return
@@ -316,7 +316,7 @@ def _add_ask(state: PartitionState, application: Application, spec: AllocationSp
     if state.recording:
         state.events.ask_added(request)
     moves.add_ask(state, request)
-    if spec.allow_preempt_other:  # Most may not, and a call for each would say no more.
+    if spec.allow_preempt_other:  # Most allocations may not preempt, and a call for each one would only find that out.
         attempts.watch(state, request)
 
 
@@ -349,20 +349,21 @@ def _take_older(
 
 
 def _select_changed(requests: Iterable[Allocation], spec: AllocationSpec, shape: Shape) -> list[Allocation]:
-    """Returns those of *requests* that *spec* changes; none of ten thousand if it changes only their number."""
+    """Returns those of *requests* that *spec* changes. If it changes only their number, there are none, however many
+    requests there are."""
     said = _CONTENT(spec)
     return [request for request in requests if request.shape is not shape or _CONTENT(request.spec) != said]
 
 
 def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, shape: Shape, now_ns: int) -> bool:
-    """Change a pending *ask* to *spec*. It keeps its age and, if only its size changes, also what is held for it.
+    """Changes a pending *ask* to *spec*. It keeps its age and, if only its size changes, also what is held for it.
 
     Returns false if nothing changes. Unless only the size changes, a new request takes its place under the same key.
     """
     resized = ask.shape is not shape
     if resized:
         questions.cancel_question(state, ask)
-        state.guarantee.refusals.forget_ask(ask)  # Its refusals were for another size.
+        state.guarantee.refusals.forget_ask(ask)  # The shim refused nodes for the former size.
         moves.resize_request(state, ask, shape)
         attempts.watch(state, ask)
         if ask.reservation is not None:
@@ -536,7 +537,7 @@ def _release_one(state: PartitionState, allocation: Allocation, spec: ReleaseSpe
 
 
 def _release_all(state: PartitionState, application: Application, spec: ReleaseSpec, now_ns: int) -> None:
-    """Releases everything of the application, except its asks if the shim merely confirms a timeout."""
+    """Releases everything that belongs to *application*, except its asks if the shim merely confirms a timeout."""
     if spec.termination in (TerminationType.PLACEHOLDER_REPLACED, TerminationType.SCHEDULING_FAILED_ON_RM):
         state.ignore_entry(Ignored.NOT_APPLICABLE, application.application_id)
         return

@@ -1,4 +1,4 @@
-"""Node requests: seven actions, answered for creations only (protocol.md 7)."""
+"""Handles node requests: there are seven actions, and only creations are answered (protocol.md 7)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _ACTIONS: Final = frozenset(NodeAction) - {NodeAction.UNKNOWN}
 
 
 def handle(state: PartitionState, spec: NodeSpec, now_ns: int) -> None:
-    """Takes one entry of a node request; what makes no sense for the node as it is, is ignored (table in protocol.md
-    7)."""
+    """Handles one entry of a node request. An action that makes no sense in the current state of the node is ignored
+    (table in protocol.md 7)."""
     action = spec.action
     if action in (NodeAction.CREATE, NodeAction.CREATE_DRAIN):
         _create_node(state, spec, now_ns, draining=action == NodeAction.CREATE_DRAIN)
@@ -79,7 +79,7 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
     if state.topology is not None:
         state.topology.add_node(node, len(state.types.names))
     if state.no_room:
-        state.reserving.call_round()  # Also a closed node raises how many may be kept free.
+        state.reserving.call_round()  # Even a closed node raises the number of nodes that may be kept free.
     ledger.capacity_changed(state, [], node.capacity)
     wake_waiting(state)
     if occupied is not None:
@@ -100,7 +100,7 @@ def _create_node(state: PartitionState, spec: NodeSpec, now_ns: int, *, draining
 
 
 def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain | None, by: str) -> None:
-    """Have *node_id* kept out of scheduling for the reason of *drain*, or no more, as *by* wants it."""
+    """Drains *node_id* for the operator *by* as *drain* says; ``None`` ends the drain."""
     if drain is None:
         state.operator_drains.pop(node_id, None)
     else:
@@ -116,8 +116,7 @@ def set_operator_drain(state: PartitionState, node_id: str, drain: OperatorDrain
 
 
 def _takes_work(node: Node) -> bool:
-    """Tells whether *node* takes work. The manager and the operators each have a say of their own; either keeps a node
-    out."""
+    """Tells whether *node* takes work. Its manager and the operators can each drain it, independently of each other."""
     return not node.drained_by_shim and node.operator_drain is None
 
 
@@ -168,7 +167,7 @@ def _refuse_creation(state: PartitionState, spec: NodeSpec) -> str | None:
 
 
 def _named_by(spec: NodeSpec) -> Iterator[str]:
-    """Returns the resource types of the node and of what others run there."""
+    """Yields the resource types that the node has and that foreign load on it uses."""
     for amounts in (spec.capacity, spec.occupied):
         if amounts is not None:
             yield from amounts
@@ -179,8 +178,8 @@ def _list_negatives(amounts: Resources) -> str:
 
 
 def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> None:
-    """Gives a node another capacity, all or nothing; of its attributes only those can change that say where it stands
-    (protocol.md 4.2)."""
+    """Changes the capacity of a node completely or not at all. Of its attributes, only those that name its place in the
+    topology can change (protocol.md 4.2)."""
     moved = _move_node(state, node, spec)
     if spec.capacity is None and spec.occupied is None:
         if moved:
@@ -218,9 +217,10 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
 
 
 def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
-    """Has *node* stand where *spec* says, as far as that names levels of the topology. Returns whether that differs.
+    """Moves *node* to the domains that *spec* names for levels of the topology. Returns whether that is a change.
 
-    What is left out stays as it is, since most updates name no attributes; an empty value takes a node out of a level.
+    Levels that are left out stay as they are, because most updates name no attributes; an empty value takes the node
+    out of its domain at that level.
     """
     if state.topology is None or not spec.attributes:
         return False
@@ -248,8 +248,8 @@ def _open(state: PartitionState, node: Node) -> None:
 
 
 def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
-    """Removes *node* by the steps of protocol.md 7.2: reservations, own allocations, capacity; one answer lists what
-    ran there."""
+    """Removes *node* by the steps of protocol.md 7.2: first its reservations, then its own allocations, then its
+    capacity. One answer lists the allocations that ran there."""
     node.schedulable = False
     state.node_order.discard(node)
     if state.topology is not None:

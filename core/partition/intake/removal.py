@@ -1,4 +1,4 @@
-"""Ends of allocations and applications: released, returned to pending, removed."""
+"""Ends allocations and applications: releases them, returns them to pending, or removes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from kornel.core.preemption import attempts, eviction
 
 
 def remove_allocation(state: PartitionState, allocation: Allocation, termination: int | None, now_ns: int) -> None:
-    """Take *allocation* off every book and forget its key (protocol.md 10.1, DB-7). States are not driven here.
+    """Removes *allocation* from all records, with its key (protocol.md 10.1, DB-7). The state of its application is
+    left to the caller.
 
     *termination*: why it ends; ``None``: its node was removed.
     """
@@ -45,7 +46,7 @@ def remove_allocation(state: PartitionState, allocation: Allocation, termination
 
 
 def release_allocation(state: PartitionState, allocation: Allocation, termination: int, now_ns: int) -> None:
-    """Removes *allocation*, which ends as *termination* says, and has its application follow."""
+    """Removes *allocation*, which ends as *termination* says, and updates the state of its application."""
     remove_allocation(state, allocation, termination, now_ns)
     lifecycle.allocation_removed(state, allocation.application, placeholder=allocation.spec.placeholder, now_ns=now_ns)
 
@@ -53,8 +54,8 @@ def release_allocation(state: PartitionState, allocation: Allocation, terminatio
 def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int) -> bool:
     """Makes *allocation*, which the shim could not start, an ask again with its priority and age (protocol.md 3.6).
 
-    Other nodes are tried first: for a while, longer each time, its node is left out for it. Refused, without any
-    change, unless its application is Accepted or Running and it is not on its way out.
+    Other nodes are tried first: its node is left out for it for a while, and longer each time. Returns false, without
+    any change, unless its application is Accepted or Running and it is not being released.
     """
     application, node = allocation.application, allocation.node
     if application.state not in (AppState.ACCEPTED, AppState.RUNNING) or allocation.preempted or allocation.released:
@@ -78,8 +79,8 @@ def return_to_pending(state: PartitionState, allocation: Allocation, now_ns: int
 
 
 def remove_application(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Removes *application* at once with all it has, as the shim wishes; one answer lists what it held (protocol.md
-    6.5)."""
+    """Removes *application* at once with everything it has, at the request of the shim. One answer lists what it held
+    (protocol.md 6.5)."""
     before = application.state
     had_allocations = bool(application.allocations)
     gone = list(application.allocations.values())

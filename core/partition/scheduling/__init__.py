@@ -1,1 +1,1 @@
-"""The allocation cycle: whose turn it is, where asks go, and what the shim is asked before."""
+"""Runs the allocation cycle: chooses the next ask and its node, and asks the shim before a placement."""

@@ -1,7 +1,8 @@
-"""Reports to the shim of asks that would be placed if only there were more nodes, once per ask (scheduling.md 16).
+"""Reports asks to the shim that would be placed if there were more nodes, once per ask (scheduling.md 16).
 
-They leave once a second, while somebody listens. Only configured limits count, not what the cluster has. Asks that fit
-the limits use them up for those behind them, so a queue that could run ten more tasks asks for ten, however many wait.
+Reports are sent once a second while a client listens. Only configured limits count, not the size of the cluster. An ask
+that fits the limits uses them up for the asks behind it, so a queue that could run ten more tasks reports ten asks,
+however many wait.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Headroom = dict[int, int]
 
 
 def start(state: PartitionState, now_ns: int) -> None:
-    """Look every second from now on, until nobody listens any more."""
+    """Reports every second from now on, until no client listens any more."""
     if state.autoscaling or not state.callbacks.scheduling_states:
         return
     state.autoscaling = True
@@ -44,7 +45,7 @@ def _look_regularly(state: PartitionState, now_ns: int) -> None:
 
 
 def report_asks(state: PartitionState) -> None:
-    """Reports every ask that waits for a node and was not reported before."""
+    """Reports every ask that waits for a node and has not been reported yet."""
     if not state.root.waiting:
         return
     reserved: dict[Application, list[Allocation]] = {}
@@ -60,8 +61,8 @@ def report_asks(state: PartitionState) -> None:
 def _walk_queues(
     state: PartitionState, queue: Queue, above: list[Headroom], apart: dict[Application, list[Allocation]]
 ) -> None:
-    """Reports from all of *queue* in scheduling order. *above*: the headroom of each ancestor with a max, shared by all
-    below."""
+    """Reports asks of *queue* and all queues below it in scheduling order. *above*: the headroom of each ancestor with
+    a max, which all queues below it share."""
     path = above
     if queue.parent is not None and queue.max:
         path = [*above, {t: most - queue.used[t] for t, most in queue.max.items()}]
@@ -76,7 +77,7 @@ def _walk_queues(
 
 
 def _look_at(state: PartitionState, application: Application, path: list[Headroom], apart: list[Allocation]) -> None:
-    """Counts the asks of one application that limits allow, and reports those of them that were not reported yet."""
+    """Counts the asks of one application that its limits allow, and reports those that have not been reported yet."""
     left = _find_least(path)
     told: list[Allocation] = []
     for _, asks, pairs, unknown in sorted(_tried_asks(state, application, apart), key=lambda entry: entry[0]):
@@ -106,14 +107,14 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
 def _tried_asks(
     state: PartitionState, application: Application, apart: list[Allocation]
 ) -> Iterator[tuple[tuple[int, int, int], AskGroup | Allocation, Pairs, bool]]:
-    """Yields (order, asks, demand, whether any is unreported) of asks that were tried and that the cluster is too full
-    for.
+    """Yields (order, asks, demand, whether any is unreported) for asks that were tried and found no room in the
+    cluster.
 
-    What waits for room under a quota does not fit its limits, so it need not be looked at.
+    Asks that wait for room under a quota exceed their limits, so they need not be looked at.
     """
     for group in application.groups.values():
         if group.waits_for is WaitsFor.ROOM_FOR_GANG:
-            # Members need not be alike, and all of them lack room until the last of them has some.
+            # The members of a gang may differ, and all of them lack room as long as one does.
             for ask in group.asks():
                 yield ask.order, ask, ask.shape.pairs, not ask.scale_up
             continue
@@ -135,6 +136,6 @@ def _find_least(path: list[Headroom]) -> Headroom:
 
 
 def _count_fitting(headroom: Headroom, pairs: Pairs) -> int:
-    """Returns how often *pairs* fit into *headroom*."""
+    """Returns how many times *pairs* fit into *headroom*."""
     times = min((headroom[t] // amount for t, amount in pairs if t in headroom), default=1 << 62)
     return max(0, times)

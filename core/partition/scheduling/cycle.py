@@ -1,8 +1,8 @@
 """The allocation cycle: chooses the next ask, places it if it fits, and otherwise lets it preempt if it may.
 
-One call does many of YuniKorn's cycles, which have one result each, in the same order: after every result the choice
-starts again from the root (scheduling.md 4.1, S-20). What did not fit is set aside until something changes that could
-make a new search end differently.
+One call does as much as many cycles of YuniKorn, each of which has one result, and in the same order: after every
+result, the choice starts again from the root (scheduling.md 4.1, S-20). An ask that did not fit is set aside until a
+change could make a new search succeed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from kornel.core.partition.waiting.rooms import (
 from kornel.core.preemption import slices
 
 QUEUES_PER_SLICE: Final = 1_000
-"""The most queues whose fair terms one slice computes again, when those of all queues have to be."""
+"""The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
 
 _ACCEPTED: Final = AppState.ACCEPTED
-"""Kept as a constant, because reading a member from its class costs as much as a call, and every turn needs it."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every choice needs it."""
 
 
 def run(state: PartitionState, now_ns: int, budget: int) -> bool:
-    """Run one slice of at most about *budget* decisions. Returns whether there may be more to do at once."""
+    """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once."""
     more = _run(state, now_ns, budget)
     slices.end_slice(state, now_ns)
     return more
@@ -62,13 +62,14 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
         unfinished = ledger.advance_fair_terms(state, QUEUES_PER_SLICE)
     if not slices.any_busy(state):
         return _run_decisions(state, now_ns, budget) or unfinished
-    # Asks come first even now, so that those that must run on a node preempt before the kinds that are busy. Busy kinds
-    # follow in the order of the registry (preemption.md H); one that stays busy leaves the next one half of its share.
+    # Asks come first even then, so that asks with a required node preempt before kinds of preemption that are busy.
+    # Busy kinds follow in the order of the registry (preemption.md H); a kind that stays busy leaves half of its share
+    # to the next one.
     half = share = max(1, budget // 2)
     more = _run_decisions(state, now_ns, half)
     for driver in slices.busy_drivers(state):
         driver.advance(state, now_ns, share)
-        # A gang that had to give its places back waits in line again, for this slice and not only for the next one.
+        # A gang that had to give its places back waits in line again within this slice, not only from the next one on.
         if slices.resume_waiting(state, now_ns) or (not driver.is_busy(state) and first_group(state.root) is not None):
             more = _run_decisions(state, now_ns, half)
         if driver.is_busy(state):
@@ -78,8 +79,8 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
     # The steps are in the order of the rules, and after every result the choice starts again from the first one
-    # (scheduling.md 4.1). If no further question may be asked, the shim could not be asked about a node, so all asks
-    # wait.
+    # (scheduling.md 4.1). If no further question to the shim may be open, all asks wait, because the shim could not be
+    # asked about their nodes.
     callbacks = state.callbacks
     while budget > 0 and not (callbacks.predicates and callbacks.full):
         if state.reserved_ready:
@@ -97,15 +98,15 @@ def _run_decisions(state: PartitionState, now_ns: int, budget: int) -> bool:
 
 
 def run_timers(state: PartitionState, now_ns: int) -> None:
-    """Run all timers that are due, in the order of their times."""
+    """Runs all timers that are due, in the order of their times."""
     timers = state.timers
     while timers and timers[0][0] <= now_ns:
         heappop(timers)[2](now_ns)
 
 
 def first_group(root: Queue) -> AskGroup | None:
-    """Returns the ask group whose turn it is: from the root always the best child, then the best application, then its
-    first group."""
+    """Returns the ask group whose turn it is: starting at the root, always the best child, then the best application,
+    then its first group."""
     queue = root
     while not queue.leaf:
         child = queue.order.first_member()
@@ -118,7 +119,8 @@ def first_group(root: Queue) -> AskGroup | None:
 
 
 def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
-    """Place the first ask of *group*, or preempt for an ask of it, or set the group aside. Returns the cost."""
+    """Places the first ask of *group*, preempts for an ask of it, or sets the group aside. Returns the cost in
+    decisions."""
     application = group.application
     if application.state is _ACCEPTED and not may_start_next(application):
         hold_back(application, application.queue)
@@ -136,7 +138,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
         return 1
     ask.missed += 1
     cost = 1
-    # Preemption comes after placement, because nothing is preempted for an ask that fits on some node.
+    # Preemption comes after placement, because an ask that fits on some node must not preempt.
     if group.due:
         spent, stays = slices.serve_unplaced(state, group, found, now_ns)
         cost += spent
@@ -150,7 +152,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
 
 
 def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> None:
-    """Parks *group*, which found no place, in the waiting room for what *why* says is lacking."""
+    """Parks *group*, which found no node, in the waiting room for what it lacks according to *why*."""
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(group.application, gate)

@@ -1,4 +1,4 @@
-"""Gangs for all members of which room is held: they run once all of it is free, all at once (preemption.md B.11)."""
+"""Places gangs for which room is held for all members, as soon as all of that room is free (preemption.md B.11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from kornel.core.partition.waiting.rooms import park_below_limit, park_below_quo
 
 
 def take_members(state: PartitionState, ready: Sequence[Reservation], now_ns: int) -> list[Reservation]:
-    """Places the gangs of members among *ready* for all of whose members the room is free. Returns the others."""
+    """Places those gangs with reservations in *ready* whose held room is free for all members. Returns the reservations
+    in *ready* that do not belong to gangs."""
     holds = state.gangs.holds
     members = [reservation for reservation in ready if state.gangs.hold_of(reservation.ask) is not None]
     gangs = dict.fromkeys(reservation.ask.application for reservation in members)
@@ -38,7 +39,7 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
         if ask.reservation is None:
             return
         held.setdefault(ask.reservation.node, {})[ask.reservation] = None
-    # Whoever lacks room is tried again when its node has more.
+    # A member that lacks room is tried again when its node gains some.
     if not all(node.fits_holders(theirs) for node, theirs in held.items()):
         return
     if not covers_minimum(application, hold.members.keys()):
@@ -61,8 +62,8 @@ def _place_if_free(state: PartitionState, application: Application, hold: GangHo
 
 
 def _exceeded_limit(state: PartitionState, application: Application, members: Sequence[Allocation]) -> NotPlaced | None:
-    """Returns the limit that all *members* would exceed now. What they claim is theirs, and where a queue is above its
-    max they take the place of victims that have left."""
+    """Returns the limit that all *members* would exceed now. Their own claims do not count against them, and in a queue
+    above its max they take the place of victims that have left."""
     limited = exceeded_limit(state, application, members)
     if limited is None or limited.reason is not Unschedulable.QUEUE_QUOTA:
         return limited
@@ -81,7 +82,7 @@ def _full_beside_claims(leaf: Queue, members: Sequence[Allocation]) -> Queue | N
 
 
 def _wait_below(state: PartitionState, members: Sequence[Allocation], limited: NotPlaced) -> None:
-    """Has the first member wait, by its reservation, for what keeps the gang back."""
+    """Parks the reservation of the first member for the limit that keeps the gang back."""
     waiter = members[0].reservation
     if waiter is None or waiter.parked_at is not None:
         return

@@ -1,4 +1,4 @@
-"""Finds nodes for all members of a gang, or what keeps the gang back, and places the members all at once."""
+"""Finds nodes for all members of a gang, or the reason why there are none, and places all members at once."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ from kornel.core.policies.gang_domains import choose_nodes
 from kornel.core.policies.gang_nodes import NONE_REFUSED, Candidates, Members, Shortfall
 
 MOST_TOTALS: Final = 1_024
-"""Sums of gangs that are remembered."""
+"""The most sums of gangs that are remembered."""
 
 Places = list[tuple[Allocation, Node]]
-"""Members with the nodes chosen for them, in the order of the members."""
+"""The members, in order, each with the node chosen for it."""
 
 
 def find_places(state: PartitionState, application: Application, members: Sequence[Allocation]) -> Places | NotPlaced:
-    """Returns a node for each of *members*, or what keeps the gang back: a limit, or that not all find a place."""
+    """Returns a node for each of *members*, or what keeps the gang back: a limit, or the lack of places for all."""
     limited = exceeded_limit(state, application, members)
     if state.recording:
         for ask in members:
             state.events.limits_checked(ask, limited)
     if limited is not None:
         return limited
-    # The room of a demand says that a gang of it found no places, and that no node has gained enough since.
+    # If there is a waiting room for this demand, a gang with the same demand found no places, and no node has gained
+    # enough room since.
     demand, _ = demand_of(members)
     places = None if demand in state.gangs.rooms else choose_places(state, members)
     return NotPlaced(Unschedulable.GANG_INCOMPLETE) if places is None else places
@@ -49,7 +50,8 @@ def find_places(state: PartitionState, application: Application, members: Sequen
 def choose_places(
     state: PartitionState, members: Sequence[Allocation], among: Sequence[Node] | None = None
 ) -> Places | None:
-    """Returns nodes with room for all *members*, if there are such, or such *among* some of the open ones."""
+    """Returns nodes with room for all *members*, ``None`` if there are not enough. *among* restricts the choice to some
+    open nodes."""
     demand, alike = demand_of(members)
     chosen = choose_nodes(Candidates(state.node_order, state.nodes, among), state.topology, demand)
     if isinstance(chosen, Shortfall):
@@ -78,7 +80,7 @@ def exceeded_limit(state: PartitionState, application: Application, members: Seq
 
 
 def add_up(members: Sequence[Allocation]) -> Pairs:
-    """Returns what *members* want together."""
+    """Returns the sum of the amounts that *members* ask for."""
     total: dict[int, int] = {}
     for ask in members:
         for t, amount in ask.shape.pairs:
@@ -87,7 +89,8 @@ def add_up(members: Sequence[Allocation]) -> Pairs:
 
 
 def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shape:
-    """Returns what *members* want together, one object for all gangs that want the same: they wait as one."""
+    """Returns the sum of what *members* ask for, as the same object for all gangs with an equal sum, so that these wait
+    together."""
     pairs, known = add_up(members), state.gangs.totals
     found = known.get(pairs)
     if found is None:
@@ -98,7 +101,7 @@ def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shap
 
 
 def demand_of(members: Sequence[Allocation]) -> tuple[Demand, list[list[Allocation]]]:
-    """Returns what *members* want, those that are alike together, and who these are."""
+    """Returns the demand of *members*, with equal members counted together, and the members of each entry."""
     alike: dict[tuple[Shape, str, frozenset[str], Together | None], list[Allocation]] = {}
     for ask in members:
         refused = NONE_REFUSED if ask.refused is None else frozenset(ask.refused)
@@ -116,11 +119,11 @@ def place_gang(state: PartitionState, application: Application, places: Places, 
 
 
 def begin_gang(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Has *application* run, all members of whose minimum were placed. What it wants beyond that waits one by one from
-    now on."""
+    """Moves *application* to Running, because all members of its minimum are placed. Further members wait one by one
+    from now on."""
     pools.regroup_members(state, application)
     if application.state is AppState.ACCEPTED and any(
         group.stated_minimum is not None for group in application.task_groups.values()
     ):
-        # It is of use already, and need not wait for all that it announced.
+        # With its minimum it is useful already, so it need not wait for everything that it announced.
         lifecycle.fire_event(state, application, AppEvent.RUN, now_ns)

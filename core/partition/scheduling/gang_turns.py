@@ -1,9 +1,9 @@
-"""The turn of a gang: all members of its minimum find a node at once, or none is placed.
+"""Places gangs as units: all members of the minimum find a node at once, or none is placed.
 
 A gang waits until its placeholders add up to what its application announced. Then quotas and limits have to admit all
-members together, and nodes are chosen for all of them on paper. What comes of that is booked in one go, so that all
-allocations leave in one message. A gang that finds no places waits until there may be enough: gangs with equal demands
-are tried once, not each.
+members together, and nodes are chosen for all of them before anything is booked. The placements are booked together, so
+that all allocations leave in one message. A gang that finds no places waits until there may be enough. Of gangs with
+equal demands, only one is tried.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from kornel.core.policies.gang_nodes import Candidates
 from kornel.core.preemption import slices
 
 NODES_PER_UNIT: Final = 20
-"""Nodes looked at that count for one decision in a slice's budget."""
+"""The number of nodes looked at that count as one decision in the budget of a slice."""
 
 
 def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
-    """Places the minimum of the gang of *unit*, or has it wait for what it lacks. Returns what that cost in
+    """Places the minimum of the gang of *unit*, or makes the gang wait for what it lacks. Returns the cost in
     decisions."""
     application = unit.application
     if not _is_complete(state, unit, now_ns):
@@ -57,7 +57,7 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         cost, stays = slices.serve_unit(state, unit, members, found, now_ns)
         if stays:
             return cost
-    # Gangs may be woken often before they fit: only what is news is put down for each member.
+    # A gang may be woken often before it fits, so a reason is noted for each member only if it is new.
     if unit.lacks is not found.reason:
         unit.lacks = found.reason
         for ask in members:
@@ -69,7 +69,7 @@ def serve_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
 def set_gang_aside(
     state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> None:
-    """Has the gang of *unit*, which found no places, wait for what *why* says that it lacks."""
+    """Makes the gang of *unit*, which found no places, wait for what it lacks according to *why*."""
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         hold_back(unit.application, gate)
@@ -88,7 +88,8 @@ def set_gang_aside(
 
 
 def _is_complete(state: PartitionState, unit: GangUnit, now_ns: int) -> bool:
-    """Tells whether the placeholders add up to what was announced. They have as long as placeholders may wait."""
+    """Tells whether the placeholders add up to what was announced. If they do not, the timer of placeholders limits how
+    long the gang waits for the rest."""
     application = unit.application
     if application in state.gangs.vetting or application in state.gangs.holds:
         return False

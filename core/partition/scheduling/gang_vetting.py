@@ -43,7 +43,7 @@ def ask_about_gang(
 
 
 def pause_refused(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> None:
-    """Make sure that refusals for *members*, whose gang finds no places, are dropped after a while."""
+    """Makes sure that refusals for *members*, whose gang found no places, are dropped after a while."""
     for ask in members:
         if ask.refused is not None:
             pausing.pause_ask(state, ask, now_ns)
@@ -97,8 +97,8 @@ def _conclude(state: PartitionState, application: Application, asked: Vetting, n
 
 
 def _give_back_refused(state: PartitionState, asked: Vetting) -> None:
-    """Gives back the places in which the shim will not have members of a gang that waits for its places; the others are
-    tried again."""
+    """Ends the reservations of members that the shim refused on the nodes held for them; the reservations of the others
+    are tried again."""
     for ask, node in asked.nodes.items():
         if ask.reservation is None:
             continue

@@ -1,4 +1,4 @@
-"""Placements: :func:`bind` and :func:`place_unchecked` book them, and :func:`announce_placement` reports each."""
+"""Placements: :func:`bind` and :func:`place_unchecked` book them, and :func:`announce_placement` reports them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from kornel.core.partition.waiting import admission
 
 _ACCEPTED: Final = AppState.ACCEPTED
 _RUNNING: Final = AppState.RUNNING
-"""Name members once: reading them from their class costs as much as a call, and every placement asks."""
+"""Kept as constants, because reading a member from its class costs as much as a call, and every placement needs
+them."""
 
 _new: Final = tuple.__new__
 
 
 def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Turn *ask* into an allocation on *node*: books, state of the application, answer to the shim."""
+    """Turns *ask* into an allocation on *node*: books it, updates the state of its application, and answers the
+    shim."""
     reservation = ask.reservation
     if reservation is not None:
         unbook_reservation(state, reservation)
@@ -30,19 +32,19 @@ def bind(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Non
         end_claim(state, ask)
     place_ask(state, ask, node, now_ns)
     if reservation is not None:
-        # Only now: nobody is to be woken for room that the ask has just taken.
+        # Waiters are woken only now, so that none is woken for room that the ask has just taken.
         offer_room(state, reservation.node)
     announce_placement(state, ask, node, now_ns)
 
 
 def place_unchecked(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """Book *allocation* on *node* without any check, and say so: its echo or its placement."""
+    """Books *allocation* on *node* without any check, and reports it to the shim."""
     place_unasked(state, allocation, node, now_ns)
     announce_placement(state, allocation, node, now_ns)
 
 
 def announce_placement(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
-    """Has the application follow and the shim hear of *allocation*, which is on the books of *node*."""
+    """Updates the application and informs the shim after *allocation* was booked on *node*."""
     application, spec = allocation.application, allocation.spec
     application.unschedulable = 0
     allocation.missed = 0

@@ -1,7 +1,7 @@
-"""Asks that hold room on a node come first in every cycle (scheduling.md 8.4, 9).
+"""Serves asks with a reservation, which come first in every cycle (scheduling.md 8.4, 9).
 
-Only those are looked at for which something changed since they were last tried: room on their node, on another one,
-or under the quota that kept them back.
+Such an ask is tried again only if something has changed for it: room on its node, on another node, or under the quota
+that kept it back.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from kornel.core.preemption import slices
 
 
 def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bool] | None = None) -> int:
-    """Try every reserved ask that may be placed now, or the *chosen* ones only.
+    """Tries every reserved ask that may be placed now, or only those *chosen*.
 
-    Returns how many decisions that counts for.
+    Returns the cost in decisions.
     """
     cost_before = state.search_cost
     turns = Turns()
     ready = [reservation for reservation in state.reserved_ready if chosen is None or chosen(reservation)]
     ready.sort(key=lambda reservation: turns.sort_key(reservation.ask))
-    # Taken out before any is tried, because a try may put one back: then it is for the next slice, not for this one.
+    # They are taken out before any is tried, because a try may put one back, which is then for the next slice.
     for reservation in ready:
         del state.reserved_ready[reservation]
     if state.gangs.holds:
         ready = gang_holds.take_members(state, ready, now_ns)
-    # All own nodes before any other node: what leaves a node is for those who hold room there, in their order
-    # (scheduling.md 8.4). Only who comes away empty looks elsewhere, in scheduling order.
+    # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
+    # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
+    # other nodes, in scheduling order.
     for reservation in _in_order_of_claims(ready):
         _try_own_node(state, reservation, now_ns)
     for reservation in ready:
@@ -46,8 +47,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
 
 
 def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
-    """Returns *ready*, but on each node by claims: what leaves it goes to the first of them, whoever is more
-    important."""
+    """Returns *ready* with the reservations of each node in the order of their claims: room that becomes free goes to
+    the first of these, whatever the priorities are."""
     chosen = dict.fromkeys(ready)
     found: dict[Reservation, None] = {}
     for reservation in ready:
@@ -59,7 +60,7 @@ def _in_order_of_claims(ready: list[Reservation]) -> list[Reservation]:
 def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
     """Holds room at once for *ask* on the node that it must run on and that has no room for it (scheduling.md 9).
 
-    False: the node is unknown or too small for ever.
+    Returns false if the node is unknown or too small even when it is empty.
     """
     node = state.nodes.get(ask.spec.required_node)
     if node is None or not node.could_hold(ask.shape.pairs):
@@ -79,12 +80,12 @@ def _try_own_node(state: PartitionState, reservation: Reservation, now_ns: int) 
 
 
 def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
-    """Places the ask on any other node that will do, unless one is required; otherwise has it wait for what it lacks.
+    """Places the ask on another suitable node, unless it requires one; otherwise makes it wait for what it lacks.
 
-    Room is held by age only for an ask that nothing else keeps back: it must not lie idle for one that may not run.
+    A reservation by age ends if a limit keeps the ask back, because room must not lie idle for an ask that may not run.
     """
     ask = reservation.ask
-    # Its own node may have taken it in the first pass, or the shim is being asked about that.
+    # In the first pass it may have been placed on its own node, or the shim is being asked about that node.
     if ask.reservation is not reservation or ask.place is AskPlace.HELD or reservation.parked_at is not None:
         return
     other: Node | NotPlaced | None = None

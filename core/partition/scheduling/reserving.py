@@ -1,12 +1,12 @@
-"""Room held for asks that have waited long enough (scheduling.md 7.3, 8).
+"""Reserves room for asks that have waited long enough (scheduling.md 7.3, 8).
 
-An ask that quota allows, that no node has room for and that is older than the reservation delay holds what it needs on
-the node that lacks least, until it fits: what leaves that node is not taken by smaller asks one after the other. What
-to reserve changes only when an ask grows old enough or a node gains room, so nodes are given out in rounds, in
-scheduling order, instead of with every failed search.
+If quotas allow an ask but no node has room for it, it reserves what it needs once it is older than the reservation
+delay, on the node that lacks least. Otherwise smaller asks would take the room that becomes free there, one after the
+other. A new reservation becomes possible only when an ask reaches that age or a node gains room, so nodes are reserved
+in rounds, in scheduling order, and not in every failed search.
 
-A backlog must not get hold of the whole cluster: no more is promised than the quotas could grant, and only on a few
-nodes in a hundred is ever anything held by age.
+So that waiting asks cannot occupy the whole cluster, no more is promised than the quotas could grant, and only a small
+percentage of nodes is reserved by age at any time.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
 
 PAUSE_NS: Final = 100 * 10**6
-"""Least time between two rounds: the idle tick of the scheduling loop."""
+"""The least time between two rounds, equal to the idle interval of the scheduling loop."""
 PAUSE_PER_GROUP_NS: Final = 100_000
 REFUSAL_PAUSE_NS: Final = 15 * 10**9
 """The time from the shim's refusal of a node to be reserved to the next question for the same ask."""
 NODES_PER_UNIT: Final = 20
-"""Nodes looked at that count for one decision in a slice's budget."""
+"""The number of nodes looked at that count as one decision in the budget of a slice."""
 
 
 def wait_for_age(state: PartitionState, group: AskGroup, now_ns: int) -> None:
-    """Sees that a round comes when the first ask of *group*, which has just found no room, is old enough."""
+    """Schedules a round for the time when the first ask of *group*, which has just found no room, is old enough."""
     if state.reserving.delay_ns is not None and len(state.node_order):
         state.reserving.call_round(max(group.first_ask().created_ns + state.reserving.delay_ns + 1, now_ns))
 
@@ -49,9 +49,10 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 
 
 def advance_round(state: PartitionState, now_ns: int) -> int:
-    """Begin a round, or look at its next group up to the first node given out. Returns what it cost.
+    """Begins a round, or makes at most one reservation for its next group. Returns the cost in decisions.
 
-    A round ends when no more may be kept. The next is called for once more may be: until then no age needs watching.
+    A round ends when no more nodes may be kept free. The next round is scheduled when more may be; until then, the age
+    of asks does not matter.
     """
     round_ = state.reserving
     if not round_.left:
@@ -67,8 +68,7 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     sorted_before = len(round_.candidates)
     if not _reserve_for_one(state, round_.left[0], now_ns):
         round_.left.popleft()
-    # Ranking all nodes for a shape that the round has not met before is most of what it costs: the slice has to pay for
-    # it.
+    # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
     cost = 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
     if not round_.left:
         round_.candidates.clear()
@@ -76,12 +76,12 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
 
 
 def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """Reserves a node for the first ask of *group* that is old enough. Returns false when there is no more to do for
+    """Reserves a node for the first ask of *group* that is old enough. Returns false if there is nothing more to do for
     the group."""
     round_, delay_ns = state.reserving, state.reserving.delay_ns
     assert delay_ns is not None, "a round has begun, so reservations are made"
     if not _waits_for_room(state, group):
-        return False  # It was woken, and is tried like any other.
+        return False  # It has been woken and will be tried like any other group.
     oldest_ns = group.oldest_ns()
     if now_ns - oldest_ns <= delay_ns:
         round_.call_round(oldest_ns + delay_ns + 1)
@@ -106,7 +106,8 @@ def _reserve_for_one(state: PartitionState, group: AskGroup, now_ns: int) -> boo
 
 
 def most_kept_by_age(state: PartitionState, nodes: int) -> int:
-    """Returns how many of *nodes* may be kept free by age at a time: always one, and no more than a share of all."""
+    """Returns how many of *nodes* may be kept free by age at the same time: the configured percentage, but at least
+    one."""
     return max(1, nodes * state.reserving.percent // 100)
 
 
@@ -115,12 +116,12 @@ def _more_may_be_kept(state: PartitionState) -> bool:
 
 
 def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Hold room on *node* for *ask*, at once or when the shim agrees; there is no second candidate (7.3)."""
+    """Reserves *node* for *ask*, at once or when the shim agrees; no other node is tried (scheduling.md 7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
         reserve_node(state, ask, node, now_ns, by_age=True)
         return
-    # So that no round asks about it again before the shim has answered or the question is overdue.
+    # With this time set, no round asks about the ask again before the shim has answered or the question is overdue.
     ask.reserve_after_ns = now_ns + callbacks.timeout_ns + 1
     decide, drop = partial(_decide_reservation, state, ask, node), partial(_drop_question, ask)
     number = callbacks.next_number()
@@ -135,8 +136,7 @@ def _decide_reservation(
         state.reserving.call_round(ask.reserve_after_ns)
         return
     ask.reserve_after_ns = 0
-    # While the shim thought, the node, the quotas or the ask may have changed: everything that spoke for the node is
-    # tested again.
+    # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
     open_to_it = node in state.node_order and _may_hold(node, ask.shape.pairs)
     sound = ledger.promise_is_sound(ask) and _more_may_be_kept(state)
     if open_to_it and sound and _waits_for_room(state, ask.group):
@@ -150,7 +150,7 @@ def _drop_question(ask: Allocation) -> None:
 
 
 def _may_hold(node: Node, pairs: Pairs) -> bool:
-    """Tells whether *node*, once nothing else runs there, has *pairs* beside all that is held on it."""
+    """Tells whether *node*, if nothing ran there, would have room for *pairs* beside all claims on it."""
     claims = node.claims
     if claims is None:
         return node.could_hold(pairs)
@@ -158,15 +158,15 @@ def _may_hold(node: Node, pairs: Pairs) -> bool:
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
-    """Tells whether no node has room for the asks of *group*, and nothing else keeps them waiting."""
+    """Tells whether no node has room for the asks of *group*, and whether nothing else keeps them waiting."""
     if group is None or group.parked_at is None or group.application.backoff_until_ns:
         return False
     return group.parked_at is state.no_room.get(group.shape)
 
 
 def _in_order(group: AskGroup) -> Iterator[Allocation]:
-    """Yields the asks of *group* in order. The first is cheap and mostly enough; all are sorted only when somebody asks
-    for the second."""
+    """Yields the asks of *group* in order. The first one is cheap to find and usually enough; all are sorted only if
+    the caller goes on to the second."""
     yield group.first_ask()
     yield from group.asks()[1:]
 
@@ -179,13 +179,14 @@ def _waiting_groups(state: PartitionState) -> list[AskGroup]:
 
 
 class Turns:
-    """Places of asks among all of the partition, while nothing changes: what asks share is worked out once."""
+    """Computes the positions of asks in the scheduling order of the partition, valid as long as nothing changes. Keys
+    that asks share are computed once."""
 
     def __init__(self) -> None:
         self._shared: dict[Application, tuple[object, ...]] = {}
 
     def sort_key(self, ask: Allocation) -> tuple[object, ...]:
-        """Returns the key to sort *ask* by: its queues from the root down, its application, itself."""
+        """Returns the sort key of *ask*: those of its queues from the root down, of its application, and its own."""
         application = ask.application
         shared = self._shared.get(application)
         if shared is None:
@@ -195,10 +196,10 @@ class Turns:
 
 
 def _candidate_nodes(state: PartitionState, shape: Shape) -> deque[Node]:
-    """Returns the open nodes that could hold *shape* if they were empty, the one that lacks least first (S-3), then in
-    order; less those that the round has looked at.
+    """Returns the open nodes that could hold *shape* if they were empty, without those that the round has already
+    looked at. The node that lacks least comes first (S-3); ties keep the node order.
 
-    They are sorted when the round first needs one for the shape: while nothing more may be promised, it needs none.
+    They are sorted only when the round first needs one for this shape.
     """
     candidates = state.reserving.candidates
     if shape not in candidates:
@@ -207,10 +208,11 @@ def _candidate_nodes(state: PartitionState, shape: Shape) -> deque[Node]:
 
 
 def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
-    """Returns those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first, then as they
-    came.
+    """Returns those of *nodes* that could hold *pairs* if they were empty, the one that lacks least first; ties keep
+    their order.
 
-    :meth:`Node.could_hold` and :func:`missing_share` in one: a round looks at all nodes for each shape that waits.
+    It combines :meth:`Node.could_hold` and :func:`missing_share`, because a round looks at all nodes for each shape
+    that waits.
     """
     found: list[tuple[float, int, Node]] = []
     for number, node in enumerate(nodes):
@@ -230,7 +232,7 @@ def by_missing_share(nodes: Iterable[Node], pairs: Pairs) -> list[Node]:
 
 
 def missing_share(node: Node, pairs: Pairs) -> float:
-    """Returns how much of *pairs* the node has no room for: the sum over types of the missing part, each between 0 and
-    1."""
+    """Returns how much of *pairs* *node* has no room for: the sum, over the types, of the missing fraction of the
+    amount, between 0 and 1 each."""
     free = node.beside
     return sum([min(1.0, (amount - free[t]) / amount) for t, amount in pairs if amount > free[t]])

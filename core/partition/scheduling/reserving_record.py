@@ -1,4 +1,4 @@
-"""The memory of reservations by age: how old an ask must be, how many there are, and the round under way."""
+"""Holds the record of reservations by age: how old an ask must be, how many there are, and the round under way."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from kornel.core.partition.defaults import RESERVATION_DELAY_NS, RESERVATION_PER
 
 
 class ReservingRecord:
-    """Keeps the settings and the standing of reservations by age; :mod:`.reserving` gives them out."""
+    """Keeps the settings and the state of reservations by age, which :mod:`.reserving` makes."""
 
     __slots__ = ("candidates", "delay_ns", "due_ns", "kept", "left", "not_before_ns", "percent")
 
     def __init__(self) -> None:
         self.delay_ns: int | None = RESERVATION_DELAY_NS
-        """Age from which an ask without room may have a node kept free; ``None``: never."""
+        """The age at which an ask without room may reserve a node; ``None``: never."""
         self.percent = RESERVATION_PERCENT
-        """The most nodes of a hundred that may be kept free at once because asks have waited; one always may."""
+        """The percentage of nodes that may be kept free at the same time for asks that have waited; one node always
+        may."""
         self.kept = 0
-        """Nodes that are."""
+        """The number of nodes that are kept free by age now."""
         self.due_ns: int | None = None
-        """The time at which the next round begins; ``None``: nothing calls for one."""
+        """The time at which the next round begins; ``None``: none is needed."""
         self.not_before_ns = 0
-        """Rounds keep a distance that grows with what one costs."""
+        """The earliest time for the next round. The pause between rounds grows with their cost."""
         self.left: deque[AskGroup] = deque()
-        """Groups that the round under way has still to look at, in scheduling order."""
+        """The groups that the round under way has yet to look at, in scheduling order."""
         self.candidates: dict[Shape, deque[Node]] = {}
-        """By shape, the nodes that the round under way has not given out yet, the best first."""
+        """The nodes that the round under way has not tried yet, by shape, the best first."""
 
     def call_round(self, at_ns: int = 0) -> None:
-        """Have a round at *at_ns*, or as soon as rounds may follow each other, unless one comes sooner."""
+        """Schedules a round for *at_ns*, or for the end of the pause between rounds if that is later, unless one is due
+        sooner."""
         at_ns = max(at_ns, self.not_before_ns)
         if self.due_ns is None or at_ns < self.due_ns:
             self.due_ns = at_ns

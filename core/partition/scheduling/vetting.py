@@ -1,7 +1,9 @@
-"""A node was chosen for an ask: the shim has the last word, if it wants it (protocol.md 13, Predicates).
+"""Asks the shim, if it answers predicates, whether an ask may run on the node chosen for it (protocol.md 13,
+Predicates).
 
-While the shim thinks, the ask is *held* on the node it is to get: nobody else can be promised the room, and all other
-asks are decided as if it ran there already. Refused, it looks further at once; refused everywhere, it pauses.
+Until the shim answers, the ask is *held* on that node: no other ask can get the room, and all other decisions are made
+as if the ask ran there already. If the shim refuses the node, others are tried at once; if it refuses all nodes with
+room, the ask pauses.
 """
 
 from __future__ import annotations
@@ -27,19 +29,21 @@ from kornel.core.partition.waiting.rooms import park_for_turn
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
-"""Nodes offered in one question: few at first, since the first one mostly does."""
+"""The number of nodes offered in a later question. The first question offers few, because the first node is usually
+accepted."""
 DEPENDENT_NODES: Final = 256
-"""The most nodes offered where others wait for the answer, since every question more costs them a round trip."""
+"""The most nodes offered in a question whose answer other asks wait for; every further question would cost them a round
+trip."""
 
 ApplyAnswer = Callable[[PartitionState, Allocation, Mapping[str, str], int], None]
-"""Takes the nodes that the shim refused for an ask, with reasons, and the time."""
+"""A function that applies the shim's answer: it gets the ask, the refused nodes with reasons, and the time."""
 
 SERVED: Final = frozenset({AppState.NEW, AppState.ACCEPTED, AppState.RUNNING, AppState.COMPLETING, AppState.RESUMING})
-"""Applications in these states may be given something."""
+"""The states in which an application may be given allocations."""
 
 
 def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Put *ask* on *node*, at once or when the shim agrees."""
+    """Places *ask* on *node*, at once or when the shim agrees."""
     if not state.callbacks.predicates:
         placement.bind(state, ask, node, now_ns)
         if ask.spec.task_group:
@@ -64,8 +68,9 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
 def ask_about_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], apply: ApplyAnswer, now_ns: int
 ) -> None:
-    """Asks the shim on which of the nodes *ask* may run. *apply* gets its answer, unless nobody waits any more."""
-    # By its number, because the question itself refers to these functions: see is_open.
+    """Asks the shim on which of the nodes *ask* may run. *apply* gets the answer, unless the question has been
+    dropped."""
+    # The functions get the number of the question and not the question itself, which refers to them: see is_open.
     number = state.callbacks.next_number()
     decide = partial(_decide_placement, state, ask, number, apply)
     drop = partial(_drop_question, state, ask, number)
@@ -85,7 +90,7 @@ def _drop_question(state: PartitionState, ask: Allocation, number: int) -> None:
 
 
 def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Has the shim asked about *ask*, which is held, in its turn: its yes depends on other placements."""
+    """Puts a question about *ask*, which is held, in the line of questions whose answers depend on other placements."""
     number = state.callbacks.next_number()
     offer = partial(_offer_in_turn, state, ask)
     decide = partial(_decide_placement, state, ask, number, _apply_answer)
@@ -94,19 +99,19 @@ def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def _offer_in_turn(state: PartitionState, ask: Allocation) -> tuple[str, ...]:
-    """Returns the nodes to ask about for *ask*, whose turn has come; none, if it may not run where it is held any
-    more."""
+    """Returns the nodes to ask about for *ask*, whose turn has come; none if it may no longer run where it is held."""
     node = ask.held_on
     assert node is not None, "an ask in line is held"
     if not is_still_sound(state, ask, node):
         return ()
-    # The rules that hold for one mostly hold for the next: with the same nodes in front, it is refused as many.
+    # The next ask usually has the same constraints and sees the same nodes first, so about as many will be refused for
+    # it.
     likely = FIRST_NODES + 2 * state.callbacks.dependent_depth
     return _offered_nodes(state, ask, node, DEPENDENT_NODES if ask.refused else min(likely, DEPENDENT_NODES))
 
 
 def forgive_all(state: PartitionState) -> None:
-    """Forgets what was refused, since somebody else answers from now on, or nobody: all of it may be asked again."""
+    """Drops all refusals, because from now on another shim answers, or none."""
     for ask in state.requests.values():
         if ask.refused is not None and ask.pending:
             pausing.forgive_refusals(state, ask)
@@ -121,7 +126,7 @@ def refused_everywhere(state: PartitionState, ask: Allocation, now_ns: int) -> N
 
 
 def forget_node(state: PartitionState, node: Node) -> None:
-    """Forgets what was refused on *node*, which is gone: it says nothing about one that may come under its name."""
+    """Drops the refusals of *node*, which is gone, because they do not apply to a new node with the same ID."""
     if state.callbacks.predicates:
         for ask in state.requests.values():
             if ask.refused is not None:
@@ -131,7 +136,7 @@ def forget_node(state: PartitionState, node: Node) -> None:
 
 
 def _offered_nodes(state: PartitionState, ask: Allocation, node: Node, most: int) -> tuple[str, ...]:
-    """Returns the IDs of the chosen node and of the next ones that would do, *most* in all."""
+    """Returns the IDs of the chosen node and of the next suitable ones, up to *most* in all."""
     if ask.spec.required_node or ask.reservation is not None:
         return (node.node_id,)
     others = (other.node_id for other in finding.acceptable_nodes(state, ask) if other is not node)
@@ -139,13 +144,13 @@ def _offered_nodes(state: PartitionState, ask: Allocation, node: Node, most: int
 
 
 def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> None:
-    """Applies the shim's answer about the nodes of its question, the first of which *ask* is held on."""
+    """Applies the shim's answer to the question about *ask*, which is held on the first node of the question."""
     inquiry, node = ask.inquiry, ask.held_on
     assert inquiry is not None, "the caller has checked"
     assert node is not None, "a question about a placement is open only while the ask is held"
     ask.inquiry = None
     node_ids = inquiry.node_ids
-    # Kept whatever comes of the placement: a node that was refused need not be asked about again.
+    # Refusals are kept whether or not the ask is placed, so that the shim is not asked about these nodes again.
     for node_id in node_ids:
         if node_id in refused:
             ask.refused = ask.refused or {}
@@ -159,7 +164,7 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
             return
         state.callbacks.dependent_depth = inquiry.node_ids.index(node_ids[0]) if node_ids else len(inquiry.node_ids)
         if node_ids != (node.node_id,):
-            # What counts is the first node that passed, for that is where the shim has put it in its mind.
+            # Only the first node that passed counts, because the shim assumes that the ask runs there.
             refused = {**refused, node.node_id: ""}
     if node.node_id not in refused and is_still_sound(state, ask, node):
         settle_hold(state, ask, now_ns)
@@ -167,7 +172,7 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
         return
     moves.end_hold(state, ask)
     if ask.application.state in SERVED:
-        # The same answer let these nodes pass, so the ask goes to one of them without another question.
+        # The same answer allowed these nodes, so the ask is placed on one of them without another question.
         for other in _passed_nodes(state, ask, node_ids, refused):
             if other is node:
                 continue
@@ -187,7 +192,7 @@ def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None
 
 
 def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Has *ask* run where it is held, since the shim agrees; what was held or claimed for it elsewhere ends."""
+    """Places *ask* where it is held, because the shim agrees, and ends its reservation and its claim."""
     if ask.reservation is not None:
         end_reservation(state, ask.reservation)
     moves.end_claim(state, ask)
@@ -195,17 +200,17 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def is_still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
-    """Tells whether nothing happened while the shim thought that speaks against the placement (other than the shim)."""
+    """Tells whether, apart from the shim's answer, *ask* may still be placed on *node*, on which it is held."""
     if state.nodes.get(node.node_id) is not node or ask.application.state not in SERVED:
         return False
     if not node.schedulable and not ask.spec.required_node and node is not _reserved_node(ask):
         return False
     pairs = ask.shape.pairs
-    # The ask is charged there already: it fits if nothing is negative.
+    # The ask is charged on the node already, so it fits if no free amount is negative.
     if any(node.free[t] < 0 for t, _ in pairs):
         return False
     accounts = ask.application.accounts
-    # Its own amount is in the books already.
+    # The amounts used include those of the ask already.
     quotas = [queue for queue in ask.queue.lineage() if queue.ceilings and queue not in ask.swaps_in]
     if any(queue.used[t] > queue.max[t] for queue in quotas for t, _ in pairs if t in queue.max):
         return False
@@ -215,7 +220,7 @@ def is_still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
 def _passed_nodes(
     state: PartitionState, ask: Allocation, node_ids: tuple[str, ...], refused: Mapping[str, str]
 ) -> list[Node]:
-    """Returns those of the other nodes asked about that the shim let pass and that still have room."""
+    """Returns those of the nodes asked about that the shim allowed and that still have room."""
     pairs = ask.shape.pairs
     if finding.kept_back(state, ask) is not None:
         return []

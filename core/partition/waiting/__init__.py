@@ -1,1 +1,1 @@
-"""The rooms in which asks and applications wait, and how they are woken."""
+"""Holds the waiting rooms of asks and applications, and wakes them."""

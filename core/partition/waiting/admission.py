@@ -1,7 +1,9 @@
-"""Limits on how many applications run: who counts at which queue, and whether one more may start (scheduling.md 12).
+"""Limits how many applications run: counts them at their queues, and decides whether one more may start (scheduling.md
+12).
 
-Only Accepted applications are held back. Whoever holds something by recovery or by the shim's own placement counts,
-but is never refused. Counters are exact, above a lowered limit too (S-22); limits are compared when admitting.
+Only Accepted applications are held back. An application that holds something by recovery or because the shim placed it
+counts, but is never refused. Counters are exact, even above a lowered limit (S-22); limits are only compared when an
+application is admitted.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ def may_run(_state: PartitionState, application: Application) -> Gate | None:
     run."""
     if application.state is not AppState.ACCEPTED:
         return None
-    # One that is allocating counts at its queues already, and needs no other slot there. A limit of its user or group
-    # counts holders, so it is asked all the same.
+    # An application that is allocating counts at its queues already and needs no other slot there. The limit of its
+    # user or group counts those that hold something, so it is tested all the same.
     if not application.allocating:
         for queue in reversed(application.queue.lineage()):
             if not queue.open():
@@ -45,8 +47,8 @@ def note_allocating(_state: PartitionState, application: Application) -> None:
 
 
 def note_allocating_no_more(_state: PartitionState, application: Application) -> None:
-    """Counts *application* as running no more if it has lost the only thing it was given: a place that the shim did not
-    agree to."""
+    """Stops counting *application* as if it ran, if it has lost the only thing that it was given: a place to which the
+    shim did not agree."""
     if not application.allocating or application.state is not AppState.ACCEPTED:
         return
     if application.allocations or application.held_count:
@@ -58,7 +60,7 @@ def note_allocating_no_more(_state: PartitionState, application: Application) ->
 
 
 def state_changed(application: Application, before: AppState) -> None:
-    """Counts *application*, which has left the state *before*, where it counts now."""
+    """Updates the counters for *application*, which has left the state *before*."""
     now = application.state
     freed = before is AppState.RUNNING
     if freed:
@@ -77,7 +79,7 @@ def state_changed(application: Application, before: AppState) -> None:
 
 
 def forget_application(application: Application) -> None:
-    """Counts *application*, which leaves its queue in whatever state, nowhere any more (S-10)."""
+    """Removes *application*, which leaves its queue, from all counters, whatever its state (S-10)."""
     runs = application.state is AppState.RUNNING
     if runs:
         _count_running(application, -1)
@@ -89,7 +91,8 @@ def forget_application(application: Application) -> None:
 
 
 def set_max_applications(queue: Queue, most: int) -> None:
-    """Has *queue* admit *most* applications (0: any number); whoever it held back is looked at again."""
+    """Sets the most applications that *queue* admits (0: any number), and looks again at applications that it has held
+    back."""
     queue.max_applications = most
     for waiting in list(queue.held_back.values()):
         for application in list(waiting):

@@ -1,13 +1,13 @@
-"""Questions about asks whose answer depends on other placements: asked one at a time, with the earlier placements in
+"""Asks the shim about asks whose answer depends on other placements: one at a time, once earlier placements are in
 place.
 
 Thousands of questions to the shim are open at once, so one answer cannot take the others into account. That does no
 harm to an ask whose nodes depend only on its own properties. If they depend on what else runs there (anti-affinity,
-host ports, spread), two positive answers may each be right and be wrong together. Such asks stand in *line*: each is
-held on a node like any ask about which the shim is asked, but its question is sent only when no other question of the
-line is open and the shim has the last placement in place. Until then that placement is *unsettled*. A shim that awaits
-placements itself is asked the next question at once, with the name of the unsettled placement, which saves a round trip
-for each one.
+host ports, spread), two positive answers may be right each by itself and wrong together. Such asks stand in *line*:
+each is held on a node like any ask about which the shim is asked, but its question is sent only when no other question
+of the line is open and the shim has the last placement in place. Until then that placement is *unsettled*. A shim that
+awaits placements itself is asked the next question at once, with the name of the unsettled placement, which saves a
+round trip for each one.
 
 The shim may also say in an answer that the answer depends on placements. It counts if all placements were in place when
 the shim judged, which the core knows from the number of placements made before it sent the question; otherwise the ask
@@ -51,7 +51,7 @@ def line_up(callbacks: Callbacks, inquiry: Inquiry, put: Callable[[int], None], 
 
 
 def ask_next(callbacks: Callbacks, now_ns: int) -> None:
-    """Asks the next question of the line, if it is its turn."""
+    """Asks the next question of the line, if its turn has come."""
     line = callbacks.line
     while is_turn(callbacks, now_ns):
         inquiry, put = line.popleft()
@@ -68,10 +68,10 @@ def is_turn(callbacks: Callbacks, now_ns: int) -> bool:
 
 
 def _may_be_awaited(callbacks: Callbacks) -> bool:
-    """Tells whether the shim itself waits for the unsettled placement, which it hears of at once.
+    """Tells whether the shim can wait for the unsettled placement by itself, because it hears of it at once.
 
-    It hears of one that takes the place of a placeholder only when that has left, which may be later than it must have
-    answered.
+    It hears of an ask that replaces a placeholder only once the placeholder has left, which may be too late for the
+    shim's answer.
     """
     ask = callbacks.unsettled
     return callbacks.awaits_placements and ask is not None and ask.place is AskPlace.PLACED

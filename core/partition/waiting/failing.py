@@ -1,4 +1,4 @@
-"""Notes why an ask was not placed, in sentences for people who ask (scheduling.md 17).
+"""Notes why an ask was not placed, in sentences for people (scheduling.md 17).
 
 A text names only what stays the same while the ask waits, so that equal reasons add up to one entry.
 """
@@ -16,7 +16,7 @@ from kornel.core.model.failures import FailureLog
 _BY_LIMIT: Final[Mapping[Unschedulable, str]] = MappingProxyType(
     {Unschedulable.USER_QUOTA: "Not enough user quota", Unschedulable.QUEUE_QUOTA: "Not enough queue quota"}
 )
-"""Clients compare these two, so they name nothing (rest.md 4.5)."""
+"""Clients compare these two texts, so they contain no names (rest.md 4.5)."""
 
 _GUARANTEED_USED: Final = (
     "Preemption cannot help: the queue with the guarantee for queue {queue} uses all of it already"
@@ -64,7 +64,7 @@ def describe_lack_of_room(ask: Allocation) -> str:
 
 
 def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
-    """Notes that the cycle found no place for *ask*. What the shim refused stands there in the shim's own words."""
+    """Notes that the cycle found no place for *ask*. A refusal of the shim is noted in its own words."""
     if reason is Unschedulable.NO_FITTING_NODE:
         note_failure(ask, describe_lack_of_room(ask), now_ns)
     elif reason is Unschedulable.NO_FITTING_DOMAIN and ask.spec.topology is not None:
@@ -79,7 +79,7 @@ def note_unplaced(ask: Allocation, reason: Unschedulable, now_ns: int) -> None:
 
 
 def note_preemption(ask: Allocation, outcome: Outcome, now_ns: int) -> None:
-    """Notes that an attempt to preempt for *ask* came to nothing."""
+    """Notes that an attempt to preempt for *ask* failed."""
     text = _PREEMPTION.get(outcome)
     if text is not None:
         queue = ask.queue

@@ -1,7 +1,7 @@
-"""The placeholders of a gang wait for each other, because it is placed by one decision or not at all.
+"""Decides which placeholders of a gang wait for each other, because a gang is placed by one decision or not at all.
 
-Until something of the gang runs, its placeholders are one unit. From then on each of them is an ask like any other: a
-member that was lost comes back, and what a gang wants beyond its minimum comes and goes one by one.
+Until a member of the gang runs, its placeholders form one unit. From then on each of them is an ask like any other: a
+lost member is replaced by itself, and members beyond the minimum come and go one by one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from kornel.core.partition.state import PartitionState
 def forms_unit(state: PartitionState, application: Application) -> bool:
     """Tells whether the placeholders of *application* that wait are placed together.
 
-    They are if they are announced, some have to run for any to be of use, and nothing of the gang runs. Those that
-    depend on other placements are not, since the shim could not say of all at once where they may run.
+    They are if the gang was announced, some members have to run for any to be useful, and no member runs. Placeholders
+    that depend on other placements are not, because the shim could not say for all at once where they may run.
     """
     if not state.gangs.as_units or application.state is AppState.RESUMING or application.asks_in_turn:
         return False
@@ -34,7 +34,8 @@ def forms_unit(state: PartitionState, application: Application) -> bool:
 
 
 def bind_members(state: PartitionState, application: Application) -> None:
-    """Decides whether members of *application* may be preempted one by one, whatever is left of its gang."""
+    """Decides whether the members of *application* may be preempted one by one, regardless of what is left of its
+    gang."""
     spec = application.spec
     is_gang = spec.gang_style == HARD or spec.placeholder_ask is not None
     application.leaves_whole = state.gangs.as_units and is_gang and not survives_losses(spec.tags)
@@ -49,7 +50,8 @@ def runs_any_member(application: Application) -> bool:
 
 
 def minimum_members(unit: GangUnit) -> list[Allocation]:
-    """Returns those of *unit* that have to be placed together, in order: of each task group as many as its minimum."""
+    """Returns the asks of *unit* that have to be placed together, in order: of each task group, as many as its
+    minimum."""
     application = unit.application
     hard = application.spec.gang_style == HARD
     left = {name: group.minimum(hard=hard) for name, group in application.task_groups.items()}
@@ -62,8 +64,8 @@ def minimum_members(unit: GangUnit) -> list[Allocation]:
 
 
 def covers_minimum(application: Application, members: Collection[Allocation]) -> bool:
-    """Tells whether none of those that wait beside *members* of a gang is needed for its minimum: they may have been
-    asked for since these were chosen."""
+    """Tells whether *members* cover the minimum of the gang; members that were asked for after these were chosen may be
+    needed too."""
     hard = application.spec.gang_style == HARD
     counts = Counter(member.spec.task_group for member in members)
     return not any(

@@ -1,7 +1,8 @@
-"""Questions to the shim and what hangs on them (protocol.md 13).
+"""Questions to the shim, and what waits for their answers (protocol.md 13).
 
-The engine never waits: it asks, goes on with other asks, and decides when the answer comes in as a command. No answer
-in time counts as a refusal by every node of the question. With nobody attached nothing is asked and all is allowed.
+The engine never waits: it asks, goes on with other asks, and decides when the answer comes in as a command. If no
+answer comes in time, all nodes of the question count as refused. While no shim is attached for callbacks, nothing is
+asked and everything is allowed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def ask_predicates(
     number: int,
     allocate: bool,
 ) -> Inquiry:
-    """Asks the shim question *number*: whether *ask* may run on these nodes. *decide* hears of it, once, unless
-    :func:`forget_inquiry` or *drop* comes first.
+    """Asks the shim whether *ask* may run on these nodes, as question *number*. *decide* is called with the answer,
+    once, unless :func:`forget_inquiry` or *drop* is called first.
 
-    Both are calls of functions that a snapshot knows by name, with what they need, as timers are.
+    Both are partial calls of functions that a snapshot knows by name, as timers are.
     """
     inquiry = Inquiry(number, state.name, ask, node_ids, drop, decide=decide)
     return _put_question(state, inquiry, now_ns, allocate=allocate, dependent=False)
@@ -53,7 +54,8 @@ def line_up(
 ) -> None:
     """Asks question *number* about *ask*, which depends on other placements, when its turn comes.
 
-    *offer* then names the nodes; none: the question is dropped. All else is as with :func:`ask_predicates`.
+    *offer* then names the nodes; if there are none, the question is dropped. Otherwise this works like
+    :func:`ask_predicates`.
     """
     inquiry = Inquiry(number, state.name, ask, (), drop, decide=decide)
     dependence.line_up(state.callbacks, inquiry, partial(_put_in_turn, state, inquiry, offer, allocate), now_ns)
@@ -116,7 +118,7 @@ def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:
 def is_open(ask: Allocation, number: int) -> bool:
     """Tells whether the question *number* about *ask* still waits for its answer.
 
-    What is to be done with the answer knows the number and not the question, which refers to it: otherwise every
+    The functions that apply the answer know the number and not the question, which refers to them: otherwise every
     question would leave a reference cycle behind.
     """
     return ask.inquiry is not None and ask.inquiry.number == number
@@ -128,17 +130,19 @@ def forget_inquiry(state: PartitionState, inquiry: Inquiry) -> None:
 
 
 def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str, str], now_ns: int) -> None:
-    """Passes on the shim's answer, no to the nodes in *refused* and yes to the others; an unknown number is ignored."""
+    """Applies the shim's answer, which is no for the nodes in *refused* and yes for the others; an unknown number is
+    ignored."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide is not None:
-        # Closed before it is acted upon: that may ask the next question, which must find a place among those open.
+        # The question is closed before its answer is applied, because that may ask the next question, which needs a
+        # place among the open ones.
         del callbacks.open[number]
         dependence.note_awaited(callbacks, inquiry)
         inquiry.decide(refused, now_ns)
 
 
 def preemption_answered(callbacks: Callbacks, number: int, last: int | None, now_ns: int) -> None:
-    """Passes on the shim's answer that the ask would run once the victim with index *last* is gone; ``None``: never."""
+    """Applies the shim's answer that the ask would run once the victim with index *last* is gone; ``None``: never."""
     inquiry = callbacks.open.get(number)
     if inquiry is not None and inquiry.decide_victims is not None:
         del callbacks.open[number]
@@ -161,7 +165,7 @@ def drop_all(callbacks: Callbacks) -> None:
 
 
 def expire_inquiries(callbacks: Callbacks, now_ns: int) -> None:
-    """Stop waiting for answers that are overdue."""
+    """Stops waiting for answers that are overdue."""
     deadlines = callbacks.deadlines
     while deadlines and deadlines[0][0] <= now_ns:
         inquiry = callbacks.open.pop(heappop(deadlines)[1], None)

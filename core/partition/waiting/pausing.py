@@ -1,10 +1,11 @@
-"""Nodes that are left out for one ask for a while: the shim refused them, or could not start it there.
+"""Leaves nodes out for an ask for a while after the shim refused them or could not start the ask there.
 
-Refused wherever there is room, an ask pauses before the same nodes are tried again. The pause doubles with every
-refusal in a row. Wherever the ask waits when it ends, it is looked at again; another node with room ends it early.
+An ask that was refused on every node with room pauses before the same nodes are tried again. The pause doubles with
+every refusal in a row. At its end, the ask is tried again wherever it waits; another node with room ends the pause
+early.
 
 A node on which the shim could not start an ask (``SCHEDULING_FAILED_ON_RM``) is left out for this ask alone, so that
-others are tried first. That pause doubles with every failure there, and is forgiven when the node changes.
+others are tried first. That pause doubles with every failure there, and ends when the node changes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ COULD_NOT_START: Final[str] = "could not be started there"
 
 
 def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """See that what was refused for *ask* is forgotten after a while; a pause under way goes on."""
+    """Makes sure that the refusals of *ask* are dropped after a while; a pause under way goes on."""
     refused = ask.refused or {}
     if ask.pause_until_ns or all(reason is COULD_NOT_START for reason in refused.values()):
         return  # A node that failed is tried again when its own pause ends.
@@ -39,7 +40,8 @@ def pause_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def forgive_refusals(state: PartitionState, ask: Allocation) -> None:
-    """Forgets what was refused for *ask*, except where it lately failed: it is tried again, wherever it waits."""
+    """Drops the refusals of *ask*, except for nodes where it failed to start lately, and tries it again wherever it
+    waits."""
     failed = {node_id: reason for node_id, reason in (ask.refused or {}).items() if reason is COULD_NOT_START}
     ask.refused = failed or None
     ask.pause_until_ns = 0
@@ -47,7 +49,7 @@ def forgive_refusals(state: PartitionState, ask: Allocation) -> None:
 
 
 def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
-    """Leaves *node* out for a while for *ask*, an ask again since the shim could not start it there."""
+    """Leaves *node* out for a while for *ask*, which is an ask again because the shim could not start it there."""
     before = ask.failed_on.get(node.node_id)
     times = 1 if before is None else before.times + 1
     until_ns = now_ns + min(PAUSE_NS << min(times - 1, 20), LONGEST_START_PAUSE_NS)
@@ -64,7 +66,8 @@ def avoid_node(state: PartitionState, ask: Allocation, node: Node, now_ns: int) 
 
 
 def node_changed(state: PartitionState, node_id: str) -> None:
-    """Allows a node again that grew, shrank, opened, closed or left: what could not be started there may be now."""
+    """Allows a node again that has grown, shrunk, opened, closed or left, because asks that could not be started there
+    may start now."""
     for ask in state.failed_starts.pop(node_id, {}):
         failures = {other: failure for other, failure in ask.failed_on.items() if other != node_id}
         ask.failed_on = failures or NEVER_FAILED
@@ -72,7 +75,7 @@ def node_changed(state: PartitionState, node_id: str) -> None:
 
 
 def forget_failures(state: PartitionState, ask: Allocation) -> None:
-    """Forgets where *ask*, which is gone as an ask or an allocation, could not be started."""
+    """Removes the records of nodes where *ask*, which is gone, could not be started."""
     for node_id in ask.failed_on:
         known = state.failed_starts[node_id]
         del known[ask]
@@ -83,13 +86,13 @@ def forget_failures(state: PartitionState, ask: Allocation) -> None:
 
 def _end_start_pause(state: PartitionState, ask: Allocation, node_id: str, until_ns: int, _now_ns: int) -> None:
     failure = ask.failed_on.get(node_id)
-    # Timers are never taken back: this one counts only if nothing has moved the end since.
+    # Timers are never cancelled: this one counts only if the end of the pause has not been moved since.
     if failure is not None and failure.until_ns == until_ns:
         _allow_node(state, ask, node_id)
 
 
 def _allow_node(state: PartitionState, ask: Allocation, node_id: str) -> None:
-    """Allows for *ask* a node that was left out because of a failed start."""
+    """Allows a node again that was left out for *ask* because of a failed start."""
     refused = ask.refused
     if not ask.pending or refused is None or refused.get(node_id) is not COULD_NOT_START:
         return
@@ -117,10 +120,11 @@ def _end_at(state: PartitionState, ask: Allocation, until_ns: int) -> None:
 
 
 def _end_pause(state: PartitionState, ask: Allocation, until_ns: int, now_ns: int) -> None:
-    # A timer that was overtaken is not taken back; and the ask may be placed, or gone, and its key with another one.
+    # A timer whose time was moved is not cancelled. In the meantime, the ask may have been placed or removed, and its
+    # key given to another ask.
     if ask.pause_until_ns != until_ns or not ask.pending or state.requests.get(ask.key) is not ask:
         return
-    if ask.inquiry is not None:  # What the shim says now may need the refusals once more.
+    if ask.inquiry is not None:  # The refusals may still be needed for the question that is open now.
         _end_at(state, ask, now_ns + PAUSE_NS)
     else:
         forgive_refusals(state, ask)

@@ -67,7 +67,8 @@ def activate_group(group: AskGroup) -> None:
     leaf.order.add(application)
     for queue in leaf.lineage():
         siblings = queue.siblings
-        # Whoever stands in an order has its parent in the next one. What changes its place there marks it by itself.
+        # A queue that is in the order of its parent implies that the parent is in the next order. Changes of its place
+        # there are marked elsewhere.
         if siblings is None or queue in siblings.members:
             return
         siblings.add(queue)
@@ -154,7 +155,7 @@ def _stop_waiting(application: Application) -> None:
 
 
 def offer_slots(gate: Gate) -> None:
-    """Offers a slot to the first waiting application of each leaf, because an application less runs or holds something
+    """Offers a slot to the first waiting application of each leaf, because one application less runs or holds something
     at *gate*."""
     for leaf in list(gate.held_back):
         offer_slot(gate, leaf)
@@ -167,7 +168,7 @@ def offer_slot(gate: Gate, leaf: Queue) -> None:
         return
     while (application := waiting.first_member()) is not None:
         if gate is leaf and not may_start_next(application):
-            return  # None of those behind it may start either: the first that could is not held here.
+            return  # Those behind it may not start either: the first that could is not held here.
         offer_application(application)
         if application.order:
             application.offered_by = gate

@@ -152,6 +152,7 @@ def wake_for_domains(state: PartitionState) -> None:
         if any(members.together is not None for members in demand):
             del state.gangs.rooms[demand]
             _wake_room(state, room.waiters)
+    state.gangs.doubt_domains()
 
 
 def _wake_room(state: PartitionState, room: Room) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import NOTHING
+from kornel.core.domain.topology import Wish
 from kornel.core.laws import overkill, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, path_of
 from kornel.core.model.allocations import Allocation
@@ -37,7 +38,7 @@ def check(view: PartitionView, plan: UnitPlan) -> tuple[Violation, ...]:
         violation
         for rule in (
             _check_whole, check_eligible, check_law_2, check_law_3, _check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _check_places, _check_queues, _check_minimal,
+            _check_gangs, _check_places, _check_domains, _check_queues, _check_minimal,
         )
         for violation in rule(case)
     )  # fmt: skip
@@ -151,6 +152,33 @@ def _check_places(case: _UnitCase) -> Iterator[Violation]:
             there = case.find_room(node, t) + sum(case.freed_on(node, t).values())
             if there < amount:
                 yield Violation(Law.SUFFICIENT, f"{node.node_id} would have {case.names[t]}={there} for {amount}")
+
+
+def _check_domains(case: _UnitCase) -> Iterator[Violation]:
+    """Yields task groups that require a domain and would stand in more of them than their slices take."""
+    places = {place.ask: place.node for place in case.plan.places}
+    groups = {(ask.spec.task_group, ask.spec.topology) for ask in places}
+    for name, request in groups:
+        if request is None or request.wish != Wish.REQUIRED:
+            continue
+        nodes = [node for ask, node in places.items() if ask.spec.task_group == name]
+        application = case.plan.application
+        for other in (*application.allocations.values(), *application.asks.values()):
+            where = other.node or (other.reservation.node if other.reservation is not None else None)
+            if where is not None and other not in places and other.spec.task_group == name:
+                nodes.append(where)
+        standing: dict[tuple[str, ...] | None, int] = {}
+        for node in nodes:
+            path = next((domain.path for domain in node.domains if domain.level.name == request.level), None)
+            standing[path] = standing.get(path, 0) + 1
+        size = request.slice_size or len(nodes)
+        slices = sum(-(-count // size) for count in standing.values())
+        if None in standing:
+            yield Violation(Law.NODE_USABLE, f"{name} needs a {request.level}, and a node stands in none")
+        elif slices > -(-len(nodes) // size):
+            yield Violation(
+                Law.NODE_USABLE, f"{name} would stand in {len(standing)} domains of the level {request.level}"
+            )
 
 
 def _check_queues(case: _UnitCase) -> Iterator[Violation]:

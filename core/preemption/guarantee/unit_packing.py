@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.domains import DomainPath
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
@@ -21,6 +22,7 @@ from kornel.core.preemption.guarantee.entitlement import Entitlement
 from kornel.core.preemption.guarantee.needs import Needs, can_take_claim
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.solve import SUBSETS
+from kornel.core.preemption.guarantee.unit_domains import Bound
 from kornel.core.preemption.plan import FreedAmounts, PreemptionPlan, UnitPlan
 from kornel.core.preemption.victim_index import VictimIndex, reluctance_of
 
@@ -98,8 +100,9 @@ class Packing:
         refused: Mapping[Allocation, frozenset[str]],
         index: VictimIndex,
         known: UnitPlan | None,
+        bound: Sequence[Bound],
     ) -> None:
-        """*known*: a plan that was found before. Only better ones count."""
+        """*known*: a plan that was found before. Only better ones count. *bound*: groups that require a domain."""
         self._whole = whole
         self._fence = fence
         self._names = view.types.names
@@ -108,7 +111,7 @@ class Packing:
         candidates = Candidates(whole, fence, terms, index)
         self._rooms: dict[Node, dict[int, int]] = {}
         self._types = [t for t, _ in whole.shape.pairs]
-        self._groups = _group_members(members, refused)
+        self._groups = _group_members(members, refused, bound)
         for node in sorted(view.nodes.values(), key=lambda node: node.node_id):
             if any(can_take_claim(node, ask) for ask in members):
                 room = node.beside
@@ -123,6 +126,7 @@ class Packing:
                 if (pool or not self._pools) and pool not in self._pools:
                     self._pools.append(pool)
         self._known = known
+        self._bound = bound
         self._pool_at = 0
         self._weight = 0
         self._stack: list[_Frame] = []
@@ -233,7 +237,7 @@ class Packing:
                             rooms[node][t] += amount
         if max(base, default=0) > 0:
             return
-        spread = _Spread(self._groups, rooms)
+        spread = _Spread(self._groups, rooms, self._bound)
         nodes = spread.find_places()
         if spread.cut_short:
             self.exhaustive = False
@@ -321,16 +325,22 @@ class _Group(NamedTuple):
     pairs: Pairs
     refused: frozenset[str]
     asks: tuple[Allocation, ...]
+    bound: int | None
+    """The index of the domains' rule that binds them; ``None``: none does."""
 
 
 class _Spread:
     """All ways to put members on nodes, those that are alike in the order of the nodes."""
 
-    def __init__(self, groups: Sequence[_Group], rooms: Mapping[Node, dict[int, int]]) -> None:
+    def __init__(
+        self, groups: Sequence[_Group], rooms: Mapping[Node, dict[int, int]], bound: Sequence[Bound] = ()
+    ) -> None:
+        self._bound = bound
+        self._counts: list[dict[DomainPath, int]] = [{} for _ in bound]
         self._rooms = rooms
         self._nodes = list(rooms)
         self._turns = [(group, ask) for group in groups for ask in group.asks]
-        self._all_alike = len(groups) == 1
+        self._all_alike = len(groups) == 1 and not bound
         self._chosen: list[Node] = []
         self._steps = 0
         self.cut_short = False
@@ -356,6 +366,8 @@ class _Spread:
             if self._steps >= MOST_SPREADS:
                 self.cut_short = True
                 return False
+            if not self._enter_domain(group, node):
+                continue
             self._steps += 1
             for t, amount in group.pairs:
                 room[t] -= amount
@@ -363,19 +375,44 @@ class _Spread:
             if self._place_next(turn + 1, at if alike else 0):
                 return True
             self._chosen.pop()
+            self._leave_domain(group, node)
             for t, amount in group.pairs:
                 room[t] += amount
             if self._all_alike:
                 return False  # Wherever the first of equal members go, a place for the next is found if there is one.
         return False
 
+    def _enter_domain(self, group: _Group, node: Node) -> bool:
+        """Counts a member of *group* in the domain of *node*, if it may stand there beside the others."""
+        if group.bound is None:
+            return True
+        rule, counts = self._bound[group.bound], self._counts[group.bound]
+        domain = rule.domain_of(node)
+        if domain is None:
+            return False
+        counts[domain.path] = counts.get(domain.path, 0) + 1
+        if rule.admits(counts):
+            return True
+        self._leave_domain(group, node)
+        return False
 
-def _group_members(members: Sequence[Allocation], refused: Mapping[Allocation, frozenset[str]]) -> list[_Group]:
+    def _leave_domain(self, group: _Group, node: Node) -> None:
+        if group.bound is None:
+            return
+        domain = self._bound[group.bound].domain_of(node)
+        assert domain is not None, "a member was counted there"
+        self._counts[group.bound][domain.path] -= 1
+
+
+def _group_members(
+    members: Sequence[Allocation], refused: Mapping[Allocation, frozenset[str]], bound: Sequence[Bound]
+) -> list[_Group]:
     """Returns *members* in groups of those that are alike, large ones first."""
-    alike: dict[tuple[Pairs, frozenset[str]], list[Allocation]] = {}
+    alike: dict[tuple[Pairs, frozenset[str], int | None], list[Allocation]] = {}
+    rules = {ask: at for at, rule in enumerate(bound) for ask in rule.asks}
     for ask in members:
-        alike.setdefault((ask.shape.pairs, refused.get(ask, frozenset())), []).append(ask)
-    groups = [_Group(pairs, nodes, tuple(asks)) for (pairs, nodes), asks in alike.items()]
+        alike.setdefault((ask.shape.pairs, refused.get(ask, frozenset()), rules.get(ask)), []).append(ask)
+    groups = [_Group(pairs, nodes, tuple(asks), at) for (pairs, nodes, at), asks in alike.items()]
     return sorted(groups, key=lambda group: tuple((t, -amount) for t, amount in group.pairs))
 
 

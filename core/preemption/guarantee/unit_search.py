@@ -5,6 +5,9 @@ search for one ask, on what those before it leave. What binds the gang as a whol
 of them: its fence, and what its queue is owed. Victims that later ones make superfluous stay in the end. Where this
 comes to nothing, or to more victims than there need be, and the gang is small, :mod:`.unit_packing` tries all ways.
 
+Members that require a domain get their places in one way (:mod:`.unit_domains`) after the other, until no other way can
+be better; the best one counts.
+
 A search goes on from slice to slice, one member at a time. Nothing of it is seen by others: what was found so far is
 booked on :class:`Paper` while the next member's place is looked for.
 """
@@ -20,6 +23,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.domains import Domain, Topology
 from kornel.core.model.node_order import NodeOrder
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -28,11 +32,14 @@ from kornel.core.policies import gang_nodes
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import is_bound, members_of
+from kornel.core.preemption.guarantee.allowances import Terms
+from kornel.core.preemption.guarantee.candidates import Candidates as Victims
 from kornel.core.preemption.guarantee.entitlement import Entitlement, find_entitlement
 from kornel.core.preemption.guarantee.fences import fence_root
 from kornel.core.preemption.guarantee.needs import Needs
 from kornel.core.preemption.guarantee.planner import KIND, Within, plan_preemption
 from kornel.core.preemption.guarantee.prospects import KnownProspects
+from kornel.core.preemption.guarantee.unit_domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
 from kornel.core.preemption.guarantee.unit_packing import Packing, is_small
 from kornel.core.preemption.guarantee.unit_paper import Paper
 from kornel.core.preemption.plan import PreemptionPlan, Refusal, UnitPlan
@@ -67,6 +74,11 @@ class UnitView:
         return self._view.nodes
 
     @property
+    def topology(self) -> Topology | None:
+        """Returns the levels and domains."""
+        return self._view.topology
+
+    @property
     def given_up(self) -> Mapping[Allocation, object]:
         """Returns the victims that nobody counts on any more."""
         return self._view.given_up
@@ -84,13 +96,23 @@ class UnitSearch:
         self._whole: Final = _stand_for_all(members)
         self._least: Final = self._whole.priority
         self._found: list[PreemptionPlan] = []
-        self._left: list[Allocation] = sorted(members, key=_hardest_first)
+        self._left: list[Allocation] = []
         self._open: dict[Allocation, Node] = {}
         """The nodes that are open to members, together."""
         self._fence: Queue | None = None
+        self._bound: list[Bound] = []
+        """The groups that require a domain."""
+        self._finder: WayFinder | None = None
+        self._ways: list[Way] = []
+        """The ways that were not tried yet, the most promising last."""
+        self._way: Way | None = None
+        self._mildest = 0
+        """The priority of the least important task that may leave, as it appears at the fence."""
         self._packing: Packing | None = None
         self._cut_short = False
         self._failure: Refusal | None = None
+        self._closest = 0, ""
+        """The most places that some way had, and why it has no more."""
         self._greedy: UnitPlan | None = None
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
@@ -106,13 +128,20 @@ class UnitSearch:
             return self._advance_packing(view)
         strict = UnitView(view)
         if self._fence is None:
-            refused = self._begin_search(strict, tools.order)
+            refused = self._begin_search(strict, tools)
             if refused is not None:
                 return refused
-        if self._left and self._failure is None:
+        if self._finder is not None:
+            return self._look_around()
+        if self._way is None and self._ways:
+            self._begin_way(strict, tools.order, self._ways.pop())
+        if self._left and self._failure is None and self._way is not None:
             self._place_next(strict, tools, now_ns)
             return None
-        self._greedy = self._drop_spare_victims(strict) if self._failure is None else None
+        if self._way is not None:
+            self._end_way(strict)
+        if self._ways:
+            return None
         # The size comes first: whether a plan may be beaten takes a look at all allocations.
         if not is_small(view, self._members):
             self._cut_short = self._greedy is None or bool(self._greedy.victims)
@@ -123,28 +152,92 @@ class UnitSearch:
             # Where whole gangs leave, a plan without them counts for more than fewer victims.
             known = None if self._greedy is None or self._takes_gang(self._greedy) else self._greedy
             self._packing = Packing(
-                strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, known
-            )
+                strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, known,
+                self._bound,
+            )  # fmt: skip
             return None
         return self._give_answer()
 
-    def _begin_search(self, view: UnitView, order: NodeOrder) -> Refusal | None:
+    def _begin_search(self, view: UnitView, tools: Tools) -> Refusal | None:
         entitled = self._find_entitlement(view)
         if isinstance(entitled, Refusal):
             return entitled
         self._fence = fence_root(self._whole)
         if self._fence is self._whole.queue:
             return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {self._fence.path} may help")
-        self._take_open_room(view, order)
+        bound = bind_groups(view.topology, self._members)
+        if isinstance(bound, str):
+            return Refusal(Outcome.GANG_INCOMPLETE, f"the topology has no level {bound}")
+        if bound:
+            assert view.topology is not None, "without levels no group is bound"
+            terms = Terms(self._whole, self._fence, entitled, Needs(self._whole, self._fence, entitled))
+            largest: dict[int, int] = {}
+            victims = Victims(self._whole, self._fence, terms, tools.victims)
+            for shape in victims.possible_shapes():
+                for t, amount in shape.pairs:
+                    largest[t] = max(amount, largest.get(t, 0))
+            firsts = [next(iter(ranking), None) for ranking in victims.rank_classes()]
+            self._mildest = min((victims.adjusted_priority(first[4]) for first in firsts if first), default=0)
+            self._bound, self._finder = bound, WayFinder(view.topology, bound, largest)
+        else:
+            self._ways = [NO_DOMAINS]
         return None
+
+    def _look_around(self) -> Refusal | None:
+        """Counts what is in some domains; with the last of them the ways are known."""
+        assert self._finder is not None, "the caller has looked"
+        if not self._finder.look_around():
+            return None
+        self._ways = self._finder.list_ways()[::-1]
+        self._cut_short, self._finder = self._finder.cut_short, None
+        if self._ways:
+            return None
+        levels = " and ".join(dict.fromkeys(group.level for group in self._bound))
+        return Refusal(Outcome.GANG_INCOMPLETE, f"no {levels} would hold its members, even if nothing ran there")
+
+    def _begin_way(self, view: UnitView, order: NodeOrder, way: Way) -> None:
+        self._way, self._failure = way, None
+        self._found = []
+        self._left = sorted(self._members, key=_hardest_first)
+        self._open = {}
+        self._take_open_room(view, order)
+
+    def _end_way(self, view: UnitView) -> None:
+        """Keeps what the way came to, if it is the best so far. Ways that cannot be better are left out."""
+        way, self._way = self._way, None
+        if self._failure is None:
+            plan = self._drop_spare_victims(view)
+            if self._greedy is None or _key_of(plan) < _key_of(self._greedy):
+                self._greedy = plan
+        elif len(self._found) >= self._closest[0]:
+            assert way is not None, "the caller has looked"
+            if len(self._found) > self._closest[0] or not self._closest[1]:
+                self._closest = len(self._found), self._describe_failure(way, self._failure)
+        if self._greedy is not None:
+            best = _key_of(self._greedy)
+            # Where the best has no victim that is more important than need be, as many of them are no better.
+            most = best[3] - 1 if best[4] <= self._mildest else best[3]
+            if best[:3] == (False, False, False):
+                self._ways = [other for other in self._ways if other.least <= most]
+
+    def _describe_failure(self, way: Way, failure: Refusal) -> str:
+        total, placed = len(self._members), len(self._found)
+        why = f"{failure.outcome}: {failure.detail}" if failure.detail else str(failure.outcome)
+        where = way.name_domains()
+        if where:
+            return f"{where}: {placed} of {total}, {total - placed} short; {self._left[0].spec.key}: {why}"
+        return f"{placed} of {format_count(total, 'place')}; {self._left[0].spec.key}: {why}"
 
     def _take_open_room(self, view: UnitView, order: NodeOrder) -> None:
         """Notes for as many members as there is room for which node is open to them, beside the others."""
-        alike: dict[tuple[Pairs, frozenset[str]], list[Allocation]] = {}
+        assert self._way is not None, "a way has begun"
+        alike: dict[tuple[Pairs, frozenset[str], Domain | None], list[Allocation]] = {}
         for ask in self._left:
-            alike.setdefault((ask.shape.pairs, self._refused.get(ask, frozenset())), []).append(ask)
-        candidates, paper = Candidates(order, view.nodes), gang_nodes.Paper(order)
-        for (pairs, refused), asks in alike.items():
+            key = ask.shape.pairs, self._refused.get(ask, frozenset()), self._way.domains.get(ask)
+            alike.setdefault(key, []).append(ask)
+        everywhere, paper = Candidates(order, view.nodes), gang_nodes.Paper(order)
+        for (pairs, refused, domain), asks in alike.items():
+            candidates = everywhere if domain is None else everywhere._replace(among=_open_nodes(domain))
             nodes = take_places(candidates, Members(pairs, len(asks), refused=refused), paper)
             self._open.update(zip(asks, nodes, strict=False))
         # Those with a place go first: what they take is no room for the others to count on.
@@ -179,13 +272,15 @@ class UnitSearch:
         if isinstance(entitled, Refusal):
             return entitled
         allows = self._allowed_nodes(ask)
-        if not Needs(asking, self._fence, entitled).is_met_anywhere():
+        if not Needs(asking, self._fence, entitled).needs_victims_everywhere():
             node = self._open.get(ask)
             if node is not None and node.has_room(ask.shape.pairs):
                 return PreemptionPlan(KIND, ask, node, (), self._fence)
-        found = plan_preemption(
-            view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=Within(self._fence, allows)
-        )
+        assert self._way is not None, "a way has begun"
+        domain = self._way.domains.get(ask)
+        among = None if domain is None else tuple(domain.nodes)
+        within = Within(self._fence, allows, among)
+        found = plan_preemption(view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=within)
         return found if isinstance(found, Refusal) else replace(found, ask=ask)
 
     def _allowed_nodes(self, ask: Allocation) -> Callable[[Node], bool]:
@@ -247,9 +342,7 @@ class UnitSearch:
             return replace(self._greedy, cut_short=self._cut_short)
         failure = self._failure
         assert failure is not None, "a search without a plan has failed for a member"
-        total, placed = len(self._members), len(self._found)
-        why = f"{failure.outcome}: {failure.detail}" if failure.detail else str(failure.outcome)
-        detail = f"{placed} of {format_count(total, 'place')}; {self._left[0].spec.key}: {why}"
+        detail = self._closest[1]
         if self._cut_short:
             detail += "; not all ways were tried"
         return Refusal(Outcome.GANG_INCOMPLETE, detail, anywhere=failure.anywhere, cut_short=self._cut_short)
@@ -299,6 +392,23 @@ class _Freed:
             for i, (t, scope) in enumerate(zip(self._types, self._scopes, strict=True)):
                 if t in amounts and (scope is None or scope in lineage):
                     self._base[i] += sign * amounts[t]
+
+
+def _key_of(plan: UnitPlan) -> tuple[bool, bool, bool, int, int]:
+    """Returns how good *plan* is: one without whole gangs first, then as B.11 says."""
+    victims = plan.victims
+    return (
+        any(is_bound(victim) and set(members_of(victim.application)) <= set(victims) for victim in victims),
+        any(victim.spec.originator for victim in victims),
+        any(not victim.spec.allow_preempt_self for victim in victims),
+        len(victims),
+        max((adjusted for place in plan.places for adjusted in place.adjusted), default=0),
+    )
+
+
+def _open_nodes(domain: Domain) -> list[Node]:
+    """Returns the nodes of *domain* that take work, in the order of the partition."""
+    return sorted([node for node in domain.nodes if node.schedulable], key=lambda node: (node.score, node.node_id))
 
 
 def _join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:

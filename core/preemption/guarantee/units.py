@@ -16,9 +16,9 @@ from typing import Final
 from kornel.core.domain.gangs import HARD
 from kornel.core.domain.readable_amounts import format_count, format_quantities
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import NO_VICTIMS, Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import UNIT_KEY, GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.partition.asks import moves, questions, reservations
@@ -31,7 +31,7 @@ from kornel.core.partition.waiting.rooms import UNSERVED, look_again
 from kornel.core.preemption import eviction, pacing
 from kornel.core.preemption.attempts import RETRY_NS, set_due
 from kornel.core.preemption.governor import governing
-from kornel.core.preemption.guarantee import cycle_limit, drive, unit_laws
+from kornel.core.preemption.guarantee import cycle_limit, drive, unit_domains, unit_laws
 from kornel.core.preemption.guarantee.planner import KIND
 from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.guarantee.unit_consulting import UnitDialogue
@@ -117,12 +117,6 @@ def _may_begin(state: PartitionState, unit: GangUnit, members: Sequence[Allocati
             set_due(state, first, max(ask.created_ns for ask in members) + first.queue.properties.preemption_delay_ns)
         elif refused is Outcome.ATTEMPTS_EXHAUSTED:
             set_due(state, first, state.guarantee.pass_began_ns + drive.PASS_NS)
-        return False
-    if any(ask.spec.topology is not None and ask.spec.topology.wish == Wish.REQUIRED for ask in members):
-        # Victims are not looked for domain by domain, and a gang that needs one must not be torn apart.
-        unit.no_attempt_is_due()
-        detail = "its members need one domain, and victims make room on nodes wherever they are"
-        _tell_refusal(state, unit, members, Refusal(Outcome.GANG_INCOMPLETE, detail), now_ns)
         return False
     if state.callbacks.full:
         unit.no_attempt_is_due()
@@ -317,7 +311,7 @@ def _mend_hold(state: PartitionState, application: Application, now_ns: int) -> 
     for ask in [ask for ask in hold.members if state.requests.get(ask.key) is not ask or not ask.pending]:
         del hold.members[ask]
     why = _why_not_whole(state, application)
-    lost = None if why else _find_lost(application, hold)
+    lost = None if why else _find_lost(state, application, hold, now_ns)
     if lost is None:
         call_off(state, application, why or "it has too few members", now_ns)
         return
@@ -349,6 +343,9 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
         return f"the application is {application.state}"
     if not state.guarantee_preemption:
         return cycle_limit.why_off(state)
+    level = unit_domains.bind_groups(state.topology, list(state.gangs.holds[application].members))
+    if isinstance(level, str):
+        return f"the topology has no level {level}"
     if not forms_unit(state, application):
         return "its members are placed one by one now"
     announced = application.spec.placeholder_ask
@@ -361,12 +358,14 @@ def _why_not_whole(state: PartitionState, application: Application) -> str:
     return f"members are missing: {format_quantities(missing)} of the announced is short" if missing else ""
 
 
-def _find_lost(application: Application, hold: GangHold) -> list[Allocation] | None:
+def _find_lost(state: PartitionState, application: Application, hold: GangHold, now_ns: int) -> list[Allocation] | None:
     """Returns the members for which places have to be found; others of the gang stand in for those that are gone.
 
     ``None``: there are too few.
     """
     hard = application.spec.gang_style == HARD
+    for ask in _find_misplaced(state, hold):
+        eviction.rearm_ask(state, ask, now_ns)
     lost = [ask for ask in hold.members if ask.reservation is None]
     unit = application.groups.get(UNIT_KEY)
     others = [] if unit is None else [ask for ask in unit.asks() if ask not in hold.members]
@@ -378,6 +377,28 @@ def _find_lost(application: Application, hold: GangHold) -> list[Allocation] | N
             return None
         lost += stand_in
     return lost
+
+
+def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
+    """Returns the members that require a domain and hold room where their group does not stand any more: nodes have
+    changed their domains."""
+    found: list[Allocation] = []
+    holding = [ask for ask in hold.members if ask.reservation is not None]
+    bound = unit_domains.bind_groups(state.topology, holding)
+    for group in [] if isinstance(bound, str) else bound:
+        members: dict[Domain | None, list[Allocation]] = {}
+        for ask in group.asks:
+            assert ask.reservation is not None, "looked at a moment ago"
+            members.setdefault(group.domain_of(ask.reservation.node), []).append(ask)
+        if None not in members and group.admits({d.path: len(asks) for d, asks in members.items() if d is not None}):
+            continue
+        # All of a single slice belong where most of them are; of other slices, those that are not full are lost.
+        home = max(members, key=lambda d: (0, 0) if d is None else (len(members[d]), len(d.nodes)))
+        for domain, asks in members.items():
+            whole = domain is home if group.slice_size >= len(group.asks) else len(asks) % group.slice_size == 0
+            if domain is None or not whole:
+                found += asks
+    return found
 
 
 def call_off(state: PartitionState, application: Application, why: str, now_ns: int) -> None:

@@ -24,12 +24,42 @@ Spread = Mapping[str, str]
 
 
 @dataclass(frozen=True)
+class Together:
+    """Members that say that they require one domain: all of them, or each slice of ``size`` of them.
+
+    ``domains``: the domain of each node that stands in one.
+    """
+
+    members: frozenset[str]
+    domains: Mapping[str, str]
+    size: int = 0
+
+    def stand_right(self, spread: Spread) -> bool:
+        """Tells whether the members, where *spread* puts them, fall into slices each of which is in one domain."""
+        left: list[str] = []
+        for key in self.members:
+            if spread[key] not in self.domains:
+                return False
+            left.append(self.domains[spread[key]])
+        size = self.size or len(left)
+        last = len(left) % size
+        # Full slices are cut off domain by domain; of what is then left there is one slice at most, the smaller one.
+        rest = {domain: left.count(domain) % size for domain in left if left.count(domain) % size}
+        return not rest if not last else list(rest.values()) == [last]
+
+
+@dataclass(frozen=True)
 class Unit:
     """The members of a gang that are placed together or not at all."""
 
     application: str
     queue: str
     members: tuple[Task, ...]
+    together: tuple[Together, ...] = ()
+
+    def stands_right(self, spread: Spread) -> bool:
+        """Tells whether every group that requires a domain has it."""
+        return all(group.stand_right(spread) for group in self.together)
 
     def as_one(self) -> Task:
         """One ask of the sum of all members, as important as the least important of them."""
@@ -170,7 +200,7 @@ def parcels(books: Books, unit: Unit, gangs: Sequence[RunningGang], *, whole: bo
 def spreads(books: Books, unit: Unit, victims: Victims) -> Iterator[Spread]:
     """Yields all ways to put the members on nodes that have room for them once *victims* have left.
 
-    Members of one size are alike: their nodes come in one order only.
+    Members of one size that say the same about domains are alike: their nodes come in one order only.
     """
     freed: dict[tuple[str, str], int] = {}
     for task, node in victims:
@@ -182,12 +212,16 @@ def spreads(books: Books, unit: Unit, victims: Victims) -> Iterator[Spread]:
         for node in sorted(books.nodes)
         if not books.nodes[node].drained
     }
-    members = sorted(unit.members, key=lambda m: (sorted(m.amounts.items(), reverse=True), m.key), reverse=True)
+    said = {m.key: tuple(m.key in group.members for group in unit.together) for m in unit.members}
+    members = sorted(
+        unit.members, key=lambda m: (sorted(m.amounts.items(), reverse=True), said[m.key], m.key), reverse=True
+    )
     names = list(room)
 
     def put(at: int, spread: dict[str, str], first: int) -> Iterator[Spread]:
         if at == len(members):
-            yield dict(spread)
+            if unit.stands_right(spread):
+                yield dict(spread)
             return
         member = members[at]
         for number in range(first, len(names)):
@@ -197,7 +231,8 @@ def spreads(books: Books, unit: Unit, victims: Victims) -> Iterator[Spread]:
             for t, amount in member.amounts.items():
                 left[t] -= amount
             spread[member.key] = names[number]
-            alike = at + 1 < len(members) and members[at + 1].amounts == member.amounts
+            following = members[at + 1] if at + 1 < len(members) else member
+            alike = following.amounts == member.amounts and said[following.key] == said[member.key]
             yield from put(at + 1, spread, number if alike else 0)
             del spread[member.key]
             for t, amount in member.amounts.items():
@@ -273,6 +308,8 @@ def complaints(books: Books, unit: Unit, gangs: Sequence[RunningGang], spread: S
         found.append(f"gang: {torn} loses a part of its minimum")
     if set(spread) != {member.key for member in unit.members}:
         found.append("half: not every member has a place")
+    elif not unit.stands_right(spread):
+        found.append("domain: members that require one domain stand apart")
     if found:
         return found
     needs = [*node_needs(books, unit, spread), *shared]

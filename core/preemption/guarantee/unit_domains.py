@@ -1,0 +1,252 @@
+"""The domains of the topology among which a gang that preempts may choose, those that take the fewest victims first
+(preemption.md B.11).
+
+Members that require a domain are held to it by their task group: all of them together, or slice by slice. A *way* names
+a domain for each of them. Victims are then looked for within these domains, way by way, by :mod:`.unit_search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Final, NamedTuple
+
+from kornel.core.domain.topology import Wish
+from kornel.core.model.allocations import Allocation, Together, together_of
+from kornel.core.model.domains import Domain, DomainPath, Topology
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Pairs
+
+MOST_WAYS: Final = 256
+"""Ways that are kept, the most promising first."""
+NODES_AT_ONCE: Final = 500
+"""Nodes that are counted in one go: about two milliseconds."""
+
+
+class Bound(NamedTuple):
+    """The members of one task group that require a domain, and where others of the group stand or hold room.
+
+    Each slice of ``slice_size`` members has to stand in one domain of ``depth`` levels.
+    """
+
+    asks: tuple[Allocation, ...]
+    level: str
+    depth: int
+    slice_size: int
+    taken: Mapping[DomainPath, int]
+
+    def admits(self, counts: Mapping[DomainPath, int]) -> bool:
+        """Tells whether the members of *counts* by domain, with those that stand there already, do not need more slices
+        than all of the group do."""
+        size = self.slice_size
+        paths = counts.keys() | self.taken.keys()
+        slices = sum(-(-(counts.get(path, 0) + self.taken.get(path, 0)) // size) for path in paths)
+        return slices <= -(-(len(self.asks) + sum(self.taken.values())) // size)
+
+    def domain_of(self, node: Node) -> Domain | None:
+        """Returns the domain of *node* at the level in question; ``None``: it stands in none."""
+        return node.domains[self.depth - 1] if len(node.domains) >= self.depth else None
+
+
+class Way(NamedTuple):
+    """One choice of domains: by member that requires one, the domain in which it is to stand. ``least``: no fewer
+    victims would do, as far as sums of amounts say."""
+
+    domains: Mapping[Allocation, Domain]
+    least: int
+
+    def name_domains(self) -> str:
+        """Returns the names of the domains, each once."""
+        return ", ".join(dict.fromkeys(domain.name for domain in self.domains.values()))
+
+
+NO_DOMAINS: Final = Way({}, 0)
+
+
+class _Count(NamedTuple):
+    """One domain, and how many members of a group find room there: now, and if nothing ran on its nodes."""
+
+    domain: Domain
+    room: tuple[int, ...]
+    """By type of the group, what its nodes have beside what others hold."""
+    fits: int
+    most: int
+
+
+def bind_groups(topology: Topology | None, members: Sequence[Allocation]) -> list[Bound] | str:
+    """Returns the groups among *members* that require a domain, or the name of a level that the topology lacks."""
+    groups: dict[Together, list[Allocation]] = {}
+    for ask in members:
+        said = together_of(ask.spec)
+        if said is not None and said[1].wish == Wish.REQUIRED:
+            groups.setdefault(said, []).append(ask)
+    found: list[Bound] = []
+    for (_, request), asks in groups.items():
+        depth = topology.depth_of(request.level) if topology is not None else None
+        if depth is None:
+            return request.level
+        taken: dict[DomainPath, int] = {}
+        for node in _nodes_of_others(asks):
+            if len(node.domains) >= depth:
+                path = node.domains[depth - 1].path
+                taken[path] = taken.get(path, 0) + 1
+        size = request.slice_size or len(asks) + sum(taken.values())
+        found.append(Bound(tuple(asks), request.level, depth, size, taken))
+    return found
+
+
+def _nodes_of_others(asks: Sequence[Allocation]) -> Iterator[Node]:
+    """Yields the nodes on which others of the task group of *asks* run or hold room."""
+    first, chosen = asks[0], set(asks)
+    for other in (*first.application.allocations.values(), *first.application.asks.values()):
+        if other in chosen or other.spec.task_group != first.spec.task_group:
+            continue
+        if other.node is not None:
+            yield other.node
+        elif other.reservation is not None:
+            yield other.reservation.node
+
+
+class WayFinder:
+    """The ways for the groups of one gang, found a few nodes at a time."""
+
+    def __init__(self, topology: Topology, groups: Sequence[Bound], largest: Mapping[int, int]) -> None:
+        """*largest*: by type, the most that a victim frees."""
+        self._largest = largest
+        self._groups: Final = groups
+        self._counts: list[list[_Count]] = [[] for _ in groups]
+        self._left = [(at, domain) for at, group in enumerate(groups) for domain in _domains_for(topology, group)]
+        self._left.reverse()
+        self.cut_short = False
+        """There are more ways than are given."""
+
+    def look_around(self) -> bool:
+        """Counts the room of some more domains. Returns whether all were counted."""
+        nodes = 0
+        while self._left and nodes < NODES_AT_ONCE:
+            at, domain = self._left.pop()
+            nodes += len(domain.nodes)
+            counted = _count_domain(domain, _largest_demand(self._groups[at].asks))
+            if counted.most > 0:
+                self._counts[at].append(counted)
+        return not self._left
+
+    def list_ways(self) -> list[Way]:
+        """Returns the ways, those first that take the fewest victims, and among these the ones with the most room."""
+        each = [
+            sorted(self._ways_of(group, counts), key=_by_promise)
+            for group, counts in zip(self._groups, self._counts, strict=True)
+        ]
+        most = MOST_WAYS if len(each) == 1 else max(2, int(MOST_WAYS ** (1 / len(each))))
+        self.cut_short = any(len(ways) > most for ways in each) or any(
+            group.slice_size < len(group.asks) for group in self._groups
+        )
+        joined = [_join_ways(ways) for ways in product(*(ways[:most] for ways in each))]
+        return sorted(joined, key=lambda way: way.least)
+
+    def _ways_of(self, group: Bound, counts: Sequence[_Count]) -> Iterator[tuple[Way, int]]:
+        """Yields the ways for one group, each with how much room lacks."""
+        seen: set[tuple[tuple[DomainPath, int], ...]] = set()
+        for shares in _list_shares(group, counts):
+            key = tuple(sorted((counted.domain.path, number) for counted, number in shares))
+            if key not in seen and group.admits(dict(key)):
+                seen.add(key)
+                yield self._make_way(group, shares)
+
+    def _make_way(self, group: Bound, shares: Sequence[tuple[_Count, int]]) -> tuple[Way, int]:
+        demand = _largest_demand(group.asks)
+        smallest = {t: min(dict(ask.shape.pairs).get(t, 0) for ask in group.asks) for t, _ in demand}
+        domains: dict[Allocation, Domain] = {}
+        at = least = lacking = 0
+        for counted, number in shares:
+            for ask in group.asks[at : at + number]:
+                domains[ask] = counted.domain
+            at += number
+            victims = 0
+            for (t, _), room in zip(demand, counted.room, strict=True):
+                short = smallest[t] * number - room
+                if short > 0:
+                    victims = max(victims, -(-short // self._largest[t]) if self._largest.get(t) else 1)
+            least += max(victims, int(counted.fits < number))
+            lacking += max(0, number - counted.fits)
+        return Way(domains, least), lacking
+
+
+def _by_promise(way: tuple[Way, int]) -> tuple[int, int, list[DomainPath]]:
+    return (way[0].least, way[1], sorted({domain.path for domain in way[0].domains.values()}))
+
+
+def _join_ways(ways: Iterable[tuple[Way, int]]) -> Way:
+    domains: dict[Allocation, Domain] = {}
+    least = 0
+    for way, _ in ways:
+        domains.update(way.domains)
+        least += way.least
+    return Way(domains, least)
+
+
+def _domains_for(topology: Topology, group: Bound) -> Iterable[Domain]:
+    """Returns the domains that come into question: where others of a single slice stand, only theirs."""
+    if group.taken and group.slice_size >= len(group.asks) + sum(group.taken.values()):
+        return [topology.domains[path] for path in group.taken]
+    return topology.at_depth(group.depth)
+
+
+def _list_shares(group: Bound, counts: Sequence[_Count]) -> Iterator[list[tuple[_Count, int]]]:
+    """Yields divisions of the members of *group* over domains: all in one of them, or their slices where room is, and
+    those without any in one domain after the other."""
+    number, size = len(group.asks), group.slice_size
+    if not group.taken or len(group.taken) == 1:
+        for counted in counts:
+            if counted.most >= number:
+                yield [(counted, number)]
+    if size >= number + sum(group.taken.values()):
+        return
+    begun: dict[DomainPath, int] = {}
+    left = number
+    for path in sorted(group.taken):
+        missing = min(-group.taken[path] % size, left)
+        begun[path] = missing
+        left -= missing
+    roomy = sorted(counts, key=lambda counted: (-(counted.fits // size), -counted.fits, counted.domain.path))
+    shares = [(counted, begun.get(counted.domain.path, 0)) for counted in roomy]
+    for at, (counted, given) in enumerate(shares):
+        whole = min(max(0, counted.fits - given) // size, left // size) * size
+        shares[at] = counted, given + whole
+        left -= whole
+    for at in range(len(shares)):
+        rest, divided = left, list(shares)
+        for counted, given in (*shares[at:], *shares[:at]):
+            more = min(rest, (counted.most - given) // size * size) if rest >= size else min(rest, counted.most - given)
+            if more > 0:
+                divided[roomy.index(counted)] = counted, given + more
+                rest -= more
+        if not rest:
+            yield [(counted, given) for counted, given in divided if given]
+
+
+def _largest_demand(asks: Sequence[Allocation]) -> Pairs:
+    """Returns the demand of a member; of members that differ, what is enough for any of them."""
+    largest: dict[int, int] = {}
+    for ask in asks:
+        for t, amount in ask.shape.pairs:
+            largest[t] = max(amount, largest.get(t, 0))
+    return tuple(sorted(largest.items()))
+
+
+def _count_domain(domain: Domain, demand: Pairs) -> _Count:
+    room = [0] * len(demand)
+    fits = most = 0
+    for node in domain.nodes:
+        if not node.schedulable:
+            continue
+        beside, capacity = node.beside, node.capacity
+        here = empty = None
+        for i, (t, amount) in enumerate(demand):
+            room[i] += max(0, beside[t])
+            now, ever = max(0, beside[t]) // amount, capacity[t] // amount
+            here = now if here is None else min(here, now)
+            empty = ever if empty is None else min(empty, ever)
+        fits += here or 0
+        most += empty or 0
+    return _Count(domain, tuple(room), fits, most)

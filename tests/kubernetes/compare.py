@@ -1,0 +1,155 @@
+"""Compares YuniKorn's scheduler, shim and core in one process, with the same shim at a Kornel core.
+
+Both schedule the same pods at the same API server, one after the other, several times. Nodes and pods are there before
+a scheduler starts, so that it does not wait for pods to come. ``kubernetes.qps`` limits the binds of both alike.
+
+Run it as ``python -m tests.kubernetes.compare``, with nothing beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tests.go.toolchain import SHIM
+from tests.kubernetes.api import make_node, make_pods
+from tests.kubernetes.cluster import DEFAULTS, QUEUES, TESTER, Cluster, ControlPlane, config_map, prepare
+from tests.kubernetes.programs import Program, build_program
+
+APPLICATIONS: Final = 10
+PATIENCE_S: Final = 900.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """How one scheduler did.
+
+    *seconds*: from the start of its processes until the last pod ran. *bound_per_s*: pods between the hundredth and the
+    last one that ran. *processor_s*: of its processes together, shim and core.
+    """
+
+    seconds: float
+    bound_per_s: float
+    processor_s: float
+
+
+@cache
+def build_upstream() -> Path:
+    """Returns YuniKorn's own scheduler, built from the modules that the Kubernetes shim is built from."""
+    return build_program(SHIM, "github.com/apache/yunikorn-k8shim/pkg/cmd/shim", "yunikorn-scheduler")
+
+
+@contextmanager
+def run_upstream(cluster: Cluster) -> Iterator[list[int]]:
+    """Runs YuniKorn's scheduler, and yields the numbers of its processes."""
+    environment = {"KUBECONFIG": str(cluster.control.write_kubeconfig(TESTER)), "NAMESPACE": "yunikorn"}
+    program = Program([str(build_upstream())], cluster.directory / "upstream.log", environment)
+    program.start()
+    try:
+        yield [program.pid]
+    finally:
+        program.end()
+
+
+@contextmanager
+def run_kornel(cluster: Cluster) -> Iterator[list[int]]:
+    """Runs a core and a shim, and yields the numbers of their processes."""
+    cluster.core.start()
+    shim = cluster.add_shim("shim")
+    shim.program.start()
+    try:
+        yield [cluster.core.program.pid, shim.program.pid]
+    finally:
+        shim.end()
+        cluster.core.end()
+
+
+SCHEDULERS: Final[dict[str, Callable[[Cluster], AbstractContextManager[list[int]]]]] = {
+    "yunikorn": run_upstream,
+    "kornel": run_kornel,
+}
+
+
+def measure(control: ControlPlane, name: str, nodes: int, pods: int, qps: int) -> Round:
+    """Has the scheduler *name* place all pods, and removes everything."""
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = Cluster(control, Path(directory))
+        limits = {"kubernetes.qps": str(qps), "kubernetes.burst": str(qps)}
+        cluster.api.create(
+            config_map("yunikorn-defaults", {**DEFAULTS, **limits}),
+            config_map("yunikorn-configs", {"queues.yaml": QUEUES}),
+        )
+        try:
+            cluster.api.create(*(make_node(f"node-{number}", cpu="16") for number in range(nodes)))
+            for number in range(APPLICATIONS):
+                cluster.api.create(*make_pods(f"wave-{number}", pods // APPLICATIONS))
+            cluster.kubelet.start()
+            return _watch(cluster, name, pods)
+        finally:
+            cluster.end()
+            cluster.clear()
+
+
+def _watch(cluster: Cluster, name: str, pods: int) -> Round:
+    """Starts the scheduler, and returns once all *pods* run.
+
+    The log of the kubelets is read, since questions would cost the API server time.
+    """
+    began = time.monotonic()
+    first = 0.0
+    with SCHEDULERS[name](cluster) as processes:
+        while (started := cluster.kubelet.printed().count('"started"')) < pods:
+            now = time.monotonic()
+            first = first or (now if started >= 100 else 0.0)
+            if now - began > PATIENCE_S:
+                raise TimeoutError(f"{name}: {started} of {pods} pods run after {PATIENCE_S:.0f} s")
+            time.sleep(0.2)
+        ended = time.monotonic()
+        spent = sum(read_processor_s(process) for process in processes)
+    return Round(ended - began, (pods - 100) / (ended - (first or began)), spent)
+
+
+def read_processor_s(process: int) -> float:
+    """Returns the processor time of a process in seconds, that of its ended children included."""
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--pods", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--qps", type=int, default=1000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        control = ControlPlane(Path(directory))
+        rounds: dict[str, list[Round]] = {name: [] for name in SCHEDULERS}
+        try:
+            control.start()
+            prepare(control.api)
+            for _ in range(options.rounds):
+                for name, done in rounds.items():
+                    done.append(measure(control, name, options.nodes, options.pods, options.qps))
+                    print(
+                        f"{name:9}  {done[-1].seconds:6.1f} s until all run  {done[-1].bound_per_s:6.0f} pods/s"
+                        f"  {done[-1].processor_s:6.1f} s of processors",
+                        flush=True,
+                    )
+        finally:
+            control.end()
+    theirs, ours = (statistics.median(each.bound_per_s for each in rounds[name]) for name in SCHEDULERS)
+    print(f"medians: {theirs:.0f} and {ours:.0f} pods/s, ratio {ours / theirs:.2f}")
+
+
+if __name__ == "__main__":
+    main()
