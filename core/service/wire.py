@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import add, itemgetter
 from sys import intern
 from typing import Any, Final, cast
@@ -30,6 +31,7 @@ from kornel.core.domain.commands import (
     UpdateApplications,
     UpdateNodes,
 )
+from kornel.core.domain.devices import DEVICE_TAGS, DeviceRequest, read_wants
 from kornel.core.domain.effects import (
     Allocated,
     AllocationEffect,
@@ -67,10 +69,21 @@ LONGEST_CACHED: Final = 4_096
 
 _SECONDS: Final = re.compile(r"\+?[0-9]{1,11}", re.ASCII)
 
-_Said = tuple[int | None, str, str, tuple[tuple[str, str], ...], bool, int, int, bool, TopologyRequest | None]
+_Said = tuple[
+    int | None,
+    str,
+    str,
+    tuple[tuple[str, str], ...],
+    bool,
+    int,
+    int,
+    bool,
+    TopologyRequest | None,
+    DeviceRequest | None,
+]
 """The fields of an :class:`AllocationSpec` from ``created_s`` on: those that tags may set, with defaults between."""
 
-UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None)
+UNTAGGED: Final = (None, "", "", (), False, 1, 0, False, None, None)
 """The same of an allocation without tags."""
 
 _new: Final = tuple.__new__
@@ -80,6 +93,7 @@ _APPLICATION: Final = itemgetter(AllocationSpec._fields.index("application_id"))
 _INSTANCE: Final = itemgetter(AllocationSpec._fields.index("instance"))
 _SPEC: Final = itemgetter(Allocated._fields.index("spec"))
 _NODE: Final = itemgetter(Allocated._fields.index("node_id"))
+_TAGS: Final = itemgetter(Allocated._fields.index("tags"))
 _RESOURCES: Final = itemgetter(Allocated._fields.index("resources"))
 _SHARED: Final = itemgetter(
     slice(AllocationSpec._fields.index("task_group"), AllocationSpec._fields.index("allow_preempt_other") + 1)
@@ -323,11 +337,11 @@ class Encoder:
         return response.SerializeToString()
 
     def _join_placed(self, run: Sequence[Allocated]) -> bytes | None:
-        """Returns what :meth:`_build_placed` does, without an object for each entry; ``None`` if a name needs more
-        bytes than characters."""
+        """Returns what :meth:`_build_placed` does, without an object for each entry; ``None`` if one has
+        tags, or a name of more bytes than characters."""
         specs = list(map(_SPEC, run))
         keys, applications, nodes = list(map(_KEY, specs)), list(map(_APPLICATION, specs)), list(map(_NODE, run))
-        if not ("".join(keys).isascii() and "".join(applications).isascii() and "".join(nodes).isascii()):
+        if any(map(_TAGS, run)) or not "".join(chain(keys, applications, nodes)).isascii():
             return None
         tails = list(map(self._tails.get, zip(map(_RESOURCES, run), map(_SHARED, specs), strict=True)))
         if None in tails:
@@ -350,6 +364,8 @@ class Encoder:
             entry.applicationID = spec.application_id
             # Shims up to 1.4 read the ID from another field, and take a release without it for a release of everything.
             entry.allocationID = entry.UUID = allocation_id(spec.key, spec.instance)
+            if effect.tags:
+                entry.allocationTags.update(effect.tags)
         return response.SerializeToString()
 
     def applications(self, run: Sequence[ApplicationEffect]) -> bytes:
@@ -452,6 +468,7 @@ def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
     required_node = foreign = ""
     dependent = False
     topology: TopologyRequest | None = None
+    devices: DeviceRequest | None = None
     for key, value in tags:
         if key == CREATION_TIME_TAG:
             created_s = int(value) - ahead_s if _SECONDS.fullmatch(value) else None
@@ -463,7 +480,9 @@ def _read_tags(sent: Mapping[str, str], ahead_s: int) -> _Said:
             dependent = value == "true"
         elif key in TOPOLOGY_TAGS and topology is None:
             topology = read_request(tags)
-    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology
+        elif key in DEVICE_TAGS and devices is None:
+            devices = read_wants(tags)
+    return created_s, required_node, foreign, tags, False, 1, 0, dependent, topology, devices
 
 
 def _count_meant(ask: si.AllocationAsk) -> int:
