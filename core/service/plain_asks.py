@@ -97,15 +97,15 @@ class PlainReader:
 
 
 class _Known(dict[bytes, _Fields]):
-    """What asks of one manager say behind their keys, by its bytes. Reading what is missing adds it, and raises if that
-    is nothing that a plain ask says."""
+    """The fields of one manager's asks behind their keys, by their bytes. Bytes that are missing are read and added;
+    those that no plain ask has raise an error."""
 
     def __init__(self, decoder: Decoder, rm_id: str) -> None:
         super().__init__()
         self._decoder = decoder
         self._names = PartitionNames(rm_id)
         self._rests: dict[bytes, tuple[_Fields, _Fields]] = {}
-        """What is behind the resources, the same for all asks of an application: the fields before and behind them."""
+        """The fields before and behind the resources, by the bytes behind: asks of one application share them."""
 
     def __missing__(self, raw: bytes) -> _Fields:
         start, length = 2, raw[1]
