@@ -2658,6 +2658,116 @@ func (x *JournalAnswers) GetAcknowledged() []*JournalPlacement {
 	return nil
 }
 
+// What stands at the beginning of a snapshot that is kept with a journal: behind which record it was taken
+// (docs/journal.md). The state is a SnapshotState, deflated, behind it.
+type JournalSnapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the core that wrote the record.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The number of the record, the last one of its block.
+	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The epoch of the record.
+	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The number of the record with which the engine began empty.
+	Life int64 `protobuf:"varint,4,opt,name=life,proto3" json:"life,omitempty"`
+	// The checksum of the record.
+	Chain uint32 `protobuf:"fixed32,5,opt,name=chain,proto3" json:"chain,omitempty"`
+	// The core's time at the record, in nanoseconds.
+	AtNs int64 `protobuf:"varint,6,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// CRC-32 of all effects of the epoch up to the record.
+	EffectsChecksum uint32 `protobuf:"fixed32,7,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
+	// The number of the last record whose responses had been handed to the transport.
+	Delivered     int64 `protobuf:"varint,8,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalSnapshot) Reset() {
+	*x = JournalSnapshot{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalSnapshot) ProtoMessage() {}
+
+func (x *JournalSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalSnapshot.ProtoReflect.Descriptor instead.
+func (*JournalSnapshot) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *JournalSnapshot) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *JournalSnapshot) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetLife() int64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetChain() uint32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetEffectsChecksum() uint32 {
+	if x != nil {
+		return x.EffectsChecksum
+	}
+	return 0
+}
+
+func (x *JournalSnapshot) GetDelivered() int64 {
+	if x != nil {
+		return x.Delivered
+	}
+	return 0
+}
+
 var File_kornel_v1_journal_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_journal_proto_rawDesc = "" +
@@ -2860,7 +2970,16 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"predicates\x12W\n" +
 	"\x15preemption_predicates\x18\x03 \x03(\v2\".kornel.v1.JournalPreemptionAnswerR\x14preemptionPredicates\x128\n" +
 	"\anotices\x18\x04 \x03(\v2\x1e.kornel.v1.JournalNoticeAnswerR\anotices\x12?\n" +
-	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged*\x8a\x01\n" +
+	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged\"\xe5\x01\n" +
+	"\x0fJournalSnapshot\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x12\n" +
+	"\x04life\x18\x04 \x01(\x03R\x04life\x12\x14\n" +
+	"\x05chain\x18\x05 \x01(\aR\x05chain\x12\x13\n" +
+	"\x05at_ns\x18\x06 \x01(\x03R\x04atNs\x12)\n" +
+	"\x10effects_checksum\x18\a \x01(\aR\x0feffectsChecksum\x12\x1c\n" +
+	"\tdelivered\x18\b \x01(\x03R\tdelivered*\x8a\x01\n" +
 	"\rJournalStream\x12\x1e\n" +
 	"\x1aJOURNAL_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14JOURNAL_STREAM_NODES\x10\x01\x12\x1f\n" +
@@ -2891,7 +3010,7 @@ func file_kornel_v1_journal_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_kornel_v1_journal_proto_goTypes = []any{
 	(JournalStream)(0),              // 0: kornel.v1.JournalStream
 	(JournalCall)(0),                // 1: kornel.v1.JournalCall
@@ -2926,6 +3045,7 @@ var file_kornel_v1_journal_proto_goTypes = []any{
 	(*JournalNoticeAnswer)(nil),     // 30: kornel.v1.JournalNoticeAnswer
 	(*JournalPlacement)(nil),        // 31: kornel.v1.JournalPlacement
 	(*JournalAnswers)(nil),          // 32: kornel.v1.JournalAnswers
+	(*JournalSnapshot)(nil),         // 33: kornel.v1.JournalSnapshot
 }
 var file_kornel_v1_journal_proto_depIdxs = []int32{
 	1,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
@@ -3005,7 +3125,7 @@ func file_kornel_v1_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_journal_proto_rawDesc), len(file_kornel_v1_journal_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

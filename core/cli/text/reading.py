@@ -16,6 +16,7 @@ from kornel.core.cli.text.quantities import (
 )
 from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
 from kornel.core.cli.text.times import format_age, format_moment
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, write_share
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.history_pb2 import UsagePoint
 
@@ -248,10 +249,31 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
         *wrap_text(f"room held for {', '.join(found.reservations) or 'nobody'}", indent="  "),
     ]
     if found.attributes:
-        lines += wrap_text(" ".join(f"{key}={found.attributes[key]}" for key in sorted(found.attributes)), indent="  ")
+        shown = {key: value for key, value in found.attributes.items() if key != DEVICES_ATTRIBUTE}
+        lines += wrap_text(" ".join(f"{key}={shown[key]}" for key in sorted(shown)), indent="  ")
+    if found.devices:
+        lines += ["", *format_table(_device_rows(found.devices), ("memory", "type"))]
     if found.allocations:
         lines += ["", *_allocation_lines(found.allocations, now_ns)]
     return join_lines(lines)
+
+
+def _device_rows(devices: Sequence[pb.DeviceInfo]) -> Rows:
+    """Returns a row for each device, with who holds how much of it."""
+    return [
+        ("device", "type", "memory", "link", "free", "held by"),
+        *(
+            (
+                device.device_id,
+                device.type or "-",
+                format_quantity("memory", device.memory) if device.memory else "-",
+                device.link or "-",
+                write_share(device.free) + (", leaving" if device.leaving else ""),
+                ", ".join(f"{holder.key} {write_share(holder.share)}" for holder in device.holders) or "-",
+            )
+            for device in devices
+        ),
+    ]
 
 
 def _drained_by(found: pb.GetNodeResponse, now_ns: int) -> str:
