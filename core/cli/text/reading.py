@@ -16,9 +16,11 @@ from kornel.core.cli.text.quantities import (
 )
 from kornel.core.cli.text.tables import Rows, fit_table, format_table, wrap_text
 from kornel.core.cli.text.times import format_age, format_moment
-from kornel.core.domain.devices import DEVICES_ATTRIBUTE, write_share
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.history_pb2 import UsagePoint
+
+_DEVICES: Final = "kornel.devices"
+"""The attribute of a node that lists its devices, which are shown as a table instead."""
 
 BARS: Final = (16, 10, 6, 0)
 """The possible lengths of bars, of which the first one is used for which a table fits."""
@@ -249,7 +251,7 @@ def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
         *wrap_text(f"room held for {', '.join(found.reservations) or 'nobody'}", indent="  "),
     ]
     if found.attributes:
-        shown = {key: value for key, value in found.attributes.items() if key != DEVICES_ATTRIBUTE}
+        shown = {key: value for key, value in found.attributes.items() if key != _DEVICES}
         lines += wrap_text(" ".join(f"{key}={shown[key]}" for key in sorted(shown)), indent="  ")
     if found.devices:
         lines += ["", *format_table(_device_rows(found.devices), ("memory", "type"))]
@@ -268,12 +270,17 @@ def _device_rows(devices: Sequence[pb.DeviceInfo]) -> Rows:
                 device.type or "-",
                 format_quantity("memory", device.memory) if device.memory else "-",
                 device.link or "-",
-                write_share(device.free) + (", leaving" if device.leaving else ""),
-                ", ".join(f"{holder.key} {write_share(holder.share)}" for holder in device.holders) or "-",
+                _write_share(device.free) + (", leaving" if device.leaving else ""),
+                ", ".join(f"{holder.key} {_write_share(holder.share)}" for holder in device.holders) or "-",
             )
             for device in devices
         ),
     ]
+
+
+def _write_share(share: int) -> str:
+    """Returns thousandths as a decimal fraction: ``0.25``."""
+    return f"{share / 1000:.3f}".rstrip("0").rstrip(".")
 
 
 def _drained_by(found: pb.GetNodeResponse, now_ns: int) -> str:
