@@ -192,6 +192,7 @@ class Driver:
     """The acts of a kind in a partition, by occasion.
 
     configured      a new configuration is in force
+    begin_again     another core goes on with the partition, from a journal
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
     tries_again     tells whether this turn tries a reserved ask again, if something has changed for it; ``None``: none
     wants_round     tells whether that turn could achieve anything now; if no kind's could, there are no rounds
@@ -211,6 +212,7 @@ class Driver:
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
+    begin_again: Callable[[PartitionState, int], None] = do_nothing
     in_round: Callable[[PartitionState, int], None] = do_nothing
     tries_again: Callable[[Reservation], bool] | None = None
     wants_round: Callable[[PartitionState], bool] = wants_nothing

@@ -27,6 +27,7 @@ QUOTA: Final = Kind(
         wants_round=rounds.has_queues_due,
         is_busy=drive.is_enforcing,
         advance=drive.advance_enforcement,
+        begin_again=timers.begin_again,
         note_arrival=timers.note_arrival,
     ),
     outcomes=MappingProxyType(
