@@ -51,6 +51,8 @@ QUOTA: Final = Kind(
         }
     ),
     colour=Colour.AMBER,
-    keys=ConfigurationKeys(switch="quotapreemptionenabled", bound=VictimBound(interval=1_000), serves=False),
+    keys=ConfigurationKeys(
+        switch="quotapreemptionenabled", enables="quota_enabled", bound=VictimBound(interval=1_000), serves=False
+    ),
     records=(Enforcement,),
 )
