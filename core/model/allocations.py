@@ -331,6 +331,18 @@ def together_of(spec: AllocationSpec) -> Together | None:
     return None if spec.topology is None else (spec.task_group, spec.topology)
 
 
+def stand_together(spec: AllocationSpec, other: AllocationSpec) -> bool:
+    """Tells whether requests of *spec* and *other*, of one application, belong to one group where the topology counts.
+
+    They do if they say the same and have the same task group. Real asks of a task group need not repeat what its
+    placeholders say.
+    """
+    if spec.task_group != other.task_group:
+        return False
+    repeats = spec.topology == other.topology
+    return repeats or (bool(spec.task_group) and not (spec.placeholder and other.placeholder))
+
+
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart. They have the same shape and required node,
     all or none of them depend on other placements, and if they ask for a topology, they ask for the same one and belong

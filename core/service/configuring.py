@@ -167,7 +167,7 @@ class Configurator:
     ) -> None:
         """Continue from *command*, which another core accepted at *at_ns*; the engine has its configuration already.
 
-        Whatever :meth:`remember` was told is true as long as it says the same.
+        If the text is the one that :meth:`remember` was given last, what it was given with it stays true.
         """
         configuration = self._runner.configuration
         assert configuration is not None, "a manager is registered"

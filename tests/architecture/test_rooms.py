@@ -27,7 +27,7 @@ MODULES = {
                 "unit_paper", "unit_search", "victim_orders",
             )
         ),
-        *(f"preemption.quota.{name}" for name in ("combinations", "shares", "timer_rules", "victims")),
+        *(f"preemption.quota.{name}" for name in ("combinations", "gang_choice", "shares", "timer_rules", "victims")),
         *(
             f"preemption.monitor.{name}"
             for name in (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.model.allocations import Allocation, together_of
+from kornel.core.model.allocations import Allocation, stand_together, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
@@ -103,11 +103,9 @@ def count_taken(ask: Allocation, depth: int, *, first_only: bool = False) -> dic
         placed += [(member, member.held_on) for member in application.asks.values()]
     taken: dict[DomainPath, int] = {}
     for member, node in placed:
-        if node is None or member.spec.task_group != spec.task_group or len(node.domains) < depth:
+        if node is None or len(node.domains) < depth:
             continue
-        # Without a task group, all asks with the same request belong together; in a task group, real asks need not
-        # repeat it.
-        if not spec.task_group and member.spec.topology != spec.topology:
+        if not stand_together(member.spec, spec):
             continue
         path = node.domains[depth - 1].path
         taken[path] = taken.get(path, 0) + 1

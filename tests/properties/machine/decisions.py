@@ -117,7 +117,7 @@ def _judge_place(
         raise ContractBroken("unserved", f"{request.name!r} of {partition.applications[request.owner]} was placed")
     if not request.placeholder and partition.placeholders(request.owner, request.spec.task_group):
         raise ContractBroken("replaceable", f"{request.name!r} was placed while it could replace a placeholder")
-    if not required and not promised:
+    if not required and (not promised or (request.placeholder and request.name in holders)):
         topology.judge_place(shim, partition, request)
     for name, amount in request.size.items():
         if amount and amount > room[request.node].get(name, 0):

@@ -5,9 +5,11 @@ Written from the words of the rule (scheduling.md 10.7). Only what the shim does
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from kornel.core.domain.effects import PredicatesAsked
+from kornel.core.domain.commands import TerminationType
+from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -16,6 +18,8 @@ from tests.properties.machine.devices import find_devices_together
 from tests.properties.machine.quotas import Quotas
 from tests.properties.machine.shim_view import ShimView
 from tests.properties.machine.view import Amounts, ContractBroken, PartitionView, add
+
+_PREEMPTED: Final = TerminationType.PREEMPTED_BY_SCHEDULER
 
 Gangs = Mapping[str, frozenset[str]]
 """By partition, the applications nothing of whose gang runs, and of which none may run in part."""
@@ -68,6 +72,38 @@ def judge_gangs(shim: ShimView, before: Gangs) -> None:
             short = {n: most for n, most in announced.items() if total.get(n, 0) < most}
             if short:
                 raise ContractBroken("half a gang", f"{application_id} was placed with {total} of {dict(announced)}")
+
+
+def judge_losses(states: Iterable[PartitionState], effects: Sequence[Effect]) -> None:
+    """Raises for a hard gang of which *effects*, all of one call, leave some members running and too few.
+
+    What an ask with a required node takes is its own affair, and so is what the shim itself takes away.
+    """
+    by_name = {state.name: state for state in states}
+    lost: dict[tuple[str, str], set[str]] = {}
+    exempt = {
+        (decision.partition, victim.application_id)
+        for decision in effects
+        if isinstance(decision, PreemptionDecided) and decision.kind == "required-node"
+        for victim in decision.victims
+    }
+    for effect in effects:
+        if isinstance(effect, Released) and effect.termination == _PREEMPTED:
+            owner = effect.partition, effect.application_id
+            if owner not in exempt:
+                lost.setdefault(owner, set()).add(effect.key)
+    for (name, application_id), keys in lost.items():
+        state = by_name.get(name)
+        application = state.applications.get(application_id) if state is not None else None
+        if state is None or application is None or application.spec.gang_style != "Hard" or not state.gangs.as_units:
+            continue
+        members = [a for a in application.allocations.values() if a.spec.task_group in application.task_groups]
+        standing = [a for a in members if not a.preempted and not (a.released and a.replaced_by is None)]
+        for group_name, group in application.task_groups.items():
+            left = sum(a.spec.task_group == group_name for a in standing)
+            gone = sum(a.spec.task_group == group_name and a.spec.key in keys and a.preempted for a in members)
+            if standing and gone and left < min(group.minimum(hard=True), left + gone):
+                raise ContractBroken("torn gang", f"{application_id} keeps {left} of {left + gone} in {group_name}")
 
 
 def may_still_pass(shim: ShimView, asked: PredicatesAsked) -> bool:
