@@ -175,6 +175,8 @@ class Allocation:
     """The reasons why the ask has not been placed."""
     recorded: _Extra[RecordedEvents | None] = _Extra(None)
     """The state of the ask according to the event history."""
+    devices: _Extra[tuple[str, ...]] = _Extra(())
+    """The IDs of the devices that it holds on the node on which it is charged."""
     placeholder_ns: _Extra[int] = _Extra(0)
     """The creation time of the placeholder that it replaced; 0: it replaced none."""
 

@@ -232,7 +232,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
     size; the asks try elsewhere."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
-        if node.could_hold(ask.shape.pairs):
+        if node.could_hold_shape(ask.shape):
             continue
         if ask.triggered:
             rearm_ask(state, ask, now_ns)

@@ -62,7 +62,7 @@ def lawful_nodes(state: PartitionState, ask: Allocation, roomy: Sequence[Node]) 
         return roomy
     configured = state.config.topology if state.config is not None else ()
     levels = {level.name: level.attribute for level in configured}
-    if wanted.level not in levels or wanted.slice_size or ask.group is None:
+    if wanted.level not in levels or wanted.slice_size or ask.group is None or ask.shape.devices is not None:
         return ()
     domains = {node: _domain_of(levels, wanted.level, dict(node.attributes)) for node in state.nodes.values()}
     standing = {domains[node] for node in _nodes_of_members(ask)} - {None}
