@@ -23,7 +23,6 @@ from kornel.core.cli.text.explain import render_explanation, render_forecast
 from kornel.core.client import calls as client
 from kornel.core.client import explain as explain_client
 from kornel.core.config.quantities import parse_quantity
-from kornel.core.domain.topology import request_tags
 from kornel.core.service.clock import wall_ns
 from kornel.v1 import explain_pb2 as pb
 
@@ -162,7 +161,8 @@ def gang(
 ) -> None:
     """Show where a Hard gang would be placed as a whole, what would be preempted for it, or why it would wait."""
     named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
-    tags = request_tags(required=required, preferred=preferred, spread=spread, slice_size=slice_size)
+    wishes = {"required": required, "preferred": preferred, "spread": spread, "sliceSize": str(slice_size or "")}
+    tags = {f"kornel.topology.{name}": value for name, value in wishes.items() if value}
     supposed = pb.SupposedAsk(
         queue=queue,
         resources=dict(_parse_amount(text) for text in [*named, *(resource or [])]),
@@ -172,7 +172,7 @@ def gang(
         user=user,
         groups=group or [],
         gang=True,
-        tags=dict(tags),
+        tags=tags,
     )
     _show_forecast(grpc, pb.WhatIfRequest(partition=partition, ask=supposed), timeout, as_json=as_json)
 
