@@ -14,7 +14,7 @@ from kornel.core.model.nodes import Node
 _WHOLE = 1_000
 
 
-def suffice(
+def leaves_enough(
     node: Node, ask: Allocation, victims: Collection[Allocation], given_up: Mapping[Allocation, object]
 ) -> bool:
     """Tells whether *ask* finds its devices on *node* once *victims* are gone, and those that leave it already.
@@ -34,10 +34,10 @@ def suffice(
         fits = not request.types or device.spec.type in request.types
         if fits and not kept and not device.leaving:
             left[name] = _WHOLE - sum(share for holder, share in device.holders.items() if holder not in gone)
-    return _finds(node, request, left)
+    return _has_enough(node, request, left)
 
 
-def _finds(node: Node, request: DeviceRequest, left: Mapping[str, int]) -> bool:
+def _has_enough(node: Node, request: DeviceRequest, left: Mapping[str, int]) -> bool:
     assert node.devices is not None, "the caller has checked"
     specs = {name: node.devices.devices[name].spec for name in left}
     if request.number:

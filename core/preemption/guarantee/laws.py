@@ -329,7 +329,7 @@ def _check_sufficient(case: _Case) -> Iterator[Violation]:
 def _check_devices(case: _Case) -> Iterator[Violation]:
     """Yields a breach unless the devices suffice that are free on the node once all victims are gone."""
     plan = case.plan
-    if not freed_devices.suffice(plan.node, case.ask, plan.victims, case.stuck):
+    if not freed_devices.leaves_enough(plan.node, case.ask, plan.victims, case.stuck):
         yield Violation(Law.SUFFICIENT, f"{plan.node.node_id} would not have the devices that the ask wants")
 
 
@@ -337,7 +337,7 @@ def _is_needed_for_devices(case: _Case, victim: Allocation) -> bool:
     """Tells whether the devices would not suffice without *victim*, or without its gang if that leaves as a whole."""
     whole = whole_gangs.leave_whole(case.victims)
     own = {victim, *(other for other, gang in whole.items() if victim in whole and gang is whole[victim])}
-    return not freed_devices.suffice(
+    return not freed_devices.leaves_enough(
         case.plan.node, case.ask, [other for other in case.victims if other not in own], case.stuck
     )
 
