@@ -1,4 +1,5 @@
-"""The configurations a core was given since it started, those it refused included. Bounded, in memory."""
+"""Keeps the configurations that a core was given since it started, including refused ones, in memory and up to a
+bound."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kornel.core.config.problems import Problem
 
 MOST_VERSIONS: Final = 50
 MOST_CHARACTERS: Final = 32 * 2**20
-"""The most characters of all texts together; the version in force stays however long it is."""
+"""The most characters of all texts together; the version in force is kept however long it is."""
 
 
 class Origin(StrEnum):
@@ -28,15 +29,15 @@ class Origin(StrEnum):
 class Version:
     """One configuration.
 
-    number    from 1, never given twice
+    number    from 1, never used twice
     at_ns     when the core decided on it, Unix nanoseconds
-    rm_id     manager it was for; empty for a file while nobody is registered
-    checksum  empty for a text that says nothing that could be summed up
-    applied   whether it came into force
+    rm_id     the manager that it was for; empty for a file while nobody is registered
+    checksum  empty for a text that cannot be used
+    applied   tells whether it came into force
     reason    why it did not; empty if it did
     problems  errors and warnings in the order of the text
-    principal who brought it (:func:`kornel.core.service.callers.principal`), or ``file``
-    note      what came of a rollback with it; empty: nothing
+    principal the caller that brought it (:func:`kornel.core.service.callers.principal`), or ``file``
+    note      what happened to a rollback with it; empty: nothing
     """
 
     number: int
@@ -53,7 +54,7 @@ class Version:
 
 
 class ConfigurationHistory:
-    """Versions, the oldest first. ``in_force``: number of the one that holds, 0 while nobody is registered."""
+    """Versions, the oldest first. ``in_force``: the number of the version in force, 0 while nobody is registered."""
 
     def __init__(self, most_versions: int = MOST_VERSIONS, most_characters: int = MOST_CHARACTERS) -> None:
         self._most_versions = most_versions
@@ -76,7 +77,7 @@ class ConfigurationHistory:
         principal: str = "",
         note: str = "",
     ) -> Version:
-        """Take in a configuration: refused if there is a *reason*, else in force from now on."""
+        """Adds a configuration, which was refused if there is a *reason*, and is in force from now on otherwise."""
         self._last += 1
         version = Version(
             self._last,
@@ -99,7 +100,7 @@ class ConfigurationHistory:
         return version
 
     def kept_versions(self) -> tuple[Version, ...]:
-        """Returns all that are kept, the oldest first."""
+        """Returns all versions that are kept, the oldest first."""
         return tuple(self._versions)
 
     def get(self, number: int) -> Version | None:

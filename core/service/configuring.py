@@ -146,7 +146,8 @@ class Configurator:
         at_ns: int,
         note: str = "in force when the core before this one ended",
     ) -> None:
-        """Continue from *command*, which another core accepted at *at_ns*; the engine has its configuration already."""
+        """Continues from *command*, which another core accepted at *at_ns*; the engine has its configuration
+        already."""
         configuration = self._runner.configuration
         assert configuration is not None, "a manager is registered"
         self._file_holds = command.of_file
@@ -407,7 +408,7 @@ class Configurator:
         return self.history.in_force if self._runner.rm_id else 0
 
     async def _to_the_end(self, change: Coroutine[None, None, Outcome]) -> Outcome:
-        """Finishes *change* even if the caller goes away, because it must not leave a configuration in force without a
+        """Finishes *change* even if the caller goes away, because a configuration must not be in force without a
         record."""
         task = asyncio.create_task(change)
         self._under_way.add(task)

@@ -1,4 +1,4 @@
-"""``kornel.v1.ManagerService``: the end of what ``RegisterResourceManager`` began."""
+"""Serves ``kornel.v1.ManagerService``, which ends what ``RegisterResourceManager`` began."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kornel.v1 import manager_pb2 as pb
 
 
 class ManagerService:
-    """Takes a resource manager away with all that it has. ``on_unregistered`` hears in words by whom."""
+    """Unregisters a resource manager with everything it has. ``on_unregistered`` gets a sentence about who did it."""
 
     def __init__(
         self,
