@@ -37,6 +37,7 @@ PATHS: Final = str(ROOT)
 PROGRAMS: Final = (
     "kornel",
     "kornel.core.archive.committer",
+    "kornel.core.journal.snapshot_process",
     "kornel.core.service.judge_process",
     "kornel.core.service.preview_process",
     "kornel.shim_mock",

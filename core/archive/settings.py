@@ -140,11 +140,12 @@ def parse_retention(keep: Sequence[str]) -> Mapping[str, Retention]:
             tables = ", ".join(kept)
             raise HistorySettingsError(f"{entry!r}: expected TABLE=AGE[,ROWS], with TABLE one of {tables}")
         age, _, rows = bounds.partition(",")
-        kept[table] = Retention(_age_s(entry, age), _parse_rows(entry, rows))
+        kept[table] = Retention(parse_age(entry, age), _parse_rows(entry, rows))
     return MappingProxyType(kept)
 
 
-def _age_s(entry: str, text: str) -> int:
+def parse_age(entry: str, text: str) -> int:
+    """Returns the age *text* of the setting *entry* in seconds, 0 for any. Raises :class:`HistorySettingsError`."""
     if text == "0":
         return 0
     found = _AGE.fullmatch(text)

@@ -13,8 +13,10 @@ from kornel.core.cli.options import EXIT_BAD_INPUT, report_failure
 from kornel.core.cli.terminal import echo_json, echo_line, echo_text, print_error
 from kornel.core.cli.text.lines import join_lines
 from kornel.core.cli.text.times import format_time
+from kornel.core.journal.snapshot_choices import DEFAULT_KEEP
 
 if TYPE_CHECKING:
+    from kornel.core.journal.snapshot_store import SnapshotStore
     from kornel.core.journal.store import JournalStore
 
 journal_app = typer.Typer(help="Show, check and prune the journal of a core.", no_args_is_help=True)
@@ -31,37 +33,56 @@ Last = Annotated[int, typer.Option("--to", min=0, metavar="RECORD", help="Last r
 
 @journal_app.command("info")
 def info(where: Where) -> None:
-    """Show the size of a journal, and the record with which the next core would begin."""
-    with _open_store(where) as store:
+    """Show the size of a journal, its snapshots, and where the next core would begin."""
+    from kornel.core.journal.starting import list_usable  # noqa: PLC0415 - takes a while to import
+
+    with _open_journal(where) as (store, snapshots):
         end = store.find_end()
         first, blocks, size = store.count_bytes()
+        kept = snapshots.list_snapshots()
+        newest = next(list_usable(store, snapshots, end), None)
     if not end.sequence:
         echo_line("no records")
         return
-    echo_text(
-        join_lines(
-            [
-                f"records {first} to {end.sequence} in {blocks} blocks, {size} bytes",
-                f"epoch {end.epoch}, last written at {format_time(end.at_ns)}",
-                f"a core that starts plays records {end.life} to {end.sequence}",
-            ]
+    lines = [
+        f"records {first} to {end.sequence} in {blocks} blocks, {size} bytes",
+        f"epoch {end.epoch}, last written at {format_time(end.at_ns)}",
+    ]
+    for each in kept:
+        said = each.problem or f"of {format_time(each.head.at_ns)}, version {each.head.version}"
+        lines.append(f"snapshot behind record {each.sequence}, {each.size} bytes: {said}")
+    if newest is not None:
+        lines.append(
+            f"a core that starts takes the snapshot behind record {newest.sequence}, and plays"
+            f" {end.sequence - newest.sequence} records"
         )
-    )
+    else:
+        lines.append(f"a core that starts plays records {end.life} to {end.sequence}")
+    echo_text(join_lines(lines))
 
 
 @journal_app.command("verify")
 def verify(where: Where) -> None:
-    """Check every record. Exits 1 when a record is missing or damaged, and names it."""
+    """Check every record and snapshot. Exits 1 when one is missing or damaged, and names it."""
     from kornel.core.journal.reading import verify_store  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.snapshots import SnapshotUnusable, check_snapshot  # noqa: PLC0415
 
-    with _open_store(where) as store:
+    damaged: list[str] = []
+    with _open_journal(where) as (store, snapshots):
         found = verify_store(store)
+        for kept in snapshots.list_snapshots():
+            try:
+                check_snapshot(snapshots.read_snapshot(kept.sequence))
+            except SnapshotUnusable as error:
+                damaged.append(f"snapshot behind record {kept.sequence}: {error}")
     for damage in found.damage:
         records = (
             f"record {damage.first}" if damage.first == damage.last else f"records {damage.first} to {damage.last}"
         )
         print_error(f"{records}: {damage.reason}")
-    if found.damage:
+    for said in damaged:
+        print_error(said)
+    if found.damage or damaged:
         print_error(f"{found.records} of the records {found.first} to {found.last} are sound")
         raise typer.Exit(1)
     echo_line(f"{found.records} records are sound" if found.records else "no records")
@@ -93,12 +114,30 @@ def export(
 
 
 @journal_app.command("prune")
-def prune(where: Where) -> None:
-    """Remove the records that no core needs any more: those before the engine last began empty."""
-    with _open_store(where, writing=True) as store:
-        end = store.find_end()
-        removed = store.prune_before(end.life)
-    echo_line(f"{removed} blocks before record {end.life} were removed")
+def prune(
+    where: Where,
+    keep: Annotated[
+        str,
+        typer.Option(
+            "--keep", metavar="AGE[,MIB]", help="What to keep, as --journal-keep of kornel serve says; 0: anything."
+        ),
+    ] = DEFAULT_KEEP,
+) -> None:
+    """Remove the snapshots and records that are too old or too much, but none that the next core needs to start.
+
+    A core does so by itself whenever it has made a snapshot.
+    """
+    from kornel.core.journal.retention import prune_journal  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.settings import JournalSettingsError, KeptJournal  # noqa: PLC0415
+
+    try:
+        kept = KeptJournal.parse(keep)
+    except JournalSettingsError as error:
+        print_error(f"--keep: {error}")
+        raise typer.Exit(EXIT_BAD_INPUT) from error
+    with _open_journal(where, writing=True) as (store, snapshots):
+        pruned = prune_journal(store, snapshots, kept)
+    echo_line(f"{pruned.snapshots} snapshots, and {pruned.blocks} blocks before record {pruned.first} were removed")
 
 
 def replay(
@@ -111,18 +150,19 @@ def replay(
 ) -> None:
     """Make the decisions of a journal again. Prints each call and its effects, or compares them with --verify.
 
-    Exits 1 at the first difference, of which it prints both sides, and at a record that cannot be read.
+    Begins with the newest snapshot before --from. Exits 1 at the first difference, of which it prints both sides, and
+    at a record that cannot be read.
     """
     from kornel.core.journal.reading import read_records  # noqa: PLC0415 - takes a while to import
     from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
-    from kornel.core.journal.replay import Replay, ReplayImpossible, pause_collecting  # noqa: PLC0415
+    from kornel.core.journal.replay import ReplayImpossible, pause_collecting  # noqa: PLC0415
+    from kornel.core.journal.starting import begin_replay  # noqa: PLC0415
 
-    played = Replay()
     began = time.perf_counter()
-    with _open_store(where) as store, pause_collecting():
-        begin = store.find_life(first) if first else 1
+    with _open_journal(where) as (store, snapshots), pause_collecting():
+        played, begin = begin_replay(store, snapshots, first)
         try:
-            for record, _ in read_records(store, begin or 1):
+            for record, _ in read_records(store, begin):
                 if last and record.sequence > last:
                     break
                 found = played.play(record)
@@ -141,9 +181,16 @@ def replay(
 
 
 @contextmanager
-def _open_store(where: str, *, writing: bool = False) -> Iterator[JournalStore]:
+def _open_store(where: str) -> Iterator[JournalStore]:
+    with _open_journal(where) as (store, _):
+        yield store
+
+
+@contextmanager
+def _open_journal(where: str, *, writing: bool = False) -> Iterator[tuple[JournalStore, SnapshotStore]]:
     # Takes a while to import, and no other command needs it.
     from kornel.core.journal.settings import JournalSettingsError, journal_settings  # noqa: PLC0415
+    from kornel.core.journal.snapshot_store import opened_snapshots  # noqa: PLC0415
     from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error  # noqa: PLC0415
 
     try:
@@ -161,7 +208,8 @@ def _open_store(where: str, *, writing: bool = False) -> Iterator[JournalStore]:
     except (ImportError, *STORE_ERRORS) as error:
         raise report_failure(error) from error
     try:
-        yield store
+        with opened_snapshots(settings.url, PATIENCE_S, read_only=not writing) as snapshots:
+            yield store, snapshots
     except STORE_ERRORS as error:
         print_error(f"{settings.shown}: {describe_error(error)}")
         raise typer.Exit(1) from error

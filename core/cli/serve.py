@@ -10,6 +10,7 @@ import typer
 from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.cli.options import DEFAULT_ADDRESS, DEFAULT_REST_ADDRESS, DEFAULT_REST_CONNECTIONS, EXIT_BAD_INPUT
 from kornel.core.cli.terminal import print_error
+from kornel.core.journal.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
 from kornel.core.journal.sync import JournalSync
 from kornel.core.partition.defaults import RESERVATION_PERCENT
 from kornel.core.service.log_choices import LogFormat, LogLevel
@@ -135,6 +136,25 @@ def serve(
             help="Begin with an empty core although the journal has records, for instance after a change of version.",
         ),
     ] = False,
+    journal_keep: Annotated[
+        str,
+        typer.Option(
+            "--journal-keep",
+            metavar="AGE[,MIB]",
+            help="How much of the journal is kept, besides what the next core needs to start: records and snapshots of"
+            " this age, such as 12h or 7d, and at most so many MiB of both; 0: any.",
+        ),
+    ] = DEFAULT_KEEP,
+    journal_snapshots: Annotated[
+        float,
+        typer.Option(
+            "--journal-snapshots",
+            metavar="MINUTES",
+            min=0.1,
+            help="The longest time between two snapshots of the engine, from which the next core starts. A core that"
+            " decides much makes them more often.",
+        ),
+    ] = DEFAULT_SNAPSHOT_MINUTES,
     advertise: Annotated[
         str,
         typer.Option(
@@ -338,6 +358,8 @@ def serve(
             journal=journal,
             journal_sync=journal_sync,
             journal_afresh=journal_afresh,
+            journal_keep=journal_keep,
+            journal_snapshot_minutes=journal_snapshots,
             advertised=advertise,
             test_clock=test_clock,
             rest_address="" if rest_address.lower() == "off" else rest_address,

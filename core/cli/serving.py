@@ -56,6 +56,8 @@ class ServeOptions:
     journal: str | None
     journal_sync: JournalSync
     journal_afresh: bool
+    journal_keep: str
+    journal_snapshot_minutes: float
     advertised: str
     test_clock: bool
     rest_address: str
@@ -153,7 +155,13 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
     """
     delay_ns = RESERVATION_DELAY_NS if options.reservation else None
     try:
-        settings = journal_settings(options.journal or OFF, options.journal_sync, afresh=options.journal_afresh)
+        settings = journal_settings(
+            options.journal or OFF,
+            options.journal_sync,
+            afresh=options.journal_afresh,
+            keep=options.journal_keep,
+            snapshot_minutes=options.journal_snapshot_minutes,
+        )
     except JournalSettingsError as error:
         print_error(f"--journal: {error}")
         raise typer.Exit(EXIT_BAD_INPUT) from error

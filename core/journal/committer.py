@@ -84,6 +84,8 @@ class Committer:
         """The number of the last record that was added."""
         self.delivered = delivered
         """The number of the record up to which all effects have been handed to the transport."""
+        self.steps = 0
+        """The number of records and effects that were made ready to be written."""
         self.bytes = 0
         self.last_commit_ns = 0
         self.commits = Durations(BUCKETS_S)
@@ -150,6 +152,7 @@ class Committer:
             room -= count
             if count:
                 self._effects_sum = sum_effects(effects, self._effects_sum)
+            self.steps += 1 + count
             taken.append((call, CallResult(outcome, count, self._effects_sum)))
         return taken
 

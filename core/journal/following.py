@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, Record, RecordDamaged, read_block
-from kornel.core.journal.replay import Difference, Replay, ReplayImpossible
+from kornel.core.journal.replay import NOTHING_NOTED, Difference, Replay, ReplayImpossible, ReplayNotes
+from kornel.core.journal.snapshots import SnapshotHead, check_snapshot, restore_snapshot, write_snapshot
 from kornel.core.journal.store import JournalStore, StoreEnd
 
 FETCHED_AT_ONCE: Final = 64
@@ -88,8 +89,14 @@ class Follower:
     ) -> None:
         self._store = store
         self._version = version
-        self.replay: Final = Replay(make_engine)
+        self._make_engine = make_engine
+        self._clear()
+
+    def _clear(self) -> None:
+        self.replay = Replay(self._make_engine)
         """The engine, with what may not have arrived and the configuration in force."""
+        self._written_by = self._version
+        """The version of the core that wrote the epoch of the last record that was played."""
         self.point = FollowPoint()
         """The place behind the last block that was played in full."""
         self.sequence = 0
@@ -110,11 +117,54 @@ class Follower:
         """Returns how many records the store held, when it was looked at last, that are not played yet."""
         return max(0, self.end.sequence - self.sequence)
 
-    def start_from(self, engine: RecordingEngine, point: FollowPoint) -> None:
-        """Goes on behind *point*, at which *engine* is."""
-        self.replay.start_from(engine, point.effects_sum, point.at_ns, point.delivered)
+    @property
+    def store(self) -> JournalStore:
+        """Returns where the journal is."""
+        return self._store
+
+    @property
+    def version(self) -> str:
+        """Returns the version of this core."""
+        return self._version
+
+    def start_over(self) -> None:
+        """Forgets everything that was played, and begins with the first record again."""
+        self._clear()
+
+    def start_from(
+        self, engine: RecordingEngine, point: FollowPoint, *, version: str = "", notes: ReplayNotes = NOTHING_NOTED
+    ) -> None:
+        """Goes on behind *point*, at which *engine* is. *version*: of the core that wrote the record there; empty: of
+        this one. *notes*: that a replay had taken there."""
+        self.replay.start_from(engine, point.effects_sum, point.at_ns, point.delivered, notes)
+        self._written_by = version or self._version
         self.point = self._fetched = point
         self.sequence = point.sequence
+
+    def start_from_snapshot(self, data: bytes) -> SnapshotHead:
+        """Goes on behind the record of the snapshot *data*, whose head is returned. Raises :class:`SnapshotUnusable`,
+        and follows from the first record then."""
+        self._clear()
+        head = check_snapshot(data)
+        engine = self._make_engine(Beginning(self._version, False, None, 0))
+        notes = restore_snapshot(data, engine)
+        point = FollowPoint(
+            head.sequence, head.epoch, head.life, head.chain, head.at_ns, head.effects_sum, head.delivered
+        )
+        self.start_from(engine, point, version=head.version, notes=notes)
+        return head
+
+    def take_snapshot(self) -> tuple[SnapshotHead, bytes]:
+        """Returns a snapshot behind the block that was played last, which was played in full.
+
+        Raises :class:`kornel.core.snapshot.writing.WorkUnderWay` while the engine does something from slice to slice.
+        """
+        at = self.point
+        assert at.sequence == self.sequence, "a snapshot stands between two blocks"
+        head = SnapshotHead(
+            self._written_by, at.sequence, at.epoch, at.life, at.chain, at.at_ns, at.effects_sum, at.delivered
+        )
+        return head, write_snapshot(head, self.replay)
 
     def skip_to_end(self) -> None:
         """Goes on behind what the store holds without playing it, for an engine that begins empty there. Raises what
@@ -123,8 +173,9 @@ class Follower:
         self.point = self._fetched = FollowPoint(end.sequence, end.epoch, end.life, end.chain, end.at_ns)
         self.sequence = end.sequence
 
-    def fetch_blocks(self) -> list[FetchedBlock]:
-        """Returns the blocks that come next, which have to be played in this order; empty: there are none yet.
+    def fetch_blocks(self, most: int = FETCHED_AT_ONCE) -> list[FetchedBlock]:
+        """Returns at most so many blocks that come next, which have to be played in this order; empty: there are none
+        yet.
 
         Raises what the store raises. May be called by any thread, one at a time.
         """
@@ -139,7 +190,7 @@ class Follower:
             if end.chain != at.chain:
                 self._stop_at_other(at.sequence)
             return []
-        return list(self._read_blocks(at))
+        return list(self._read_blocks(at, most))
 
     def play_blocks(self, fetched: Iterable[FetchedBlock]) -> Iterator[Record]:
         """Plays *fetched*, and yields each record when it was played. The caller may stop between two of them and go on
@@ -164,6 +215,10 @@ class Follower:
                 block.delivered,
             )
 
+    def play_next(self) -> bool:
+        """Plays one block, if there is one. Raises what the store raises."""
+        return sum(1 for _ in self.play_blocks(self.fetch_blocks(1))) > 0
+
     def catch_up(self) -> int:
         """Plays everything that the store holds. Returns the number of records. Raises what the store raises."""
         played = 0
@@ -171,11 +226,11 @@ class Follower:
             played += sum(1 for _ in self.play_blocks(fetched))
         return played
 
-    def _read_blocks(self, at: FollowPoint) -> Iterator[FetchedBlock]:
+    def _read_blocks(self, at: FollowPoint, most: int) -> Iterator[FetchedBlock]:
         first = at.sequence + 1
         if self.end.life > first:
             first = self.end.life  # Another life has begun, which nothing before it has a bearing on.
-        for block, life in self._store.fetch_blocks(first, FETCHED_AT_ONCE):
+        for block, life in self._store.fetch_blocks(first, most):
             begins_life = block.first == life
             if at.sequence and block.first == at.sequence + 1 and block.chain_before != at.chain:
                 self._stop_at_other(at.sequence)
@@ -194,11 +249,13 @@ class Follower:
 
     def _play_record(self, record: Record, block: Block) -> None:
         wrote = record.call.beginning
-        if wrote is not None and wrote.version != self._version:
+        if wrote is not None:
+            self._written_by = wrote.version
+        if self._written_by != self._version:
             self.problem = Problem(
                 Obstacle.VERSION,
-                f"record {record.sequence} on were written by version {wrote.version}, and version {self._version} does"
-                " not decide them again",
+                f"record {record.sequence} on were written by version {self._written_by}, and version {self._version}"
+                " does not decide them again",
             )
             return
         try:

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.database import DatabaseTooNew
-from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower
 from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
-from kornel.core.journal.reading import read_records
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.records import Block, BlockWriter, RecordDamaged
-from kornel.core.journal.replay import Configured, Replay, ReplayImpossible, pause_collecting
+from kornel.core.journal.records import Block, BlockWriter
+from kornel.core.journal.replay import Replay, name_epoch
 from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
+from kornel.core.journal.snapshot_store import opened_snapshots
+from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.durations import Durations
-
-_REPORTED_EVERY: Final = 100_000
-"""The records after which a replay at the start says in the log how far it is."""
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
 
@@ -44,6 +42,7 @@ class JournalStatus(NamedTuple):
     problem         what is wrong; empty: nothing
     last_commit_ns  time of the first record of the block that was committed last; 0: none yet
     commits         the times that commits took
+    snapshots       the snapshots that the next core begins with
     """
 
     journal: str
@@ -56,6 +55,7 @@ class JournalStatus(NamedTuple):
     last_commit_ns: int
     bytes_written: int
     commits: Durations
+    snapshots: SnapshotStatus = SnapshotStatus()
 
 
 class Journal:
@@ -68,8 +68,7 @@ class Journal:
         engine: RecordingEngine,
         writer: BlockWriter,
         end: StoreEnd,
-        untold: Sequence[Effect],
-        configured: Configured | None,
+        replay: Replay,
         logger: FilteringBoundLogger,
         lease: LeaseKeeper | None = None,
     ) -> None:
@@ -80,10 +79,13 @@ class Journal:
         self._epoch = writer.epoch
         self.engine = engine
         """The engine, as the journal left it, whose calls are written from now on."""
-        self.untold = untold
+        self.untold = replay.list_untold()
         """The effects that may not have arrived when the last core ended; they are sent once more."""
-        self.configured = configured
+        self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        self.progress = replay.progress
+        """The entries that went each way between the manager and the cores before this one."""
+        self.progress.begin_epoch(name_epoch(end.at_ns))
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
         self.responses: Responses | None = None
@@ -101,6 +103,7 @@ class Journal:
             on_problem=lambda problem: self._call_in_loop(lambda: self._note_problem(problem)),
             on_bug=lambda error: logger.critical("bug in the journal, nothing is written any more", exc_info=error),
         )
+        self._snapshots: SnapshotKeeper | None = None
         self.gate = JournalGate(self._committer, settings, lambda: self.responses)
         engine.record_calls(self._committer, end.at_ns)
 
@@ -146,29 +149,32 @@ class Journal:
         logger: FilteringBoundLogger,
         make_engine: Callable[[Beginning], RecordingEngine],
     ) -> Journal:
-        end = store.find_end()
-        replay = Replay(make_engine)
-        afresh = settings.afresh or not end.sequence
-        if afresh:
-            replay.engine = make_engine(beginning)
-        else:
-            _play_life(store, end, beginning, replay, logger, settings)
-        assert replay.engine is not None, "a life begins with an engine"
-        replay.engine.set_reservation(beginning.reservation_delay_ns, beginning.reservation_percent)
-        writer = BlockWriter(end.sequence, end.chain, end.epoch + 1)
-        at_ns = max(now_ns(), replay.last_ns, end.at_ns)
-        delivered = writer.sequence if afresh else end.delivered
-        block = _make_first_block(writer, beginning, at_ns, delivered, afresh=afresh)
-        life = block.first if afresh else end.life
-        store.append_block(block, life)
-        now_at = StoreEnd(block.last, block.epoch, life, at_ns, block.chain, delivered)
-        untold = [] if afresh else replay.list_untold()
-        return cls(settings, store, replay.engine, writer, now_at, untold, replay.configured, logger)
+        follower = Follower(store, version=beginning.version, make_engine=make_engine)
+        started = follow_to_end(follower, settings, logger)
+        at_ns = max(now_ns(), follower.replay.last_ns, follower.end.at_ns)
+        afresh = settings.afresh or not follower.sequence
+        epoch = NextEpoch(follower, beginning, follower.end.epoch + 1, at_ns, started, afresh=afresh)
+        epoch.append_first(store)
+        return epoch.begin_journal(settings, store, logger)
+
+    def keep_snapshots(self, version: str, began: Started, steps: int) -> None:
+        """Have snapshots made once this core writes. *version*: of this core. *began*: how it came to its beginning,
+        with so many *steps* behind its snapshot."""
+        self._snapshots = SnapshotKeeper(
+            self._settings,
+            version,
+            count_steps=lambda: self._committer.steps,
+            newest=SnapshotStatus(began.snapshot, began.at_ns, began.size),
+            waiting_steps=steps,
+            logger=self._logger,
+        )
 
     def start(self) -> None:
         """Begin to write, for the event loop that runs."""
         self._loop = asyncio.get_running_loop()
         self._committer.start()
+        if self._snapshots is not None:
+            self._snapshots.start()
         if self._lease is not None:
             self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
 
@@ -191,15 +197,22 @@ class Journal:
             last_commit_ns=committer.last_commit_ns,
             bytes_written=committer.bytes,
             commits=committer.commits,
+            snapshots=self._snapshots.status if self._snapshots is not None else SnapshotStatus(),
         )
 
     def close(self, patience_s: float) -> None:
         """Block while what was decided is written, for at most *patience_s* seconds, and let go of the store."""
-        if self._loop is not None and not self._committer.close(patience_s):
+        all_written = self._loop is None or self._committer.close(patience_s)
+        if not all_written:
             self._logger.error(
                 "journal closed before all was written", durable=self.gate.durable, added=self._committer.added
             )
         self._store.close()
+        if self._snapshots is not None:
+            if all_written and self._loop is not None:
+                self._snapshots.end()
+            else:
+                self._snapshots.close()
         if self._lease is not None:
             self._lease.close()
 
@@ -219,22 +232,32 @@ class Journal:
 
 
 class NextEpoch:
-    """The epoch that a core begins which takes over where *follower* is; *lease*: the one that it has taken."""
+    """The epoch that a core begins which takes over where *follower* is. *started*: how it came there."""
 
     def __init__(
-        self, follower: Follower, beginning: Beginning, lease: LeaseKeeper, at_ns: int, *, afresh: bool = False
+        self,
+        follower: Follower,
+        beginning: Beginning,
+        epoch: int,
+        at_ns: int,
+        started: Started,
+        *,
+        lease: LeaseKeeper | None = None,
+        afresh: bool = False,
     ) -> None:
-        """*afresh*: with an empty engine. Nothing is written before :meth:`append_first`."""
+        """*lease*: the one that it has taken, if there is one. *afresh*: with an empty engine. Nothing is written
+        before :meth:`append_first`."""
         at = follower.point
         self._follower = follower
         self._lease = lease
         self._beginning = beginning
         self._afresh = afresh
-        self._writer = BlockWriter(at.sequence, at.chain, lease.epoch)
+        self._started = started
+        self._writer = BlockWriter(at.sequence, at.chain, epoch)
         delivered = at.sequence if afresh else at.delivered
         self._block = _make_first_block(self._writer, beginning, at_ns, delivered, afresh=afresh)
         life = self._block.first if afresh else at.life
-        self._end = StoreEnd(self._block.last, lease.epoch, life, at_ns, self._block.chain, delivered)
+        self._end = StoreEnd(self._block.last, epoch, life, at_ns, self._block.chain, delivered)
 
     def append_first(self, store: JournalStore) -> None:
         """Writes the first record of the epoch; may be called again after an error. Raises as
@@ -249,8 +272,19 @@ class NextEpoch:
         engine = replay.engine
         assert engine is not None, "a life begins with an engine"
         engine.set_reservation(self._beginning.reservation_delay_ns, self._beginning.reservation_percent)
-        untold, configured = replay.list_untold(), replay.configured
-        return Journal(settings, store, engine, self._writer, self._end, untold, configured, logger, self._lease)
+        journal = Journal(
+            settings,
+            store,
+            engine,
+            self._writer,
+            self._end,
+            replay,
+            logger,
+            self._lease,
+        )
+        began = self._started
+        journal.keep_snapshots(self._beginning.version, began, 0 if self._afresh else replay.records + replay.effects)
+        return journal
 
 
 def _make_first_block(writer: BlockWriter, beginning: Beginning, at_ns: int, delivered: int, *, afresh: bool) -> Block:
@@ -258,41 +292,20 @@ def _make_first_block(writer: BlockWriter, beginning: Beginning, at_ns: int, del
     return writer.make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], delivered)
 
 
-def _play_life(
-    store: JournalStore,
-    end: StoreEnd,
-    beginning: Beginning,
-    replay: Replay,
-    logger: FilteringBoundLogger,
-    settings: JournalSettings,
-) -> None:
-    """Plays the records since the engine's life began into *replay*. Raises :class:`JournalUnusable`."""
-    logger.info("journal is replayed", journal=settings.shown, first=end.life, last=end.sequence)
-    try:
-        with pause_collecting():
-            _play_records(store, end, beginning, replay, logger, settings)
-    except (RecordDamaged, ReplayImpossible) as error:
-        raise JournalUnusable(f"{settings.shown}: {error}; {WHAT_TO_DO}") from error
-    logger.info("journal was replayed", records=replay.records, effects=replay.effects)
-
-
-def _play_records(
-    store: JournalStore,
-    end: StoreEnd,
-    beginning: Beginning,
-    replay: Replay,
-    logger: FilteringBoundLogger,
-    settings: JournalSettings,
-) -> None:
-    for record, delivered in read_records(store, end.life):
-        wrote = record.call.beginning
-        if wrote is not None and wrote.version != beginning.version:
-            raise JournalUnusable(
-                f"{settings.shown}: record {record.sequence} on were written by version {wrote.version}, and"
-                f" version {beginning.version} does not decide them again; {WHAT_TO_DO}"
-            )
-        found = replay.play(record, delivered)
-        if found is not None:
-            raise JournalUnusable(f"{settings.shown}: {found.describe()}\n{WHAT_TO_DO}")
-        if replay.records % _REPORTED_EVERY == 0:
-            logger.info("journal is replayed", record=record.sequence, last=end.sequence)
+def follow_to_end(follower: Follower, settings: JournalSettings, logger: FilteringBoundLogger) -> Started:
+    """Brings *follower* to the end of the journal, or behind it without playing, as the settings say. Raises
+    :class:`JournalUnusable`, and what the stores raise."""
+    if settings.afresh:
+        follower.skip_to_end()
+        return Started()
+    logger.info("journal is replayed", journal=settings.shown)
+    with opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots:
+        started = play_all(follower, snapshots, logger)
+    if follower.problem is not None:
+        raise JournalUnusable(f"{settings.shown}: {follower.problem.text}; {WHAT_TO_DO}")
+    replay = follower.replay
+    logger.info(
+        "journal was replayed", snapshot=started.snapshot, records=replay.records, effects=replay.effects,
+        last=follower.sequence,
+    )  # fmt: skip
+    return started

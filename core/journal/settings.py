@@ -2,19 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy.engine import URL
 
-from kornel.core.archive.settings import HistorySettingsError, parse_database_url
+from kornel.core.archive.settings import HistorySettingsError, parse_age, parse_database_url
+from kornel.core.journal.snapshot_choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES
 from kornel.core.journal.sync import JournalSync
 
 OFF: Final = "off"
 
+_MIB: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+
 
 class JournalSettingsError(ValueError):
     """The settings of the journal cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJournal:
+    """The amounts of a journal that are kept, besides what the next core needs: the age of the oldest decisions, and
+    the bytes of all records and snapshots; 0: any."""
+
+    age_s: int = 24 * 3_600
+    size_bytes: int = 2 * 2**30
+
+    @classmethod
+    def parse(cls, text: str) -> KeptJournal:
+        """Returns what the *text* ``AGE[,MIB]`` says. Raises :class:`JournalSettingsError`."""
+        age, comma, mib = text.partition(",")
+        try:
+            age_s = parse_age(text, age)
+        except HistorySettingsError as error:
+            raise JournalSettingsError(str(error)) from error
+        if not comma:
+            return cls(age_s)
+        if _MIB.fullmatch(mib) is None:
+            raise JournalSettingsError(f"{text!r}: {mib!r} is no number of MiB, expected digits, 0 for any number")
+        return cls(age_s, int(mib) * 2**20)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTimes:
+    """The times at which snapshots are made: at the latest so long after the one before, if anything has happened; as
+    soon as so many records and effects have come since; and never so soon that the process which makes them works for
+    more than a part of the time."""
+
+    every_s: float = 600.0
+    every_steps: int = 50_000
+    most_work: float = 0.1
+    look_s: float = 1.0
+    ending_s: float = 60.0
+    """The time that the last snapshot may take, when the core ends; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +74,8 @@ class JournalSettings:
     calls_ahead: int = 2_048
     gather_s: float = 0.1
     longest_pause_s: float = 1.0
+    kept: KeptJournal = field(default_factory=KeptJournal)
+    times: SnapshotTimes = field(default_factory=SnapshotTimes)
 
     @property
     def shared(self) -> bool:
@@ -46,9 +89,16 @@ class JournalSettings:
 
 
 def journal_settings(
-    where: str, sync: JournalSync = JournalSync.FULL, *, afresh: bool = False
+    where: str,
+    sync: JournalSync = JournalSync.FULL,
+    *,
+    afresh: bool = False,
+    keep: str = DEFAULT_KEEP,
+    snapshot_minutes: float = DEFAULT_SNAPSHOT_MINUTES,
 ) -> JournalSettings | None:
     """Returns the settings for *where*: a path of an SQLite file, a URL, or ``off``, which gives ``None``.
+
+    *keep*: ``AGE[,MIB]``. *snapshot_minutes*: the longest time between two snapshots.
 
     Raises :class:`JournalSettingsError`.
     """
@@ -58,4 +108,5 @@ def journal_settings(
         url = parse_database_url(where, "journal")
     except HistorySettingsError as error:
         raise JournalSettingsError(str(error)) from error
-    return JournalSettings(url, sync, afresh)
+    times = SnapshotTimes(every_s=snapshot_minutes * 60)
+    return JournalSettings(url, sync, afresh, kept=KeptJournal.parse(keep), times=times)

@@ -20,11 +20,12 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.following import FetchedBlock, Follower
-from kornel.core.journal.journal import WHAT_TO_DO, Journal, JournalUnusable, NextEpoch
+from kornel.core.journal.journal import Journal, JournalUnusable, NextEpoch, follow_to_end
 from kornel.core.journal.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.recording import RecordingEngine
-from kornel.core.journal.replay import Configured, pause_collecting
+from kornel.core.journal.replay import Configured
 from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.starting import Started
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.standing import Role, Standing
@@ -71,6 +72,7 @@ class Standby:
         self._settings = settings
         self._store = store
         self._table = table
+        self._started = Started()
         self._beginning = beginning
         self._logger = logger
         self.engine: Final = RecordingEngine.begin_empty(beginning)
@@ -168,15 +170,7 @@ class Standby:
         return self.engine
 
     def _play_what_is_there(self) -> None:
-        follower, logger = self._follower, self._logger
-        if self._settings.afresh:
-            follower.skip_to_end()
-            return
-        with pause_collecting():
-            played = follower.catch_up()
-        if follower.problem is not None:
-            raise JournalUnusable(f"{self._settings.shown}: {follower.problem.text}; {WHAT_TO_DO}")
-        logger.info("journal was replayed", records=played, last=follower.sequence)
+        self._started = follow_to_end(self._follower, self._settings, self._logger)
 
     async def _follow_for_ever(self) -> None:
         try:
@@ -289,7 +283,9 @@ class Standby:
         assert self._clock is not None
         afresh = self._settings.afresh or not self._follower.sequence
         at_ns = max(self._clock.now_ns(), self.last_ns)
-        return NextEpoch(self._follower, self._beginning, keeper, at_ns, afresh=afresh)
+        return NextEpoch(
+            self._follower, self._beginning, keeper.epoch, at_ns, self._started, lease=keeper, afresh=afresh
+        )
 
     def _note_lease(self) -> None:
         lease, standing = self._lease, self.standing

@@ -26,7 +26,7 @@ STORE_ERRORS: Final = (SQLAlchemyError, OSError)
 READ_AT_ONCE: Final = 256
 """The blocks that are fetched with one query."""
 
-PRUNED_AT_ONCE: Final = 1_000
+PRUNED_AT_ONCE: Final = 200
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that is nobody else's
@@ -181,12 +181,27 @@ class JournalStore:
         with self._engine.begin() as connection:
             return int(connection.execute(query).scalar() or 0)
 
+    def find_chain(self, sequence: int) -> int | None:
+        """Returns the checksum of record *sequence*; ``None``: it is not there, or not the last one of its block."""
+        query = sa.select(BLOCKS.c.last, BLOCKS.c.chain).where(BLOCKS.c.first <= sequence)
+        with self._engine.begin() as connection:
+            row = connection.execute(query.order_by(BLOCKS.c.first.desc()).limit(1)).first()
+        return int(row.chain) if row is not None and row.last == sequence else None
+
     def count_bytes(self) -> tuple[int, int, int]:
         """Returns the first record that is kept, the number of blocks, and their bytes."""
         query = sa.select(sa.func.min(BLOCKS.c.first), sa.func.count(), sa.func.sum(sa.func.length(BLOCKS.c.payload)))
         with self._engine.begin() as connection:
             first, blocks, size = connection.execute(query).one()
         return int(first or 0), int(blocks), int(size or 0)
+
+    def count_payload(self, first: int, before: int) -> int:
+        """Returns the bytes of the blocks from that with record *first* on, up to record *before*; 0: to the end."""
+        query = sa.select(sa.func.sum(sa.func.length(BLOCKS.c.payload))).where(BLOCKS.c.first >= first)
+        if before:
+            query = query.where(BLOCKS.c.first < before)
+        with self._engine.begin() as connection:
+            return int(connection.execute(query).scalar() or 0)
 
     def prune_before(self, sequence: int) -> int:
         """Removes blocks that end before *sequence*, few at a time. Returns how many there were."""

@@ -38,3 +38,14 @@ core, which holds a lock file instead.
 ``holder``, ``address``: the core's process, and where other cores send callers. ``epoch``: the one in which it writes.
 ``until_ms``: by the database's clock. ``renewed_ms``, ``core_ns``: the database's time and the core's at one moment.
 """
+
+SNAPSHOTS: Final = sa.Table(
+    "journal_snapshots",
+    METADATA,
+    sa.Column("sequence", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+"""A row for each snapshot, on PostgreSQL alone (:mod:`kornel.core.journal.snapshot_store`).
+
+``sequence``: number of the record behind which it was taken. ``data``: as in a file.
+"""

@@ -30,7 +30,7 @@ def service_families(sources: Sources) -> Iterable[Metric]:
         yield from _standing_metrics(sources.standing)
     journal = sources.journal()
     if journal is not None:
-        yield from _journal_metrics(journal)
+        yield from _journal_metrics(journal, sources.clock)
     history = sources.history()
     if history is not None:
         yield from _history(history, sources.clock)
@@ -297,7 +297,7 @@ def _standing_metrics(standing: Standing) -> Iterable[Metric]:
     )
 
 
-def _journal_metrics(journal: JournalGauges) -> Iterable[Metric]:
+def _journal_metrics(journal: JournalGauges, clock: Clock) -> Iterable[Metric]:
     yield make_gauge(
         "kornel_journal_epoch", "How many cores have written the journal, including this one.", journal.epoch
     )
@@ -318,6 +318,23 @@ def _journal_metrics(journal: JournalGauges) -> Iterable[Metric]:
         "kornel_journal_problem",
         "1: the journal cannot be written, and nothing is accepted.",
         int(bool(journal.problem)),
+    )
+    snapshots = journal.snapshots
+    yield make_gauge(
+        "kornel_journal_snapshot_timestamp_seconds",
+        "The time of which the newest snapshot is; 0: there is none.",
+        _on_the_wall(snapshots.at_ns, clock),
+    )
+    yield make_gauge("kornel_journal_snapshot_bytes", "Size of the newest snapshot.", snapshots.size)
+    yield make_gauge(
+        "kornel_journal_snapshot_duration_seconds",
+        "How long it took to make the newest snapshot; 0: an earlier core has made it.",
+        snapshots.took_s,
+    )
+    yield make_gauge(
+        "kornel_journal_snapshot_problem",
+        "1: the last snapshot could not be made.",
+        int(bool(snapshots.problem)),
     )
 
 

@@ -95,6 +95,30 @@ class JournalGauges(Protocol):
     def commits(self) -> Durations:
         """The times that commits took."""
 
+    @property
+    def snapshots(self) -> SnapshotGauges:
+        """The snapshots of the journal."""
+
+
+class SnapshotGauges(Protocol):
+    """The gauges of the snapshots of a journal. ``problem`` empty: nothing is wrong."""
+
+    @property
+    def at_ns(self) -> int:
+        """The core's time of which the newest snapshot is; 0: there is none."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the newest snapshot."""
+
+    @property
+    def took_s(self) -> float:
+        """The time that it took to make; 0: an earlier core has made it."""
+
+    @property
+    def problem(self) -> str:
+        """The reason why the last one could not be made; empty: it could."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:

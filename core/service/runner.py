@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
+from uuid import uuid4
 
 from structlog.typing import FilteringBoundLogger
 
@@ -51,10 +52,12 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
-from kornel.core.service.sessions import NO_SESSION, SESSION, Session, Sessions
+from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
+from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
 from kornel.core.service.sharing import STEP_S, Sharing
 from kornel.core.service.status_codes import (
     EngineFault,
+    InvalidRequest,
     JournalFull,
     JournalUnavailable,
     ManagerGone,
@@ -62,6 +65,7 @@ from kornel.core.service.status_codes import (
     ServiceError,
     ShuttingDown,
     Superseded,
+    UnknownManager,
 )
 from kornel.core.service.streams import Stream, Switchboard
 from kornel.core.telling.reader import Reader
@@ -146,7 +150,8 @@ class PartitionRunner:
     ``callbacks`` absent: a board of its own, to which no stream attaches.
 
     ``gate``: everything that leaves the core passes it; absent: nothing waits there. ``untold``: effects of a former
-    core that may not have arrived, if *engine* continues where that core ended.
+    core that may not have arrived, if *engine* continues where that core ended; ``progress``: the entries that were
+    sent and received until then. ``on_receipt`` gets the origin of the next command, if a later core has to know it.
     """
 
     def __init__(
@@ -167,6 +172,8 @@ class PartitionRunner:
         timer: EngineTimer | None = None,
         gate: Gate | None = None,
         untold: Sequence[Effect] = (),
+        progress: Progress | None = None,
+        on_receipt: Callable[[Receipt], None] = lambda receipt: None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -187,6 +194,8 @@ class PartitionRunner:
         self._timer = timer or NoTimer()
         self._gate = gate or OpenGate()
         self._untold = untold
+        self._progress = progress or Progress()
+        self._on_receipt = on_receipt
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._entries_waiting = 0
@@ -328,9 +337,33 @@ class PartitionRunner:
         """Returns the extra settings in force."""
         return self._engine.extra_config
 
-    def take_over(self, untold: Sequence[Effect]) -> None:
-        """Makes :meth:`run` continue where another core ended; *untold*: as for a new runner."""
+    @property
+    def epoch(self) -> str:
+        """The name of the registration and the epoch, by which clients continue where their streams broke; empty: no
+        client can."""
+        return self._progress.epoch
+
+    async def acknowledge(self, rm_id: str, epoch: str, received: Mapping[Kind, int]) -> Mapping[Kind, int]:
+        """Notes that the session of the call has *received* so many entries of each kind in *epoch*. Returns how many
+        of its own entries are applied and durable. Raises :class:`ResyncRequired` and other errors like a stream of the
+        session."""
+        self._gate.check_intake()
+        if not rm_id or rm_id != self._engine.rm_id:
+            raise UnknownManager(f"resource manager {rm_id!r} is not registered")
+        self._sessions.check_stream(SESSION.get())
+        for kind, entries in received.items():
+            self._progress.check(Resumption(epoch, entries), kind)
+            self._switchboard.note_received(kind, entries)
+        applied = dict(self._progress.received)
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gate.pass_on(partial(_settle, durable))
+        await durable
+        return applied
+
+    def take_over(self, untold: Sequence[Effect], progress: Progress) -> None:
+        """Makes :meth:`run` continue where another core ended; *untold* and *progress*: as for a new runner."""
         self._untold = untold
+        self._progress = progress
 
     def stop(self) -> None:
         """Accepts nothing more, and lets :meth:`run` return once everything queued is done."""
@@ -422,13 +455,34 @@ class PartitionRunner:
                     f"{stream.kind}: resource manager {command.rm_id!r} is not registered",
                 )
             self._sessions.check_stream(stream.session)
-            self._switchboard.bind(stream, command.rm_id)
+            if not stream.rm_id:
+                self._bind(stream, command.rm_id)
+            self._note_receipt(stream, command)
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
             self._switchboard.end_stream(stream, error, flush=False)
         else:
             self._hand_over(effects)
+
+    def _bind(self, stream: Stream, rm_id: str) -> None:
+        """Make *stream* receive responses. If its client asks, it learns how many of its entries are applied, once they
+        are durable."""
+        if stream.resumption is not None and not stream.session.named:
+            raise InvalidRequest(f"{RESUME_KEY} needs {SESSION_KEY}")
+        self._switchboard.bind(stream, rm_id, self._progress)
+        if stream.resumption is not None:
+            stream.epoch = self._progress.epoch
+            greeting = f"{stream.epoch}/{self._progress.received[stream.kind]}"
+            self._gate.pass_on(partial(stream.greet, greeting))
+
+    def _note_receipt(self, stream: Stream, command: StreamCommand) -> None:
+        """Count the entries of *command*, for a client that sends again what was not applied."""
+        entries = _count_entries(command)
+        if entries and stream.epoch and stream.epoch == self._progress.epoch:
+            receipt = Received(stream.kind, self._progress.received[stream.kind] + entries)
+            self._progress.note_receipt(receipt)
+            self._on_receipt(receipt)
 
     def _attach(self, stream: CallbackStream, subscription: Subscription) -> None:
         try:
@@ -467,6 +521,9 @@ class PartitionRunner:
             if call.configuration is not None and isinstance(call.command, RegisterManager | UpdateConfiguration):
                 self._engine.prepare_configuration(call.command.config, call.configuration)
             before = self._engine.checksum
+            begun = Begun(uuid4().hex, call.session.key if call.session.named else "")
+            if isinstance(call.command, RegisterManager):
+                self._on_receipt(begun)
             if isinstance(call.command, UpdateConfiguration):
                 effects = await self._update(call.command)
             else:
@@ -475,6 +532,7 @@ class PartitionRunner:
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
             if isinstance(call.command, RegisterManager | UnregisterManager):
+                self._progress.begin_registration(begun if isinstance(call.command, RegisterManager) else None)
                 self._start_afresh()  # Shims are not notified of what a registration drops (DB-4).
                 if isinstance(call.command, RegisterManager):
                     self._supersede_older(call.session)
@@ -495,6 +553,7 @@ class PartitionRunner:
             with suppress(ServiceError):
                 await self._gate.wait_until_passed()
             if not self._engine.rm_id:
+                self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
             if not call.answer.done():
                 call.answer.set_exception(error)
@@ -507,9 +566,10 @@ class PartitionRunner:
 
     def _go_on(self) -> None:
         """Continues for a former core whose engine this is, so that its manager need not register again."""
-        self._switchboard.note_registered(self._engine.rm_id)
-        self._switchboard.deliver_effects(self._untold)
+        self._switchboard.go_on(self._engine.rm_id, self._untold, self._progress)
         self._untold = ()
+        if self._progress.session:
+            self._sessions.registered(Session(self._progress.session, "", named=True), ())
         self._link.follow_engine()
         self._callbacks.note_registration(self._engine.rm_id, self._engine.extra_config)
         self._on_settings(self._engine.extra_config)
@@ -691,6 +751,20 @@ def _allocations_meant(command: UpdateAllocations) -> int:
     if not specs or not specs[-1].legacy:
         return len(specs)
     return sum(min(max(1, spec.max_allocations), MOST_INSTANCES) for spec in specs)
+
+
+def _count_entries(command: StreamCommand) -> int:
+    """Returns the number of entries of the request from which *command* was made."""
+    if isinstance(command, UpdateAllocations):
+        return len(command.allocations) + len(command.ask_releases) + len(command.releases)
+    if isinstance(command, UpdateNodes):
+        return len(command.nodes)
+    return len(command.add) + len(command.remove)
+
+
+def _settle(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _size_of(command: StreamCommand) -> int:

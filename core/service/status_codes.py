@@ -107,6 +107,10 @@ class Superseded(ServiceError):
     """Another session of the same resource manager has registered since then."""
 
 
+class StreamReplaced(ServiceError):
+    """The client has opened another stream of the same kind, which goes on where this one was."""
+
+
 class RegistrationHeld(ServiceError):
     """The caller wants to register only after the session before it is gone, which it is not yet. ``retry_ms``: the
     time after which it may be."""
@@ -283,6 +287,7 @@ _CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
     ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
     ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
     Superseded: grpc.StatusCode.ABORTED,
+    StreamReplaced: grpc.StatusCode.ABORTED,
     RegistrationHeld: grpc.StatusCode.FAILED_PRECONDITION,
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     TrackingDisabled: grpc.StatusCode.FAILED_PRECONDITION,

@@ -35,7 +35,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
         for n in range(workload.nodes)
     ]
     opened = [si_pb2.NodeInfo(nodeID=node.nodeID, action=si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE) for node in nodes]
-    reports = _reports(workload)
+    reports = list_reports(workload)
     async with core_process.connected() as (stub, _, pid):
         began = time.perf_counter()
         await core_process.register(stub, core_process.flat_queues(10))
@@ -71,7 +71,7 @@ async def _recover(workload: Workload) -> tuple[float, float]:
         return took, core_process.peak_mib(pid)
 
 
-def _reports(workload: Workload) -> list[si_pb2.AllocationRequest]:
+def list_reports(workload: Workload) -> list[si_pb2.AllocationRequest]:
     size = make_resource(vcore=1_000, memory=1 << 30)
     running = [
         si_pb2.Allocation(

@@ -15,6 +15,7 @@ import yaml
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
+from kornel.core.journal.snapshot_keeper import SnapshotStatus
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.service.durations import Durations
 from kornel.core.service.standing import Standing
@@ -78,6 +79,7 @@ class Written:
     problem: str = ""
     bytes_written: int = 1_000
     commits: Durations = field(default_factory=lambda: Durations((0.01,)))
+    snapshots: SnapshotStatus = field(default_factory=lambda: SnapshotStatus(15, 10**9, 1_000, 0.5))
 
 
 @dataclass

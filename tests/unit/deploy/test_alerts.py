@@ -182,6 +182,11 @@ CASES = (
     ),
     once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
     Case("KornelJournalProblem", {"kornel_journal_problem": "0x50 1x10"}, {"kornel_journal_problem": "0x60"}),
+    Case(
+        "KornelSnapshotsFail",
+        {"kornel_journal_snapshot_problem": "0x20 1x40"},
+        {"kornel_journal_snapshot_problem": "0x30 1x5 0x25"},
+    ),
     Case("KornelNoLeader", {"kornel_leader": "1x58 0x2"}, {"kornel_leader": "0x59 1"}),
     Case("KornelStandbyUnfit", {"kornel_standby_unfit": "0x59 1"}, {"kornel_standby_unfit": "0x60"}),
     Case(

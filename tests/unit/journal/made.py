@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kornel.core.domain.commands import (
@@ -20,7 +22,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.calls import Beginning
 from kornel.core.journal.journal import Journal
-from kornel.core.journal.settings import JournalSettings, journal_settings
+from kornel.core.journal.settings import JournalSettings, SnapshotTimes, journal_settings
 from kornel.core.journal.store import JournalStore
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.logs import LogFormat, LogLevel, build_logger
@@ -59,11 +61,21 @@ def asks(first: int, count: int = 1) -> UpdateAllocations:
     )
 
 
-def settings_for(where: str | Path, sync: JournalSync = JournalSync.FULL, *, afresh: bool = False) -> JournalSettings:
+NO_SNAPSHOTS = SnapshotTimes(every_s=math.inf, every_steps=10**9, ending_s=0)
+"""A core makes no snapshots, each of which is a process."""
+
+
+def settings_for(
+    where: str | Path,
+    sync: JournalSync = JournalSync.FULL,
+    *,
+    afresh: bool = False,
+    times: SnapshotTimes = NO_SNAPSHOTS,
+) -> JournalSettings:
     """Returns settings of a journal, which is off for nobody."""
     settings = journal_settings(str(where), sync, afresh=afresh)
     assert settings is not None
-    return settings
+    return replace(settings, times=times)
 
 
 def open_journal(where: str | Path, *, afresh: bool = False, version: str = "test") -> Journal:

@@ -1,0 +1,166 @@
+"""Has snapshots made of the journal that this core writes: now and then, and when it ends.
+
+A thread of its own starts the process that makes them (:mod:`kornel.core.journal.snapshot_process`) and waits for it,
+so that the event loop does neither.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
+
+from kornel.core.journal.settings import JournalSettings
+from kornel.core.journal.snapshot_process import MODULE, Assignment, Outcome
+from kornel.core.service.subprocesses import command_of
+
+
+class SnapshotStatus(NamedTuple):
+    """The snapshots of the journal.
+
+    sequence  number of the record behind which the newest one stands; 0: there is none
+    at_ns     the core's time at that record
+    size      its bytes; 0: unknown, since an earlier core made it
+    took_s    the time that it took
+    problem   why the last one could not be made; empty: it could
+    """
+
+    sequence: int = 0
+    at_ns: int = 0
+    size: int = 0
+    took_s: float = 0.0
+    problem: str = ""
+
+
+class SnapshotKeeper:
+    """Has snapshots made. Use: :meth:`start`, then :meth:`end` and :meth:`close`.
+
+    *count_steps*: returns the number of records and effects that were ever written, any number at first.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        version: str,
+        *,
+        count_steps: Callable[[], int],
+        newest: SnapshotStatus,
+        waiting_steps: int,
+        logger: FilteringBoundLogger,
+    ) -> None:
+        """*newest*: the snapshot that this core began with; *waiting_steps*: what it has played behind it."""
+        self._settings = settings
+        self._version = version
+        self._count_steps = count_steps
+        self._logger = logger
+        self._covered = count_steps() - waiting_steps
+        self.status = newest
+        """The snapshots as of now."""
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._made_s = time.monotonic()
+        self._not_before_s = 0.0
+        self._thread: Final = threading.Thread(target=self._run, name="snapshots", daemon=True)
+
+    def start(self) -> None:
+        """Have snapshots made from now on."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Blocks while a last snapshot is made, behind everything that was written."""
+        self._stop_thread()
+        if self._settings.times.ending_s and self._count_steps() > self._covered:
+            self._make_snapshot(ending=True)
+
+    def close(self) -> None:
+        """Have no more made, and give up the one that is being made."""
+        self._stop_thread()
+
+    def _stop_thread(self) -> None:
+        self._closing.set()
+        with self._guard:
+            if self._process is not None:
+                self._process.kill()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._settings.times.look_s):
+            if self._is_due():
+                self._make_snapshot()
+
+    def _is_due(self) -> bool:
+        times, steps, now_s = self._settings.times, self._count_steps() - self._covered, time.monotonic()
+        if not steps or now_s < self._not_before_s:
+            return False
+        return steps >= times.every_steps or now_s - self._made_s >= times.every_s
+
+    def _make_snapshot(self, *, ending: bool = False) -> None:
+        steps, began_s = self._count_steps(), time.monotonic()
+        try:
+            outcome = self._run_process(ending=ending)
+        except (OSError, ValueError, TypeError) as error:
+            outcome = Outcome(problem=f"the process that makes snapshots has failed: {error}")
+        if self._closing.is_set() and not ending:
+            return  # It was killed, because there is another one to be made.
+        took_s = time.monotonic() - began_s
+        self._made_s = time.monotonic()
+        self._not_before_s = self._made_s + took_s / self._settings.times.most_work
+        if outcome.problem:
+            if outcome.problem != self.status.problem:
+                self._logger.error("snapshot could not be made", problem=outcome.problem)
+            self.status = self.status._replace(problem=outcome.problem)
+            return
+        self._covered = steps
+        size = outcome.size or self.status.size
+        self.status = SnapshotStatus(outcome.sequence, outcome.at_ns, size, outcome.took_s)
+        self._logger.info(
+            "snapshot made", record=outcome.sequence, bytes=size, took_s=outcome.took_s, blocks_pruned=outcome.pruned
+        )
+
+    def _run_process(self, *, ending: bool) -> Outcome:
+        settings = self._settings
+        assignment = Assignment(
+            settings.url.render_as_string(hide_password=False),
+            settings.patience_s,
+            self._version,
+            settings.kept.age_s,
+            settings.kept.size_bytes,
+            ending,
+        )
+        with self._guard:
+            if self._closing.is_set() and not ending:
+                return Outcome()
+            process = self._process = subprocess.Popen(
+                command_of(MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = threading.Timer(settings.times.ending_s, process.kill) if ending else None
+        if timer is not None:
+            timer.start()
+        try:
+            with suppress(BrokenPipeError):
+                os.write(process.stdin.fileno(), assignment.to_line())
+            line = process.stdout.readline()
+            status = process.wait()
+        finally:
+            with self._guard:
+                self._process = None
+            if timer is not None:
+                timer.cancel()
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+        if not line.endswith(b"\n"):
+            ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            return Outcome(problem=f"the process that makes snapshots {ended}")
+        return Outcome.from_line(line)

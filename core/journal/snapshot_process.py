@@ -1,0 +1,167 @@
+"""The process that makes a snapshot: ``python -m kornel.core.journal.snapshot_process``, started and watched by
+:mod:`kornel.core.journal.snapshot_keeper`.
+
+It begins with the newest snapshot, plays what the core has written since into an engine of its own, writes that one
+down, and removes what need not be kept any more. So the core neither stops nor waits, and a snapshot is only made of
+decisions that came out again as the journal says. It reads one line with its :class:`Assignment`, and answers with one,
+an :class:`Outcome`. It may die at any moment: a snapshot is there in full or not at all.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import orjson
+from sqlalchemy.engine import make_url
+
+from kornel.core.journal.following import Follower
+from kornel.core.journal.replay import pause_collecting
+from kornel.core.journal.retention import prune_journal
+from kornel.core.journal.settings import KeptJournal
+from kornel.core.journal.snapshot_store import SnapshotStore, opened_snapshots
+from kornel.core.journal.starting import play_all
+from kornel.core.journal.store import STORE_ERRORS, JournalStore, describe_error
+from kornel.core.service.logs import LogFormat, LogLevel, build_logger
+from kornel.core.snapshot.writing import WorkUnderWay
+
+MODULE: Final = "kornel.core.journal.snapshot_process"
+NICE: Final = 15
+LOOKS: Final = 200
+PAUSE_S: Final = 0.05
+"""The number of times that the process looks for more records while the engine has work under way, and the pause
+between two of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Work for the process. ``version``: of the core. ``ending``: the core ends, so that nobody else needs the
+    processor, and nothing more will be written."""
+
+    url: str
+    patience_s: float
+    version: str
+    age_s: int
+    size_bytes: int
+    ending: bool = False
+
+    def to_line(self) -> bytes:
+        """Returns the message as a line."""
+        return orjson.dumps(asdict(self)) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of the work. ``sequence``: number of the record behind which there is a snapshot now; 0: there is none.
+
+    at_ns     the core's time at that record
+    size      bytes of the snapshot; 0: it was there before
+    took_s    the time that it took
+    pruned    blocks that were removed
+    problem   why there is no snapshot; empty: there is one
+    """
+
+    sequence: int = 0
+    at_ns: int = 0
+    size: int = 0
+    took_s: float = 0.0
+    pruned: int = 0
+    problem: str = ""
+
+    def to_line(self) -> bytes:
+        """Returns the message as a line."""
+        return orjson.dumps(asdict(self)) + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Outcome:
+        """Returns the message in *line*. Raises ``ValueError`` or ``TypeError``."""
+        return cls(**orjson.loads(line))
+
+
+def make_snapshot(assignment: Assignment) -> Outcome:
+    """Makes a snapshot and prunes the journal."""
+    began = time.monotonic()
+    url = make_url(assignment.url)
+    try:
+        with ExitStack() as stack:
+            snapshots = stack.enter_context(opened_snapshots(url, assignment.patience_s))
+            store = stack.enter_context(closing(JournalStore(url, assignment.patience_s, read_only=True)))
+            outcome = _add_snapshot(assignment, store, snapshots)
+            if outcome.problem:
+                return outcome
+            stack.enter_context(closing(writing := JournalStore(url, assignment.patience_s)))
+            kept = KeptJournal(assignment.age_s, assignment.size_bytes)
+            pruned = prune_journal(writing, snapshots, kept).blocks
+    except (ImportError, *STORE_ERRORS) as error:
+        return Outcome(problem=describe_error(error))
+    return Outcome(outcome.sequence, outcome.at_ns, outcome.size, round(time.monotonic() - began, 3), pruned)
+
+
+def _add_snapshot(assignment: Assignment, store: JournalStore, snapshots: SnapshotStore) -> Outcome:
+    follower = Follower(store, version=assignment.version)
+    logger = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())  # The core tells what there is to tell.
+    began = play_all(follower, snapshots, logger)
+    with pause_collecting():
+        for _ in range(LOOKS):
+            if follower.problem is not None:
+                return Outcome(problem=f"the journal cannot be played: {follower.problem.text}")
+            if not follower.sequence:
+                return Outcome(problem="the journal has no records")
+            if began.snapshot == follower.sequence:
+                return Outcome(follower.sequence, follower.point.at_ns)
+            try:
+                head, data = follower.take_snapshot()
+            except WorkUnderWay as error:
+                if assignment.ending:
+                    return Outcome(problem=f"the engine has work under way: {error}")
+                time.sleep(PAUSE_S)
+                follower.play_next()
+                continue
+            snapshots.add_snapshot(head, data)
+            return Outcome(head.sequence, head.at_ns, len(data))
+    return Outcome(problem="the engine has work under way, and nothing more is written")
+
+
+def _end_with_core() -> None:
+    """Ends the process as soon as the core is gone: nobody needs its work then."""
+    while os.read(sys.stdin.fileno(), 65_536):
+        pass
+    os._exit(0)
+
+
+def main() -> None:
+    """Make one snapshot."""
+    # Signals to the whole group are meant for the core; this process ends when the core does.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    assignment = Assignment(**orjson.loads(line))
+    if not assignment.ending:
+        # A sandbox may forbid it; then the process runs at full priority.
+        with suppress(OSError):
+            os.nice(NICE)
+    threading.Thread(target=_end_with_core, name="core", daemon=True).start()
+    try:
+        outcome = make_snapshot(assignment)
+    except Exception as error:  # noqa: BLE001 - the core has to know, and goes on
+        traceback.print_exc()
+        outcome = Outcome(problem=f"bug while a snapshot was made: {type(error).__name__}: {error}")
+    os.write(answers, outcome.to_line())
+    # The reading thread would delay an orderly exit, for which there is nothing to do.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
