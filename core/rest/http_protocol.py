@@ -1,4 +1,5 @@
-"""The HTTP/1.1 connection: that of uvicorn, with bounds on all that a client may send or leave unread (rest.md 2).
+"""Serves an HTTP/1.1 connection: uvicorn's, with bounds on everything that a client may send or leave unread (rest.md
+2).
 
 Input is parsed in small pieces, and no further than the next request while one is being answered. So everything that a
 client sends is counted before much of it is kept: the head of a request, its body with the framing around it, and
@@ -25,12 +26,12 @@ BODY_PATIENCE_S: Final = 30.0
 """The longest time from the end of the headers to the end of the body."""
 
 READER_PATIENCE_S: Final = 10.0
-"""The time within which a client has to take :data:`LEAST_TAKEN` of an answer, or all that is left of it."""
+"""The time within which a client has to read :data:`LEAST_TAKEN` bytes of an answer, or all that is left of it."""
 
 LEAST_TAKEN: Final = 16 * 1024
 
 WRITTEN_AHEAD: Final = 64 * 1024
-"""The bytes of an answer that may wait in the event loop for the system to take them, before no more are made."""
+"""The bytes of an answer that may wait in the event loop for the system before no more are made."""
 
 HEADER_LIMIT: Final = 64 * 1024
 """The most bytes of a request line and its headers together."""
@@ -53,9 +54,9 @@ LINGER_S: Final = 1.0
 LONGEST_LINGER: Final = 10
 LINGER_BYTES: Final = BODY_LIMIT + 2**20
 LEAST_LINGERED: Final = 64 * 1024
-"""The bounds within which a refused caller may go on sending, and read why, before its connection is closed:
-``LINGER_S`` seconds, extended by as many at most ``LONGEST_LINGER`` times while it sends ``LEAST_LINGERED`` bytes each
-time; in all ``LINGER_BYTES``, enough for a whole body with its framing."""
+"""The bounds within which a refused caller may go on sending, and read why it was refused, before its connection is
+closed. It has ``LINGER_S`` seconds, extended by as many at most ``LONGEST_LINGER`` times if it sends ``LEAST_LINGERED``
+bytes each time, and ``LINGER_BYTES`` bytes in all, enough for a whole body with its framing."""
 
 PARSED_AT_ONCE: Final = 16 * 1024
 CHUNKS_PARSED_AT_ONCE: Final = 256
@@ -108,9 +109,10 @@ class PatientProtocol(HttpToolsProtocol):
         self._lost = False
         """Tells whether the connection has ended."""
         self._ends = False
-        """Tells whether no further requests are taken, so that the connection ends after the answers that are due."""
+        """Tells whether no further requests are accepted, so that the connection ends after the answers that are
+        due."""
         self._lingers = False
-        """Tells whether the last answer was given, so that all further input is thrown away."""
+        """Tells whether the last answer was sent, so that all further input is dropped."""
         self._thrown_away = 0
         self._thrown_before = 0
         """The value of ``_thrown_away`` when the connection was last checked."""
@@ -126,7 +128,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._sent = 0
         """The bytes of bodies that were given to the transport."""
         self._taken = 0
-        """The bytes of bodies that the client had taken when it was last seen to read."""
+        """The bytes of bodies that the client had read when it was last seen to read."""
         self._taken_at = 0.0
 
     @property
@@ -137,7 +139,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for headers."""
         super().connection_made(transport)
-        # Over TLS the event loop keeps eight times as much unless it is told.
+        # Over TLS, the event loop keeps eight times as much by default.
         transport.set_write_buffer_limits(high=WRITTEN_AHEAD)
         self.flow = _Flow(self, transport)
         self._taken_at = self.loop.time()
@@ -153,8 +155,8 @@ class PatientProtocol(HttpToolsProtocol):
         self.on_lost()
 
     def give_up(self) -> None:
-        """Clean up after a connection that was dropped while it was being made, of which the event loop does not
-        tell."""
+        """Cleans up after a connection that was dropped while it was being made, which the event loop does not
+        report."""
         if not self._lost and self.transport is not None:
             self.connection_lost(None)
 
@@ -206,7 +208,7 @@ class PatientProtocol(HttpToolsProtocol):
         if len(self.headers) > HEADERS_LIMIT:
             self._refuse_request(TOO_MUCH_HEAD)
             return
-        if self.url.startswith(b"//"):  # Otherwise what follows would be taken for a host.
+        if self.url.startswith(b"//"):  # Otherwise what follows would be read as a host.
             self.url = b"/." + self.url
         super().on_headers_complete()
         self._asked = self._in_body = True
@@ -234,7 +236,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._refuse_request(b"400 Bad Request", msg.encode())
 
     def check_reader(self, now: float) -> None:
-        """Drop the connection if its client takes too little of its answer. *now*: the time of the event loop."""
+        """Drops the connection if its client reads too little of its answer. *now*: the time of the event loop."""
         left = self.transport.get_write_buffer_size()
         taken = self._sent - left
         if not left or taken - self._taken >= LEAST_TAKEN:
@@ -332,7 +334,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.start_lingering()
 
     def start_lingering(self) -> None:
-        """End the connection in such a way that a client that is still sending does not lose its answer."""
+        """Ends the connection so that a client that is still sending does not lose its answer."""
         if not self._open:
             return
         self._lingers = True
@@ -382,14 +384,14 @@ class PatientProtocol(HttpToolsProtocol):
         if self.pipeline or self.cycle.response_started:
             self._abort_connection()
             return False
-        # The handler of the request, of which only a part has come, is told that its client is gone.
+        # The handler of a request that has arrived only in part is notified that its client is gone.
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         return True
 
 
 class _Counted:
-    """Runs *app* and lets *protocol* see each part of its answers."""
+    """Runs *app*, and shows *protocol* each part of its answers."""
 
     def __init__(self, protocol: PatientProtocol, cycle: RequestResponseCycle, app: ASGIApp) -> None:
         self._protocol = protocol
