@@ -1,7 +1,6 @@
 """A connection to the core under test with the actions of an RM, for cases to use.
 
-How answers are compared is in :mod:`kornel.conformance.connection`, how a core is inspected in
-:mod:`kornel.conformance.looking`.
+:mod:`kornel.conformance.connection` compares answers, and :mod:`kornel.conformance.looking` inspects a core.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PARTITION: Final = f"[{RM}]default"
 
 
 class Bench(Looking):
-    """One connection of a case, which begins with :meth:`reg`, or with :meth:`start_fresh` if no RM may be
+    """One connection of a case. The case begins with :meth:`reg`, or with :meth:`start_fresh` if no RM may be
     registered."""
 
     def __init__(
@@ -58,7 +57,8 @@ class Bench(Looking):
         await self.open_streams()
 
     async def start_fresh(self) -> None:
-        """Bring the core into the state in which no RM is registered: a failed registration removes the old one."""
+        """Bring the core into the state in which no RM is registered, by a registration that fails and so removes the
+        old one."""
         await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
     async def update_configuration(
@@ -159,7 +159,7 @@ async def connect(
     settle_s: float = 0.1,
     credentials: Credentials = NO_CREDENTIALS,
 ) -> AsyncIterator[Bench]:
-    """Yields a bench at the core at *address*.
+    """Yields a bench that is connected to the core at *address*.
 
     deadline_s  how long an expected entry may take
     settle_s    how long :meth:`Bench.expect_silence` waits for an entry that should not come
