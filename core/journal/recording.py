@@ -100,6 +100,10 @@ class RecordingEngine(Engine):
         self._record_call(call, CallOutcome.DONE, effects)
         return effects
 
+    def record_note(self, note: bytes) -> None:
+        """Has *note* written, a ``JournalNote`` for the core after this one."""
+        self._record_call(EngineCall(CallKind.NOTE, self._last_ns, note=note), CallOutcome.DONE, ())
+
     def record_events(self) -> None:
         """Records the event history from now on, whether a shim wants it or not."""
         super().record_events()
