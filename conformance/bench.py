@@ -25,7 +25,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc
 
 RESTART_S: Final = 60.0
-"""The time that a core may take to answer after it was started again."""
+"""The time within which a core has to answer after it was started again."""
 
 OTHER_RM: Final = "conformance-2"
 
@@ -70,9 +70,10 @@ class Bench(Looking):
         await self.expect_refusal(self.register(configs.UNKNOWN_KEY), grpc.StatusCode.INVALID_ARGUMENT)
 
     async def restart_core(self) -> None:
-        """Has the core killed and started again, by the command that was given for it, and waits until it answers.
+        """Has the core killed and started again by the command that was given for this purpose, and waits until it
+        answers.
 
-        Streams have to be opened again. Raises Skipped if no command was given.
+        The streams have to be opened again. Raises Skipped if no command was given.
         """
         if not self._restart:
             raise Skipped("needs a command that kills the core and starts it again (--restart)")
@@ -84,7 +85,7 @@ class Bench(Looking):
             await self._channel.channel_ready()
 
     async def read_applied(self, kind: str) -> int:
-        """Returns the number of entries that the core says it has applied, as it opens the stream of a *kind*."""
+        """Returns the number of applied entries that the core gives when it opens the stream of *kind*."""
         stream = {"node": self.nodes, "application": self.applications, "allocation": self.allocations}[kind]
         marks = await stream.read_marks(self._deadline_s)  # type: ignore[attr-defined]
         said = marks.get(RESUME_KEY, "").rpartition("/")

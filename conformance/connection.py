@@ -61,7 +61,7 @@ class Connection:
         self.epoch = ""
         """The epoch that the core named with the registration; empty: it named none."""
         self.sent: Final = {"node": 0, "application": 0, "allocation": 0}
-        """The numbers of entries that were sent on the streams of each kind."""
+        """The number of entries that were sent on the streams of each kind."""
         self.marks: Final[dict[str, tuple[tuple[str, str], ...]]] = {"node": (), "application": (), "allocation": ()}
         """The metadata with which the streams of each kind are opened."""
 

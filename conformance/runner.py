@@ -24,8 +24,8 @@ CASE_LIMIT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The seconds that an expected entry may take, the seconds that silence has to last, the credentials for the core,
-    and the command that kills it and starts it again; empty: there is none."""
+    """The settings of a run: the seconds that an expected entry may take, the seconds that silence has to last, the
+    credentials for the core, and the command that kills it and starts it again (empty: there is none)."""
 
     deadline_s: float = DEFAULT_DEADLINE_S
     settle_s: float = DEFAULT_SETTLE_S

@@ -99,7 +99,7 @@ class Stream(Generic[Request, Response]):
             return
 
     async def read_marks(self, within_s: float) -> dict[str, str]:
-        """Returns the metadata with which the core opens the stream."""
+        """Returns the metadata with which the core has opened the stream."""
         try:
             async with asyncio.timeout(within_s):
                 marks = await self._call.initial_metadata()

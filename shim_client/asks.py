@@ -71,7 +71,8 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device of a node. *memory* in bytes, 0: not said. *link*: the group of devices that it is linked with."""
+    """One device of a node. *memory* is in bytes; 0: unknown. *link* names the group of devices to which it is
+    linked."""
 
     device_id: str
     type: str = ""
@@ -80,7 +81,8 @@ class Device:
 
 
 def devices_attribute(devices: Iterable[Device]) -> dict[str, str]:
-    """Returns the attribute of ``NodeInfo`` that reports *devices*, all that the node has. None: it has no more."""
+    """Returns the attribute of ``NodeInfo`` that reports *devices* as all devices of the node. An empty *devices* says
+    that the node no longer has any."""
     entries: list[dict[str, str | int]] = []
     for device in devices:
         said: dict[str, str | int] = {"type": device.type, "memory": device.memory, "link": device.link}
@@ -89,15 +91,17 @@ def devices_attribute(devices: Iterable[Device]) -> dict[str, str]:
 
 
 def devices_of(allocation: si.Allocation) -> tuple[str, ...]:
-    """Returns the IDs of the devices that *allocation*, as the core announced it, holds on its node."""
+    """Returns the IDs of the devices of *allocation*, a message in which the core announced it."""
     return tuple(filter(None, allocation.allocationTags.get("kornel.gpu.devices", "").split(",")))
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The devices that an ask wants: *count* whole ones, a *fraction* of one, or so much *memory* (``16Gi``) of one.
+    """The devices that an ask wants: *count* whole devices, a *fraction* of one, or an amount of *memory* (``16Gi``) of
+    one.
 
-    *linked*: all in one link group. *types*: of one of these types; none: of any.
+    With *linked*, all of them have to be in one link group. *types* are the permitted types; if it is empty, every type
+    is.
     """
 
     count: int = 0
@@ -113,7 +117,7 @@ class Devices:
             raise ValueError(f"{self.fraction} is no fraction of a device: at least 0.001, at most 0.999")
 
     def encode_tags(self) -> dict[str, str]:
-        """Returns the tags that say so."""
+        """Returns the tags of an ask that express this request."""
         said = {
             "count": str(self.count) if self.count else "",
             "fraction": f"{self.fraction:.3f}" if self.fraction else "",
@@ -128,10 +132,11 @@ class Devices:
 class Ask:
     """A request for room for one task. *resources* are in base units; *key* is unique within the partition.
 
-    The preemption flags are always sent, so the core's default for an absent policy never applies.
-    *created_s* is Unix seconds and only needed for tasks that existed before this shim did; without it the
-    core takes the arrival. *depends_on_placements*: where other tasks run decides where this one may, so predicates are
-    asked in turn. *topology*: where its task group is to stand. *devices*: those that it wants of its node.
+    The preemption flags are always sent, so the core's default for an absent policy never applies. *created_s* is Unix
+    seconds and only needed for tasks that existed before this shim did; without it the core uses the time of arrival.
+    *depends_on_placements* says that the nodes on which this task may run depend on where other tasks run, so the core
+    asks such predicates one after another. *topology* says where the task group is to run. *devices* are those that it
+    wants on its node.
     """
 
     key: str

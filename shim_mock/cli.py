@@ -68,7 +68,7 @@ class DemoKind(StrEnum):
 
 
 STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.GANG, DemoKind.FAILOVER})
-"""Kinds that say themselves what happens, step by step, and have no scenario."""
+"""The kinds that have no scenario, but explain their own steps one by one."""
 
 
 app = typer.Typer(

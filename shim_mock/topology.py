@@ -162,7 +162,7 @@ class Site:
 
 
 async def demonstrate_topology(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
-    """Have gangs come that care where they run, and *say* what happens. Raises :class:`StoryFailed`.
+    """Submit gangs with requirements on their places, and report the steps with *say*. Raises :class:`StoryFailed`.
 
     With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
     """
@@ -227,7 +227,7 @@ async def _run_gang(site: Site, gang: Gang, *, racks: int) -> None:
 
 
 async def _expect_racks(site: Site, gang: Gang, *, racks: int) -> None:
-    """Wait until *gang* runs. Raises :class:`StoryFailed` unless it stands in so many racks."""
+    """Wait until *gang* runs. Raises :class:`StoryFailed` unless it runs in exactly *racks* racks."""
     await site.wait_until_running(gang)
     found = site.count_by_rack(gang)
     if len(found) != racks:

@@ -40,8 +40,7 @@ from kornel.core.domain.effects import Effect
 from kornel.core.service.configuration_history import Version
 
 FEW_RECORDS: Final = 1_000
-"""The number of waiting records up to which their bytes are estimated instead of counted, as long as the spool keeps
-up."""
+"""Up to this number of waiting records, their bytes are estimated and not counted, as long as the spool keeps up."""
 
 BATCH_RECORDS: Final = 5_000
 """The most records that are encoded at once, which takes a millisecond or two in which the engine cannot run."""
@@ -93,7 +92,7 @@ class ArchiveStatus(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """Records that wait in memory, all of the same time. ``size``: about how many bytes they take."""
+    """Records of the same time that wait in memory. ``size`` is the approximate number of their bytes."""
 
     at_ns: int
     kept: Sequence[Kept]
@@ -130,8 +129,8 @@ class Archive:
         self._run = secrets.randbits(62) + 1
         self._queue: deque[_Waiting] = deque()
         self._put_in = self._put_in_bytes = 0
-        """The entries that came into the queue, counted by the event loop; ``_taken_out`` by the thread that empties
-        it."""
+        """The number of entries put into the queue, which the event loop counts; the thread that empties the queue
+        counts ``_taken_out``."""
         self._taken_out = self._taken_out_bytes = 0
         self._something = threading.Event()
         self._closing = threading.Event()
@@ -283,7 +282,7 @@ class Archive:
         self._report_problem("progress", problem)
 
     def _take_batch(self) -> tuple[int, int, list[tuple[int, Sequence[Kept]]]]:
-        """Returns how many entries the next batch out of the queue has, their size, and the batch."""
+        """Takes the next batch from the queue. Returns the number of its entries, their size, and the batch."""
         batch: list[tuple[int, Sequence[Kept]]] = []
         room, taken_bytes = BATCH_RECORDS, 0
         while self._queue and room > 0:

@@ -35,7 +35,7 @@ from kornel.core.preemption.registry import laws_of
 from kornel.core.service.configuration_history import Version
 
 RECORD_BYTES: Final = 128
-"""About how much memory a record takes without its texts."""
+"""The approximate memory of a record without its texts."""
 
 
 class UsageSample(NamedTuple):
@@ -100,12 +100,12 @@ def worth_keeping(effects: Iterable[Effect], *, events: bool = True) -> list[Kep
 
 
 def count_bytes(kept: Sequence[Kept]) -> int:
-    """Returns about how much memory *kept* take. A text that several of them share counts for each, so it is rather
-    too much."""
+    """Returns the approximate memory of *kept*. A text that several of them share counts for each, so the result is
+    rather too large."""
     total = RECORD_BYTES * len(kept)
     for kind, group in groupby(kept, type):
         texts = _TEXTS.get(kind)
-        if texts is not None:  # Nearly all are such, so there is no step of Python for each.
+        if texts is not None:  # Nearly all records are of this kind, so Python code does not run for each of them.
             total += sum(map(getsizeof, chain.from_iterable(map(texts, group))))
         else:
             total += sum(map(_count_parts, group))

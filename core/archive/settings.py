@@ -63,11 +63,11 @@ class HistorySettings:
     """The settings of the history. ``url``: the address of the database. ``spool``: the directory for records that it
     has not accepted yet.
 
-    ``spool_bytes``: most that may wait there; ``queue_records``, ``queue_bytes``: most that may wait in memory to get
-    there.
-    ``commit_wait_s``: how long the writer gathers before it commits. ``patience_s``: how long the database may take to
-    answer before it counts as out of reach. ``silence_s``: how long it may take nothing while something waits.
-    ``steady_s``: how long the clocks must have gone evenly before rows go for their age.
+    ``spool_bytes``: the most bytes that may wait there; ``queue_records``, ``queue_bytes``: the most records and bytes
+    that may wait in memory before that. ``commit_wait_s``: the time for which the writer collects records before it
+    commits. ``patience_s``: the time after which a database that does not answer counts as out of reach. ``silence_s``:
+    the time for which it may accept nothing while records wait. ``steady_s``: the time for which clocks must have run
+    evenly before rows are removed because of their age.
     """
 
     url: URL

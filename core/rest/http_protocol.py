@@ -81,7 +81,7 @@ class _Flow(FlowControl):
     def __init__(self, protocol: PatientProtocol, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self.protocol: PatientProtocol | None = protocol
-        """The connection; ``None`` once it has ended."""
+        """The protocol object of the connection; ``None`` once the connection has ended."""
 
     def pause_reading(self) -> None:
         self.read_paused = True
@@ -157,11 +157,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._break_cycles()
 
     def _break_cycles(self) -> None:
-        """Drop what refers back to the connection, so that it is freed at once. An answer that is still being made has
-        what it needs.
+        """Drop the references back to the connection, so that its memory is freed at once. An answer that is still
+        being made does not need them.
 
-        The collector would find it too late: what is open while the collector is kept away from what lives long is out
-        of its sight for good (:mod:`kornel.core.service.garbage`).
+        The garbage collector would never free it: it never again examines connections that were open while long-lived
+        objects were taken out of its reach (:mod:`kornel.core.service.garbage`).
         """
         self.on_lost = _do_nothing
         self.flow.protocol = None

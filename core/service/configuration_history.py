@@ -1,6 +1,6 @@
-"""The configurations a core was given, those it refused included: bounded, and in memory.
+"""Keeps the configurations that a core was given, including refused ones, in memory and up to a bound.
 
-A core with a journal begins with those of the core before it (:mod:`kornel.core.service.configuration_keeping`).
+A core with a journal starts with those of the previous core (:mod:`kornel.core.service.configuration_keeping`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ConfigurationHistory:
         return version
 
     def take_version(self, version: Version) -> None:
-        """Take in *version*, with the number that it has."""
+        """Add *version* with its present number."""
         self._last = max(self._last, version.number)
         self._versions.append(version)
         self._characters += len(version.text)
@@ -107,12 +107,12 @@ class ConfigurationHistory:
         self._drop_texts()
 
     def list_since(self, number: int) -> tuple[Version, ...]:
-        """Returns the versions behind *number* that are kept, the oldest first."""
+        """Returns the kept versions with a number greater than *number*, the oldest first."""
         return tuple(version for version in self._versions if version.number > number)
 
     @property
     def last(self) -> int:
-        """Returns the number of the newest version that there was; 0: none."""
+        """Returns the number of the newest version, or 0 if there was none."""
         return self._last
 
     def kept_versions(self) -> tuple[Version, ...]:

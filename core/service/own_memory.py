@@ -45,8 +45,8 @@ def count_native() -> NativeMemory | None:
 
 @cache
 def _find_count() -> Callable[[], _AllocatorCounts] | None:
-    """Returns the function of glibc that counts, which takes some microseconds; finding it takes a hundred times as
-    long, and leaves a reference cycle. Other C libraries have none."""
+    """Returns the function of glibc that counts the memory, or ``None`` with other C libraries. A call takes some
+    microseconds; finding the function takes a hundred times as long, and leaves a reference cycle."""
     try:
         count = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError):

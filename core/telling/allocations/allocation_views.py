@@ -140,7 +140,7 @@ def allocation_view(placed: Allocation) -> AllocationView:
 
 
 def _with_devices(tags: Tags, devices: tuple[str, ...]) -> Tags:
-    """Returns *tags* with the one that names the *devices* that an allocation holds."""
+    """Returns *tags* with the tag that names the *devices* of an allocation."""
     return tuple(sorted({**dict(tags), GIVEN_TAG: ",".join(devices)}.items()))
 
 

@@ -225,9 +225,9 @@ def _write_value(text: FunctionText, kind: Kind, value: str) -> str:
 
 
 def copy_compact(encoded: bytes) -> bytes:
-    """Returns a copy of *encoded* in no more room than it needs.
+    """Returns a copy of *encoded* that takes no more memory than it needs.
 
-    The encoder writes into a large buffer that it cuts off in the end. The rest is lost to the allocator while many
-    such texts are kept: a hundred thousand of 200 bytes hold some 400 MB.
+    The encoder writes into a large buffer and shortens it at the end. The allocator cannot reuse the rest while many
+    such texts are kept: a hundred thousand texts of 200 bytes occupy some 400 MB.
     """
     return bytes(memoryview(encoded))
