@@ -13,7 +13,7 @@ from kornel.core.archive.database import DatabaseTooNew
 from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
-from kornel.core.journal.following import Follower
+from kornel.core.journal.following import Follower, Obstacle
 from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
 from kornel.core.journal.recording import RecordingEngine
@@ -26,8 +26,14 @@ from kornel.core.journal.starting import Started, play_all
 from kornel.core.journal.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.sync import JournalSync
 from kornel.core.service.durations import Durations
+from kornel.core.snapshot.engines import has_work_under_way
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
+
+WHAT_TO_DO_ABOUT_VERSIONS: Final = (
+    "start that version once more and end it with SIGTERM, so that it leaves a snapshot, or start this one with"
+    " --journal-afresh: the shim registers again then"
+)
 
 
 class JournalUnusable(Exception):
@@ -182,6 +188,10 @@ class Journal:
         if self._lease is not None:
             await self._lease.hand_over()
 
+    def has_work_under_way(self) -> bool:
+        """Tells whether the engine does something from slice to slice, so that no snapshot could be taken now."""
+        return has_work_under_way(self.engine)
+
     def status(self) -> JournalStatus:
         """Returns the state as of now."""
         committer, problem = self._committer, self.gate.problem
@@ -292,16 +302,23 @@ def _make_first_block(writer: BlockWriter, beginning: Beginning, at_ns: int, del
     return writer.make_block([(begin, CallResult(CallOutcome.DONE, 0, 0))], delivered)
 
 
-def follow_to_end(follower: Follower, settings: JournalSettings, logger: FilteringBoundLogger) -> Started:
-    """Brings *follower* to the end of the journal, or behind it without playing, as the settings say. Raises
-    :class:`JournalUnusable`, and what the stores raise."""
+def follow_to_end(
+    follower: Follower,
+    settings: JournalSettings,
+    logger: FilteringBoundLogger,
+    others_lead: Callable[[], bool] = lambda: False,
+) -> Started:
+    """Brings *follower* to the end of the journal, or behind it without playing, as the settings say.
+
+    *others_lead*: tells whether another core leads. What it writes in another version need not be played: it leaves a
+    snapshot when it ends. Raises :class:`JournalUnusable`, and what the stores raise.
+    """
     if settings.afresh:
         follower.skip_to_end()
         return Started()
-    logger.info("journal is replayed", journal=settings.shown)
     with opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots:
         started = play_all(follower, snapshots, logger)
-    if follower.problem is not None:
+    if follower.problem is not None and not (follower.problem.obstacle is Obstacle.VERSION and others_lead()):
         raise JournalUnusable(f"{settings.shown}: {follower.problem.text}; {WHAT_TO_DO}")
     replay = follower.replay
     logger.info(

@@ -744,6 +744,7 @@ class KornelServer:
             timer=self.measures.timings.of_engine(),
             gate=self._gate,
             untold=self.journal.untold if self.journal is not None else (),
+            under_way=lambda: self.journal is not None and self.journal.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(

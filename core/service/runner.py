@@ -87,6 +87,10 @@ SHORTEST_WAIT_NS: Final = 1_000_000
 FAULT_WAIT_NS: Final = SECOND_NS
 """The time for which nothing is tried after a bug in a cycle, unless new input comes."""
 
+MOST_LAST_SLICES: Final = 500
+"""The most slices that a core that ends still runs, to end what goes on from slice to slice: no snapshot can be taken
+before."""
+
 StreamCommand = UpdateNodes | UpdateApplications | UpdateAllocations
 CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
 
@@ -144,7 +148,8 @@ class PartitionRunner:
     ``callbacks`` absent: a board of its own, to which nobody attaches.
 
     ``gate``: everything passes it that leaves the core; absent: nothing waits there. ``untold``: effects of the core
-    before this one that may not have arrived, if *engine* goes on where that one was.
+    before this one that may not have arrived, if *engine* goes on where that one was. ``under_way``: tells whether the
+    engine does something from slice to slice that is to be ended before the core ends.
     """
 
     def __init__(
@@ -165,6 +170,7 @@ class PartitionRunner:
         timer: EngineTimer | None = None,
         gate: Gate | None = None,
         untold: Sequence[Effect] = (),
+        under_way: Callable[[], bool] = lambda: False,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -185,6 +191,8 @@ class PartitionRunner:
         self._timer = timer or NoTimer()
         self._gate = gate or OpenGate()
         self._untold = untold
+        self._under_way = under_way
+        self._last_slices = 0
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
         self._entries_waiting = 0
@@ -367,13 +375,18 @@ class PartitionRunner:
             more = self._run_slice()
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
-            if self._stopping and self._intake.empty():
+            if self._stopping and self._intake.empty() and not (more and self._ends_slowly()):
                 return
             if more or not self._intake.empty():
                 await sharing.rest_after(time.perf_counter() - began, self)
             else:
                 sharing.note_idle(self)
                 await self._sleep_until_work()
+
+    def _ends_slowly(self) -> bool:
+        """Tells whether the engine has begun something that it is to end before the core ends."""
+        self._last_slices += 1
+        return self._last_slices <= MOST_LAST_SLICES and self._under_way()
 
     async def _put(self, item: _Item) -> None:
         if self._stopping:

@@ -31,6 +31,16 @@ runpy.run_module("kornel", run_name="__main__")
 """
 """A core on a machine whose clock is ahead, or back."""
 
+OTHER_VERSION = """
+import runpy, sys
+from kornel.core.process import version
+number = sys.argv.pop(1)
+version.core_version = lambda: number
+sys.argv[0] = "kornel"
+runpy.run_module("kornel", run_name="__main__")
+"""
+"""A core that says that it is another version."""
+
 
 @dataclass
 class CoreProcess:
@@ -75,11 +85,16 @@ class Cores:
         self._started: list[CoreProcess] = []
         self._channels: list[grpc.aio.Channel] = []
 
-    async def start(self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0) -> CoreProcess:
-        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is."""
+    async def start(
+        self, *options: str, address: str = "127.0.0.1:0", ahead_s: int = 0, version: str = ""
+    ) -> CoreProcess:
+        """Returns a core that has begun to serve, as the leader or standing by. *ahead_s*: its machine's clock is.
+        *version*: that it says it is."""
         number = len(self._started)
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
         module = ["-c", AHEAD, str(ahead_s)] if ahead_s else ["-m", "kornel"]
+        if version:
+            module = ["-c", OTHER_VERSION, version]
         command = [
             sys.executable, *module, "serve", "--grpc", address, "--ready-file", str(ready),
             "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,
