@@ -1,1 +1,1 @@
-"""Values and rules of the field; imports nothing but the standard library."""
+"""Defines the values and rules of scheduling. This package imports only the standard library."""

@@ -1,4 +1,4 @@
-"""Access lists as values: who may submit to a queue or administer it (config.md 9)."""
+"""Defines access lists: who may submit to a queue or administer it (config.md 9)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AccessList:
         return not (self.everybody or self.users or self.groups)
 
     def grants(self, user: str, groups: Sequence[str]) -> bool:
-        """Tells whether *user*, who belongs to *groups*, is on the list. Upper and lower case differ."""
+        """Tells whether *user*, who belongs to *groups*, is on the list. Case matters."""
         return self.everybody or user in self.users or any(group in self.groups for group in groups)
 
 

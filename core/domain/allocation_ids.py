@@ -10,10 +10,12 @@ import re
 from typing import Final
 
 MOST_INSTANCES: Final = 10_000
-"""Most allocations of one ask: each costs the core a record, and the message that asks for them costs nothing."""
+"""The most allocations of one ask, bounded because each costs the core a record, while the message that asks for them
+costs nothing."""
 
 MOST_SHARING: Final = 50_000
-"""Most requests of a partition that share the key of another one: an ask of a few bytes makes ten thousand of them."""
+"""The most requests of a partition that share the key of another one, bounded because an ask of a few bytes may make
+ten thousand of them."""
 
 _INSTANCE: Final = re.compile(r"(.+)-(0|[1-9][0-9]{0,3})", re.ASCII | re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""The life of an application, as a table.
+"""Defines the life of an application as a table.
 
 An application starts New, is Accepted with its first ask, Running with its first real allocation, Completing when
 nothing is left to do, and Completed when that stays so for 30 s. Gangs add Resuming (soft timeout) and Failing
@@ -30,7 +30,7 @@ class AppState(StrEnum):
     ACCEPTED = "Accepted"
     """The application has asks, and nothing of it runs but placeholders."""
     RUNNING = "Running"
-    """Something of the application runs, or has run and more is asked for."""
+    """An allocation of the application runs, or one has run and more asks are pending."""
     REJECTED = "Rejected"
     """The application was refused when it was added; the state is remembered for three days and not reported."""
     COMPLETING = "Completing"
@@ -90,7 +90,7 @@ TRANSITIONS: Final[Mapping[tuple[AppState, AppEvent], AppState]] = MappingProxyT
 
 
 class IllegalTransition(ValueError):
-    """An event that means nothing in the state it met."""
+    """An event that has no meaning in the present state."""
 
 
 def state_after(state: AppState, event: AppEvent) -> AppState:

@@ -1,15 +1,16 @@
-"""The life of an ask, as a table: where it can be, and which moves lead from place to place.
+"""Defines the life of an ask as a table: the places where it can be, and the moves between them.
 
-An ask waits with its equals, or, while its task group still has placeholders, in that group for one of them. The cycle
-puts it on a node. Where the shim has a say the ask is held there until the answer comes; refused on every node with
-room, it waits for another node. An ask that preempted, must run on one node or has waited long has room held for it on
-a node, and waits for that. An ask that is to get the place of a placeholder is replacing it until the shim confirms.
+An ask waits with equal asks or, while its task group still has placeholders, in that group for one of them. The cycle
+puts it on a node. If the shim answers predicates, the ask is held there until the answer comes; if it is refused on
+every node with room, it waits for another node. An ask that has preempted, requires a node or has waited long may have
+a reservation on a node, by which it waits. An ask that is to take the place of a placeholder is replacing it until the
+shim confirms.
 
-Between two places an ask is nowhere, never for longer than one command or slice lasts: its amounts are booked then, and
-others may be woken before it waits again.
+Between two places an ask is nowhere, never for longer than one command or slice. In that time its amounts are booked,
+and other asks may be woken before it waits again.
 
-An allocation that is asked to leave, as a victim or as a placeholder, is in a place of its own until it has left. That
-an ask has preempted (``Allocation.triggered``) is no place: what it claims goes with it wherever it is.
+An allocation that is asked to leave, as a victim or as a placeholder, is in a place of its own until it has left.
+Whether an ask has preempted (``Allocation.triggered``) is not a place: its claim stays with it wherever it is.
 
 Rules: scheduling.md 6 to 10.
 """
@@ -28,7 +29,8 @@ class AskPlace(IntEnum):
     NOWHERE = 0
     """The ask is new, or between two other places."""
     WAITING = 1
-    """The ask waits with its equals, which the next cycle tries, or which are parked until they have what they lack."""
+    """The ask waits with equal asks, which either are tried by the next cycle or are parked until they have what they
+    lack."""
     POOLED = 2
     """The ask waits in its task group for a placeholder whose place it can take."""
     RESERVED = 3
@@ -42,7 +44,7 @@ class AskPlace(IntEnum):
     PLACED = 7
     """The ask is an allocation, and nobody has asked for its end."""
     PREEMPTED = 8
-    """The allocation is a victim: it was asked to leave, and stays booked until its exit is confirmed."""
+    """The allocation is a victim: its release was asked for, and it stays booked until its exit is confirmed."""
     RELEASED = 9
     """The placeholder was asked to leave, for the ask that takes its place or because it waited too long."""
     GONE = 10
@@ -50,7 +52,7 @@ class AskPlace(IntEnum):
 
 
 class WaitsFor(StrEnum):
-    """The things that a group of equal asks can lack while it is parked: only that wakes it."""
+    """The things that a group of equal asks can lack while it is parked; it is woken when it may have what it lacks."""
 
     QUOTA = "quota"
     """Room under the max of a queue."""
@@ -61,7 +63,7 @@ class WaitsFor(StrEnum):
     ROOM = "room"
     """Room on any node."""
     REQUIRED_NODE = "required-node"
-    """The node that it must run on, unknown or too small now."""
+    """The node that it requires, which is unknown or too small now."""
     DOMAIN = "domain"
     """Room in a domain of the topology, for all members of its group or for those that are missing."""
     BACK_OFF = "back-off"
@@ -92,11 +94,11 @@ class AskMove(IntEnum):
     PLACE = 6
     """The ask runs: a node was found, the shim agreed or confirmed, or reported it as running."""
     STEP_OUT = 7
-    """The ask leaves where it waits, to wait elsewhere: it changed its size, or its task group opened or closed."""
+    """The ask leaves its place to wait elsewhere, because it changed its size, or its task group opened or closed."""
     GIVE_BACK = 8
     """The room that was held for it is given back."""
     DISAGREE = 9
-    """The shim does not want it where it is held, or is asked no more."""
+    """The shim refuses the node on which it is held, or is no longer asked."""
     FORGIVE = 10
     """The nodes that the shim refused are forgotten, or another node has room."""
     UNDO = 11
@@ -160,11 +162,11 @@ MOVES: Final[Mapping[AskMove, Mapping[AskPlace, AskPlace]]] = MappingProxyType(
         AskMove.GATHER: {AskPlace.NOWHERE: AskPlace.WAITING},
     }
 )
-"""The places where each move leads, by move and place; it applies to no other."""
+"""The next place by move and present place; a move applies to no other place."""
 
 
 class IllegalMove(ValueError):
-    """A move that does not apply where the ask is: a bug of ours."""
+    """A move that does not apply in the place of the ask, which is a bug of the core."""
 
 
 def follow_move(place: AskPlace, move: AskMove) -> AskPlace:

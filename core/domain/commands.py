@@ -35,7 +35,7 @@ class NodeAction(IntEnum):
 
 
 class TerminationType(IntEnum):
-    """The reason for which an allocation ends (protocol.md 10.3). Unknown numbers mean STOPPED_BY_RM."""
+    """The reasons for which an allocation ends (protocol.md 10.3). Unknown numbers mean STOPPED_BY_RM."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1

@@ -1,4 +1,4 @@
-"""Drains by operators, which are kept apart from what a node's manager says about the node."""
+"""Defines drains by operators, which are kept apart from what a node's manager says about the node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OperatorDrain(NamedTuple):
 
 
 class DrainedNode(NamedTuple):
-    """A node that an operator keeps out. ``known``: its manager has registered it."""
+    """A node that an operator drains. ``known`` tells whether its manager has registered it."""
 
     node_id: str
     drain: OperatorDrain

@@ -138,7 +138,7 @@ class VictimRecord(NamedTuple):
 
 
 class PreemptionDecided(NamedTuple):
-    """One attempt to preempt and how it ended (preemption.md I). No victims unless ``outcome`` is TRIGGERED.
+    """An attempt to preempt and its outcome (preemption.md I). It has victims only if ``outcome`` is TRIGGERED.
 
     The periodic policy serves no single ask: ``key`` and ``application_id`` are empty, ``queue`` is the queue that
     gives up something, and NOTIFIED, WITHDRAWN and OBSERVED name the allocations concerned as victims.

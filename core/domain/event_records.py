@@ -1,8 +1,8 @@
-"""Events as they are kept while nobody has read them: one record for those that always come together.
+"""Keeps events that always occur together as one record until they are read.
 
 A placement is three events: its room on the node, the usage of its user, the allocation of its application. A busy core
-makes tens of thousands of placements a second and hardly anybody reads about one, so they are one record until somebody
-does.
+makes tens of thousands of placements a second, and few of their events are ever read, so they are one record until
+then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The vocabulary of the event history: the numbers of ``si.v1.EventRecord`` (protocol.md 2.6, 14)."""
+"""Defines the vocabulary of the event history: the numbers of ``si.v1.EventRecord`` (protocol.md 2.6, 14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.commands import TerminationType
 
 MESSAGE_LIMIT: Final = 1_024
-"""Characters of a message; a longer one is cut (protocol.md 14)."""
+"""The most characters of a message; a longer one is cut (protocol.md 14)."""
 
 
 class EventType(IntEnum):

@@ -1,4 +1,5 @@
-"""The words by which a shim says how the members of a gang hang together (docs/gang-scheduling.md)."""
+"""Defines the tags and styles by which a shim says how the members of a gang depend on each other
+(docs/gang-scheduling.md)."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ HARD: Final = "Hard"
 """The one gang style that fails when its placeholders have waited too long; every other text means Soft."""
 
 MINIMUM_TAG: Final = "kornel.gangMinimum"
-"""The tag of a placeholder, exact case, that says how many members of its task group are of use to anybody."""
+"""The tag of a placeholder that states how many members of its task group have to run for any of them to be useful.
+Case matters."""
 
 SURVIVES_TAG: Final = "kornel.survivesLosses"
-"""The tag of an application, exact case, that with the value ``true`` says that it goes on when it loses members."""
+"""The tag of an application that says, with the value ``true``, that it goes on when it loses members. Case matters."""
 
 _MOST_DIGITS: Final = 9
 

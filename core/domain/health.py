@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class HealthCheck(NamedTuple):
-    """One check. ``diagnosis`` names the offenders."""
+    """One check. ``diagnosis`` says what failed."""
 
     name: str
     succeeded: bool

@@ -1,7 +1,7 @@
 """Rules for names: which are legal, how long they may be, and how deep paths may go (config.md 3).
 
-Whole texts are matched, so a trailing newline is never allowed. Lengths are in characters. They are bounded because the
-cost of all else grows with them: a name is kept, compared, sorted, logged and sent many times.
+Whole texts are matched, so a trailing newline is never allowed. Lengths are in characters. They are bounded because
+many costs grow with them: a name is kept, compared, sorted, logged and sent many times.
 """
 
 from __future__ import annotations

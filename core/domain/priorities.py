@@ -22,5 +22,5 @@ def exposed_priority(base: int, offset: int, *, fenced: bool) -> int:
 
 
 def as_reported(rank: int) -> int:
-    """Returns *rank* as a 32-bit field of the wire has it: the lowest priority if nothing waits, as in YuniKorn."""
+    """Returns *rank* for a field of 32 bits on the wire: the lowest priority if nothing waits, as in YuniKorn."""
     return max(PRIORITY_MIN, rank)

@@ -1,4 +1,4 @@
-"""Reasons for refusals: closed sets of tokens, the same in responses, logs, REST and tests."""
+"""Reasons for refusals: closed sets of tokens, which are the same in responses, logs, REST and tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Secrets among settings, which are not shown to anybody. Whoever shows settings asks here.
+"""Hides secrets among settings. All code that shows settings uses it.
 
-A setting is a secret by its name, and so is what gives itself away within a value: user and password in an address, a
-token, a private key. All of it takes time in proportion to the text, whoever wrote that.
+A setting is a secret by its name. So is a part of a value that looks like one: a user and password in an address, a
+token, a private key. The time taken is proportional to the length of the text, whatever it contains.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SECRET_WORD: Final = re.compile(
     "password|passwd|passphrase|secret|token|credential|private|authorization|apikey|accesskey"
 )
 _LAST: Final = ("key", "keys", "pwd", "pin")
-"""Secrets only as the last of several words: a key by itself names an ask."""
+"""Words that mean a secret only as the last of several words: a key by itself names an ask."""
 
 _SEPARATORS: Final = str.maketrans("-_/:@", ".....")
 
@@ -29,18 +29,21 @@ _SECRET_VALUE: Final = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Our tokens, other bearer tokens, user and password in an address or a list of words, private keys."""
+"""A pattern of tokens of the core, other bearer tokens, a user and password in an address or a list of words, and
+private keys."""
 
-# What only begins like a JWT is taken as a whole too: a search that began anew within it would read it again and again.
+# Text that only begins like a JWT is matched as a whole too, because a search that starts again within it would read it
+# many times.
 _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]*)?", re.IGNORECASE)
 
 _SIGNS: Final = ("krn_", "bearer ", "://", "password=", "passwd=", "pwd=", "secret=", "token=", "key=")
 _SIGNS_OF_BLOCKS: Final = ("private key-----", "eyj")
-"""The words, in lower case, without any of which a text has no secret values. Looking for them is a tenth of the work.
+"""Words in lower case, one of which occurs in every text with secret values. Looking for these first takes a tenth of
+the work.
 """
 
 _AMOUNTS: Final = frozenset(("resources", "guaranteed", "max", "maxresources", "lost", "resourceweights"))
-"""Keys of a configuration below which names are types of resources."""
+"""The keys of a configuration below which names are resource types."""
 _AMOUNT: Final = re.compile(r"[ \t]*(['\"]?)[0-9]+(?:\.[0-9]+)?[ \t]*[A-Za-z]{0,2}\1[ \t]*(?=[,}\r\n]|\Z|[ \t]#)")
 
 _COLON: Final = re.compile(r":[ \t]+|(?<=[\"']):|:(?=[\r\n])|:\Z")
@@ -69,7 +72,7 @@ def hide_secret_values(text: str) -> str:
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns *settings*, with what must not be shown replaced."""
+    """Returns *settings*, with all secrets replaced."""
     return {
         hide_secret_values(name): HIDDEN if text and names_secret(name) else hide_secret_values(text)
         for name, text in settings.items()
@@ -79,7 +82,7 @@ def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
 def document_without_secrets(document: Any) -> Any:
     """Returns *document*, JSON that a resource manager wrote about itself, with its secrets replaced.
 
-    Only words that mean secrets count in its names: "allocationKey" is none there.
+    Of its names, only words that always mean secrets count, so "allocationKey" is not a secret.
     """
     if isinstance(document, str):
         return hide_secret_values(document)
@@ -96,10 +99,10 @@ def document_without_secrets(document: Any) -> Any:
 
 
 def text_without_secrets(text: str) -> str:
-    """Returns YAML *text* with the values of such keys replaced, and what looks like a secret anywhere else.
+    """Returns the YAML *text* with the values of secret keys replaced, and everything that looks like a secret.
 
-    Amounts of resources stay, whatever their types are called: whoever edits the text and applies it would lose them.
-    The text keeps its lines: whatever belongs to a secret beyond the line of its key becomes empty lines.
+    Amounts of resources stay, whatever the names of their types: otherwise people who edit the text and apply it would
+    lose them. The number of lines stays the same: the further lines of a secret become empty.
     """
     text = hide_secret_values(text)
     lower = text.lower()
@@ -107,9 +110,9 @@ def text_without_secrets(text: str) -> str:
         return text
     shown: list[str] = []
     within: int | None = None
-    """The column of the key whose value goes on, while it is a secret."""
+    """The column of the secret key whose value continues; ``None``: there is none."""
     amounts: int | None = None
-    """The column of the key below which there are amounts."""
+    """The column of the key below which there are amounts; ``None``: there is none."""
     for line in text.splitlines(keepends=True):
         content = line.strip()
         if within is not None and (not content or _column_of(line, " ") > within):

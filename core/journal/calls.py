@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kornel.core.domain.commands import Command
+from kornel.core.service.resuming import Receipt
 
 
 class CallKind(IntEnum):
@@ -36,13 +37,15 @@ class Beginning(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """One call. ``command`` for COMMAND, ``budget`` for SLICE, ``beginning`` for BEGIN alone."""
+    """One call. ``command`` for COMMAND, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``: where a
+    command came from, if the core after this one has to know."""
 
     kind: CallKind
     now_ns: int
     command: Command | None = None
     budget: int = 0
     beginning: Beginning | None = None
+    receipt: Receipt | None = None
 
 
 class CallResult(NamedTuple):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.database import DatabaseTooNew
-from kornel.core.domain.effects import Effect
 from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.committer import Committer, StoreProblem
 from kornel.core.journal.following import Follower, Obstacle
@@ -18,7 +17,7 @@ from kornel.core.journal.gate import JournalGate, Responses
 from kornel.core.journal.lease import LeaseKeeper
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Block, BlockWriter
-from kornel.core.journal.replay import Configured
+from kornel.core.journal.replay import Replay, name_epoch
 from kornel.core.journal.settings import JournalSettings
 from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
 from kornel.core.journal.snapshot_store import opened_snapshots
@@ -75,8 +74,7 @@ class Journal:
         engine: RecordingEngine,
         writer: BlockWriter,
         end: StoreEnd,
-        untold: Sequence[Effect],
-        configured: Configured | None,
+        replay: Replay,
         logger: FilteringBoundLogger,
         lease: LeaseKeeper | None = None,
     ) -> None:
@@ -87,10 +85,13 @@ class Journal:
         self._epoch = writer.epoch
         self.engine = engine
         """The engine, as the journal left it, whose calls are written from now on."""
-        self.untold = untold
+        self.untold = replay.list_untold()
         """The effects that may not have arrived when the last core ended; they are sent once more."""
-        self.configured = configured
+        self.configured = replay.configured
         """The configuration that the engine goes on with; ``None``: nobody is registered."""
+        self.progress = replay.progress
+        """The entries that went each way between the manager and the cores before this one."""
+        self.progress.begin_epoch(name_epoch(end.at_ns))
         self.last_ns = end.at_ns
         """The core's time goes on from here."""
         self.responses: Responses | None = None
@@ -287,8 +288,7 @@ class NextEpoch:
             engine,
             self._writer,
             self._end,
-            replay.list_untold(),
-            replay.configured,
+            replay,
             logger,
             self._lease,
         )

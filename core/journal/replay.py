@@ -19,6 +19,7 @@ from kornel.core.journal.calls import Beginning, CallKind, CallOutcome, CallResu
 from kornel.core.journal.effect_sums import sum_effects
 from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.records import Record
+from kornel.core.service.resuming import Begun, Progress
 
 TOLD_AGAIN_NS: Final = 120 * 10**9
 """The time before the end of the journal of which effects are sent again: what the transport took need not have
@@ -105,6 +106,8 @@ class Replay:
         """The outcome and the effects of the last call."""
         self.configured: Configured | None = None
         """The last configuration that was accepted of whoever is registered now."""
+        self.progress = Progress()
+        """The entries that went each way between the manager and the core since it registered."""
         self._sum = 0
         self._recent: deque[tuple[int, int, Sequence[Effect]]] = deque()
         self._delivered = 0
@@ -138,6 +141,7 @@ class Replay:
         self.engine = self._make_engine(beginning)
         self._recent.clear()
         self.configured = None
+        self.progress.begin_registration(None)
 
     def play(self, record: Record, delivered: int = 0) -> Difference | None:
         """Makes the call of *record*. Returns how it came out differently, if it did.
@@ -157,6 +161,7 @@ class Replay:
         recorded = record.result
         self._note_configuration(record.call, outcome)
         self._note_recent(record, outcome, effects)
+        self._note_progress(record.call, outcome, effects)
         if (outcome, len(effects)) != (recorded.outcome, recorded.effects) or (
             effects and self._sum != recorded.effects_sum
         ):
@@ -205,6 +210,7 @@ class Replay:
     def _begin_epoch(self, call: EngineCall) -> None:
         assert call.beginning is not None, "read_block sees to it"
         self._sum = 0
+        self.progress.begin_epoch(name_epoch(call.now_ns))
         if call.beginning.afresh:
             self.begin_afresh(call.beginning)
         elif self.engine is None:
@@ -219,6 +225,17 @@ class Replay:
         elif self.engine is None or not self.engine.rm_id:
             self.configured = None
 
+    def _note_progress(self, call: EngineCall, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
+        command, receipt = call.command, call.receipt
+        if isinstance(command, RegisterManager | UnregisterManager):
+            if outcome is CallOutcome.DONE or not (self.engine and self.engine.rm_id):
+                begun = receipt if isinstance(receipt, Begun) and outcome is CallOutcome.DONE else None
+                self.progress.begin_registration(begun)
+            return
+        self.progress.note_receipt(receipt)
+        if effects:
+            self.progress.note_decided(effects)
+
     def _note_recent(self, record: Record, outcome: CallOutcome, effects: Sequence[Effect]) -> None:
         recent = self._recent
         command = record.call.command
@@ -230,6 +247,12 @@ class Replay:
         oldest_ns = self.last_ns - TOLD_AGAIN_NS
         while recent and recent[0][0] <= self._delivered and recent[0][1] < oldest_ns:
             recent.popleft()
+
+
+def name_epoch(at_ns: int) -> str:
+    """Returns the name of the epoch that began at *at_ns*. Of two that have the same number, one was lost with the
+    newest commits of a database, and the other one began at another time."""
+    return f"{at_ns:x}"
 
 
 def _describe_result(result: CallResult) -> str:

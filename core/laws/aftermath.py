@@ -1,7 +1,8 @@
-"""The records after a plan are held against those before it (preemption.md A.1 no. 1, 2 and 7).
+"""Compares the records after a plan with those before it (preemption.md A.1 no. 1, 2 and 7).
 
-The laws of its kind judge a plan before it is applied, in production as in tests. Applying it could still go wrong, so
-here the outcome is judged, from the two states and the plan alone. That looks at everything, so it is for tests.
+The laws of its kind judge a plan before it is applied, in production and in tests. Because applying it could still go
+wrong, this module judges the result, from the two states and the plan alone. It looks at all records, so it is for
+tests.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from kornel.core.preemption.plan import Plan, PreemptionPlan
 
 
 class Before(NamedTuple):
-    """The memory of a state: who is on the way out, and by queue the net and claimed amounts by type index."""
+    """The facts that are remembered of a state: the victims that are leaving, and for each queue the net and claimed
+    amounts by type index."""
 
     marked: dict[str, None]
     net: dict[Queue, list[int]]
@@ -35,9 +37,9 @@ def remember_state(view: PartitionView) -> Before:
 
 
 def check_applied(before: Before, plan: Plan, after: PartitionView, laws: Collection[int]) -> tuple[Violation, ...]:
-    """Returns every law that *plan*, now applied, turns out to have broken, and everything else that changed with it.
+    """Returns every law that *plan*, now applied, has broken, and every other change that it should not have made.
 
-    *laws*: the numbers of those that bind its kind. Where no. 2 is not among them, shares and maxima do not count.
+    *laws*: the numbers of the laws that bind its kind. If no. 2 is not among them, shares and maxima do not count.
     """
     shares_count = 2 in laws
     return (
@@ -60,7 +62,8 @@ def _nobody_else(before: Before, plan: Plan, after: PartitionView) -> Iterator[V
 
 
 def _check_amounts(before: Before, plan: Plan) -> Iterator[Violation]:
-    """Yields queues that are not charged with their victims, and queues of the ask without what it claims."""
+    """Yields queues in which victims are not booked as leaving, and queues of the ask in which its claim is not
+    booked."""
     leaving: dict[Queue, dict[int, int]] = {}
     for victim in plan.victims:
         for queue in path_of(victim.queue):
@@ -82,7 +85,8 @@ def _check_amounts(before: Before, plan: Plan) -> Iterator[Violation]:
 
 
 def _check_law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[Violation]:
-    """Yields queues taken below their guarantee, or further below; above the ask what it claims makes up for it."""
+    """Yields queues that the plan brought below their guarantee, or further below it. In queues on the path of the ask,
+    its claim counts as usage."""
     above: tuple[Queue, ...] = ()
     if isinstance(plan, PreemptionPlan):
         above = path_of(plan.ask.queue)
@@ -97,9 +101,11 @@ def _check_law_2(before: Before, plan: Plan, after: PartitionView) -> Iterator[V
 
 
 def _check_room(before: Before, plan: Plan, after: PartitionView, *, shares_count: bool) -> Iterator[Violation]:
-    """Once everybody marked has left, the ask fits its node beside all other claims there, and every max on its path.
+    """Yields a breach unless the ask, once all marked victims have left, fits on its node beside all other claims
+    there, and under every max on its path.
 
-    A queue that was above its max may stay so, if it is no fuller than it was. Who must run on the node comes first.
+    A queue that was above its max may stay above it if it does not hold more than before. Claims of asks that require
+    the node come first.
     """
     if not isinstance(plan, PreemptionPlan):
         return

@@ -1,7 +1,7 @@
-"""Nobody goes without need: the law that binds every kind of preemption.
+"""Checks the law that binds every kind of preemption: no victim is taken without need.
 
-A kind says what has to be freed, place by place and type by type, and who contributes how much. Then no victim can be
-left out, and what is freed exceeds a need by less than the smallest victim that could have been left out for its sake.
+A kind states what has to be freed, by place and type, and how much each victim contributes. By the law, no victim can
+be left out, and what is freed exceeds a need by less than the smallest victim that serves this need alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Need:
     """An amount of one type to be freed in one place.
 
     place   the type and the node or queue, for people
-    amount  base units; 0 or less: nothing has to be freed there
-    gains   by key, what each victim frees there; who frees nothing may be missing
-    mine    the keys of those that may go for the sake of this need
+    amount  in base units; 0 or less: nothing has to be freed there
+    gains   by key, what each victim frees there; victims that free nothing may be missing
+    mine    the keys of the victims that this need justifies
     """
 
     place: str
@@ -28,17 +28,17 @@ class Need:
     mine: frozenset[str]
 
     def freed(self) -> int:
-        """Returns what all victims free there together."""
+        """Returns what all victims together free there."""
         return sum(self.gains.values())
 
     def depends_on(self, key: str) -> bool:
-        """Tells whether without the victim called *key* less than the amount would be freed."""
+        """Tells whether less than the amount would be freed without the victim called *key*."""
         return self.amount > 0 and self.freed() - self.gains.get(key, 0) < self.amount
 
 
 def check(needs: Sequence[Need], victims: Sequence[str]) -> Iterator[Violation]:
-    """Yields every one of *victims*, by key, that could be left out, and every need that is met by more than it
-    takes."""
+    """Yields each of *victims*, by key, that could be left out, and each one whose absence would still meet the only
+    need that it serves."""
     real = [need for need in needs if need.amount > 0]
     needed: dict[str, list[Need]] = {key: [need for need in real if need.depends_on(key)] for key in victims}
     for key in victims:

@@ -1,4 +1,4 @@
-"""The laws by name, their violations, and how laws read queues."""
+"""Names the laws, defines their violations, and holds what laws need to read queues."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken law, and the numbers that show it."""
+    """A broken law, and the amounts that show it."""
 
     law: Law
     detail: str
@@ -64,5 +64,5 @@ def path_of(queue: Queue) -> tuple[Queue, ...]:
 
 
 def net_of(queue: Queue, t: int) -> int:
-    """Returns what *queue* uses of type *t* once the victims in flight are gone."""
+    """Returns what *queue* uses of type *t* once its victims have left."""
     return queue.used[t] - queue.preempting[t]

@@ -1,5 +1,5 @@
-"""The law of whole gangs: a gang is of no use below its minimum, so a plan that takes more than its surplus takes all
-of it.
+"""Checks the law of whole gangs: a gang is useless below its minimum, so a plan that takes more than its surplus takes
+all of it.
 
 The law binds every kind of preemption except that on a required node. It counts the running members itself.
 """

@@ -1,4 +1,4 @@
-"""An ask, and the allocation it becomes once a node is bound to it: one record for both lives."""
+"""Defines the record of an ask, which is also the record of the allocation that the ask becomes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 
 SEPARATOR: Final = "\uffff"
-"""Stands in no key that is taken: a noncharacter, which no text that is exchanged contains."""
+"""A noncharacter, which no text in an exchange may contain, so that no accepted key has it."""
 
 
 NO_VICTIMS: Final[dict[str, Allocation]] = {}
 NONE_STUCK: Final[dict[str, str]] = {}
-"""Shared by all asks without; never changed."""
+"""The empty mapping that all asks without stuck victims share; never changed."""
 
 _NOWHERE: Final = AskPlace.NOWHERE
-"""Names a member once, as those below: reading it from its class costs as much as a call, and every ask is asked."""
+"""Kept as constants, this one and those below, because reading a member from its class costs as much as a call, and
+every ask is tested."""
 _WAITING: Final = AskPlace.WAITING
 _POOLED: Final = AskPlace.POOLED
 _HELD: Final = AskPlace.HELD
@@ -45,7 +46,7 @@ LEAVING: Final = (_PREEMPTED, _RELEASED)
 _NOT_BY_PREEMPTION: Final = (WaitsFor.USER_LIMIT, WaitsFor.APPLICATION_SLOT, WaitsFor.TURN)
 
 _NOT_DUE: Final[dict[Allocation, None]] = {}
-"""Shared by all groups of which no ask is; never changed."""
+"""The empty mapping that all groups without due asks share; never changed."""
 
 
 class StartFailure(NamedTuple):
@@ -57,7 +58,7 @@ class StartFailure(NamedTuple):
 
 
 NEVER_FAILED: Final[dict[str, StartFailure]] = {}
-"""Shared by all asks that no node failed; never changed."""
+"""The empty mapping that all asks without failed starts share; never changed."""
 
 V = TypeVar("V")
 
@@ -68,13 +69,14 @@ def identity_of(key: str, instance: int) -> str:
 
 
 BOUND: Final = 4
-"""Set in the class of what must run on its node, and so is no victim."""
+"""The bit in the class of a request with a required node, which is never a victim."""
 
 
 def standing_of(spec: AllocationSpec) -> int:
-    """Returns the order among victims, but for age, in one number: ``priority << 3 | class``.
+    """Returns the rank among victims, apart from age, as one number: ``priority << 3 | class``.
 
-    Classes: 0 plain, +1 opted out, +2 originator (law 1: each goes only after all before it), or :data:`BOUND`.
+    The classes are 0 ordinary, +1 opted out, +2 originator (law 1: a class is taken only after all before it), or
+    :data:`BOUND`.
     """
     if spec.required_node:
         return spec.priority << 3 | BOUND
@@ -82,10 +84,10 @@ def standing_of(spec: AllocationSpec) -> int:
 
 
 class _Extra(Generic[V]):
-    """A field of an :class:`Allocation` that differs from its default for a few of them, and for these not for long.
+    """A field of :class:`Allocation` that has its default in most of them.
 
-    A cluster has a million asks and allocations, and what most of them do not have should cost them nothing: such
-    fields live in one dict, made when the first of them is set and dropped when the last is back at its default.
+    There may be a million asks and allocations, and fields with defaults should cost them no memory. So these fields
+    are in one dict, which is made when the first of them is set, and dropped when the last one has its default again.
     """
 
     __slots__ = ("_default", "_name")
@@ -123,12 +125,12 @@ class _Extra(Generic[V]):
 class Allocation:
     """A request of an application: pending (an *ask*) while ``node`` is ``None``, an *allocation* afterwards.
 
-    In between is a real ask that takes the place of a placeholder, until the shim confirms that it left: ``place`` says
-    so, ``node`` is where it will run. It is pending no more and does not count as used yet.
+    A real ask that takes the place of a placeholder is in between until the shim confirms that the placeholder has
+    left: ``place`` says so, and ``node`` is where it will run. It is no longer pending and does not count as used yet.
 
-    ``created_ns`` orders asks and ages them; it comes from the shim's creation tag or is the time of arrival.
+    ``created_ns`` gives the order and the age of asks; it comes from the shim's creation tag or is the time of arrival.
     ``arrival`` is a number that only grows within the partition. ``key`` is its name in all records, unique within the
-    partition; the shim knows it as ``spec.key``, which older ones let several share (``spec.instance``).
+    partition; the shim knows it as ``spec.key``, which several requests of an older shim may share (``spec.instance``).
     """
 
     __slots__ = (
@@ -141,40 +143,40 @@ class Allocation:
     victims: _Extra[dict[str, Allocation]] = _Extra(NO_VICTIMS)
     """The victims of a triggered ask that are not yet confirmed gone."""
     stuck: _Extra[dict[str, str]] = _Extra(NONE_STUCK)
-    """The victims of an ask that did not leave in time, by key, with the node that it looks past because of them."""
+    """The victims of an ask that did not leave in time, by key, each with the node that is left out because of it."""
     rearm_ns: _Extra[int] = _Extra(0)
     """The time when a triggered ask may preempt again; 0 while victims remain."""
     rearms: _Extra[int] = _Extra(0)
     swaps_in: _Extra[tuple[Queue, ...]] = _Extra(())
     """The queues above their max in which a triggered ask takes the place of its victims."""
     attempt_due: _Extra[bool] = _Extra(False)
-    """Tells whether the next attempt to preempt is due although the ask waits in no group, which would know."""
+    """Tells whether the next attempt to preempt is due for an ask that waits in no group, where that would be noted."""
     outcome: _Extra[Outcome | None] = _Extra(None)
     """The outcome of the last attempt to preempt for this ask."""
     inquiry: _Extra[Inquiry | None] = _Extra(None)
-    """The open question whether and where it may run."""
+    """The open question to the shim whether and where it may run."""
     proposed_placeholder: _Extra[Allocation | None] = _Extra(None)
     """The placeholder whose place a real ask takes if the shim agrees."""
     proposed_by: _Extra[Allocation | None] = _Extra(None)
-    """The ask that a placeholder waits for in the same way."""
+    """The ask that a placeholder gives its place to if the shim agrees."""
     refusals: _Extra[int] = _Extra(0)
     """The number of refusals everywhere in a row: the pause before the next try grows with it."""
     pause_until_ns: _Extra[int] = _Extra(0)
-    """Refused everywhere, it is not tried before then unless another node gains room."""
+    """The time until which an ask that was refused everywhere is not tried, unless another node gains room."""
     failed_on: _Extra[dict[str, StartFailure]] = _Extra(NEVER_FAILED)
-    """Nodes on which the shim could not start it, while it lives and they stay as they are."""
+    """The failed starts by node, kept until the request ends or the node changes."""
     dependent: _Extra[bool] = _Extra(False)
     """Tells whether other placements decide about its nodes, so that the shim is asked about it in turn."""
     reserve_after_ns: _Extra[int] = _Extra(0)
-    """No node is reserved for it because of its age before then: the shim is being asked, or has refused one."""
+    """The time before which no node is reserved for it by age, because the shim is being asked or has refused one."""
     dialogue: _Extra[Any] = _Extra(None)
     """The shim's answers so far about victims for this ask."""
     failures: _Extra[FailureLog | None] = _Extra(None)
     """The reasons why the ask has not been placed."""
     recorded: _Extra[RecordedEvents | None] = _Extra(None)
-    """The state in which the event history shows the ask at present."""
+    """The state of the ask according to the event history."""
     placeholder_ns: _Extra[int] = _Extra(0)
-    """The time when the placeholder was made whose place it took; 0: it took none."""
+    """The creation time of the placeholder that it replaced; 0: it replaced none."""
 
     def __init__(
         self, spec: AllocationSpec, application: Application, shape: Shape, created_ns: int, arrival: int
@@ -192,25 +194,25 @@ class Allocation:
         self.extras: dict[str, Any] | None = None
         """The values of the fields above, except those that have their defaults."""
         self.place: AskPlace = _NOWHERE
-        """The place in its life. Only :func:`kornel.core.partition.waiting.places.move_ask` changes that."""
+        """The place that it is in. Only :func:`kornel.core.partition.waiting.places.move_ask` changes it."""
         self.where: Any = None
         """The record that belongs to the place: its :class:`AskGroup`, the node that it is held on, the nodes that were
-        refused, or the other one of a placeholder and the real ask that takes its place."""
+        refused, or the other half of a pair of placeholder and replacement."""
         self.reservation: Reservation | None = None
         self.triggered = False
         """Set when the ask has preempted and waits for its victims to leave."""
         self.refused: dict[str, str] | None = None
-        """Nodes the shim refused for it lately, with the reason."""
+        """The nodes that the shim refused for it lately, each with the reason."""
         self.scale_up = False
-        """The shim has heard that no node has room for it."""
+        """Tells whether the shim was notified that no node has room for it."""
         self.version = arrival
-        """A number of the partition that stands for what is shown of it as an allocation. It gets another one when that
-        changes, or when it is none any more; nothing else ever has the same."""
+        """A number that stands for what is shown of it as an allocation. It changes when that changes or when the
+        allocation ends, and is unique in the partition."""
         self.missed = 0
         """The number of times in a row that it was a candidate and was not placed (preemption.md F8)."""
 
     def clear_search(self) -> None:
-        """Clear what was noted on the way to its node."""
+        """Clears what was noted during the search for its node."""
         self.missed = 0
         self.refused = None
         if self.extras is not None:
@@ -220,7 +222,7 @@ class Allocation:
 
     @property
     def priority(self) -> int:
-        """Priority of the request."""
+        """The priority of the request."""
         return self.spec.priority
 
     @property
@@ -230,28 +232,28 @@ class Allocation:
 
     @property
     def queue(self) -> Queue:
-        """Leaf of its application."""
+        """The leaf queue of its application."""
         return self.application.queue
 
     @property
     def group(self) -> AskGroup | None:
-        """The group of its equals, if it waits with them."""
+        """The group of equal asks in which it waits; ``None``: it waits in none."""
         return self.where if self.place is _WAITING else None
 
     @property
     def pool(self) -> TaskGroup | None:
-        """The task group in which it waits for a placeholder, if it does."""
+        """The task group in which it waits for a placeholder; ``None``: it waits in none."""
         return self.application.task_groups[self.spec.task_group] if self.place is _POOLED else None
 
     @property
     def held_on(self) -> Node | None:
-        """The node on which it is charged while the shim is asked whether it may run there; still pending to
-        everybody."""
+        """The node on which it is charged while the shim is asked whether it may run there; until then it is shown as
+        pending."""
         return self.where if self.place is _HELD else None
 
     @property
     def refused_on(self) -> frozenset[str] | None:
-        """The nodes on which it was refused, if it waits for another one with room."""
+        """The nodes that were refused, if it waits for another one with room."""
         return self.where if self.place is _REFUSED else None
 
     @property
@@ -261,7 +263,7 @@ class Allocation:
 
     @property
     def replaced_by(self) -> Allocation | None:
-        """The real ask that takes a placeholder's place."""
+        """The real ask that takes the place of this placeholder."""
         return self.where if self.place is _RELEASED else None
 
     @property
@@ -276,7 +278,7 @@ class Allocation:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Place among the asks of its application: priority, then age, then arrival (scheduling.md 5.3)."""
+        """The sort key among the asks of its application: priority, then age, then arrival (scheduling.md 5.3)."""
         return (-self.spec.priority, self.created_ns, self.arrival)
 
     def __repr__(self) -> str:
@@ -294,21 +296,24 @@ class Reservation:
         self.node: Final = node
         self.made_ns: Final = made_ns
         self.by_age: Final = by_age
-        """Because the ask had waited, not because it preempted or must run here: counts as promised on its path."""
+        """Tells whether it was made because the ask had waited, and not because the ask preempted or requires the node;
+        if so, it counts as promised on its path."""
         self.comes_last = by_age or bool(ask.spec.required_node)
-        """Tells whether claims of asks that preempt come before it: by age always, and where the ask must run here as
-        long as nobody makes room for it. It would otherwise shield the node's tasks for as long as it waits."""
+        """Tells whether claims of asks that preempt come before it: always for a reservation by age, and for an ask
+        that requires the node as long as it has no victims, because otherwise its claim would keep others from
+        preempting there."""
         self.pairs: Pairs = ask.shape.pairs
         """The amounts held, which are those of the ask."""
         self.parked_at: Room | None = None
-        """The waiting room, as for an :class:`AskGroup`; room on its own node wakes it wherever it waits."""
+        """The waiting room that it is in, as for an :class:`AskGroup`. Room on its own node wakes it in any waiting
+        room."""
 
     @property
     def rank(self) -> int:
-        """Returns the order among claims, the smallest first.
+        """The rank among claims; the smallest comes first.
 
-        An ask that must run here and has victims comes first, then one that preempts, then one that must run here and
-        waits, then one that has waited long.
+        An ask that requires the node and has victims comes first, then one that has preempted, then one that requires
+        the node and has no victims, then a reservation by age.
         """
         if self.ask.spec.required_node:
             return 2 if self.comes_last else 0
@@ -316,18 +321,18 @@ class Reservation:
 
 
 Together = tuple[str, "TopologyRequest"]
-"""The name of a task group, and what its asks say about where it is to stand."""
+"""The name of a task group, and its request about the topology."""
 
 
 def together_of(spec: AllocationSpec) -> Together | None:
-    """Returns with whom a request of *spec* is to stand together, or apart; ``None``: it does not matter."""
+    """Returns the task group of a request of *spec* with its request about the topology; ``None``: it has none."""
     return None if spec.topology is None else (spec.task_group, spec.topology)
 
 
 class AskGroup:
-    """The pending asks of one application that placement cannot tell apart: same shape, same required node, all or none
-    of them dependent on other placements, and where they say something about the topology, the same and of one task
-    group."""
+    """The pending asks of one application that placement cannot tell apart. They have the same shape and required node,
+    all or none of them depend on other placements, and if they ask for a topology, they ask for the same one and belong
+    to one task group."""
 
     __slots__ = (
         "_due_sorted", "_heap", "_oldest_ns", "application", "dependent", "due", "lent", "number", "parked_at",
@@ -351,33 +356,34 @@ class AskGroup:
         self.together: Final = together
         self.number: Final = number
         self._heap: list[tuple[int, int, int, Allocation]] = []
-        """(negative priority, creation, arrival, ask): no two are equal up to the ask."""
+        """A heap of (negative priority, creation, arrival, ask). No two entries are equal in the first three."""
         self._oldest_ns: int | None = None
         """The answer of :meth:`oldest_ns`, while it is known."""
         self.size = 0
         self.scale_ups = 0
         """The number of asks that the shim was notified of as reasons to add nodes."""
         self.lent = NOTHING_WAITS
-        """The priority that it lends its application: of its first ask, unless none of them can be placed now."""
+        """The priority that it lends its application: that of its first ask, unless none of its asks can be placed
+        now."""
         self.parked_at: Room | None = None
-        """The waiting room this group sits in while nothing that could make it fit has changed; else ``None``."""
+        """The waiting room in which the group is parked; ``None``: it is not parked."""
         self.waits_for: WaitsFor | None = None
-        """The thing that it lacks while it sits in a waiting room."""
+        """The thing that it lacks while it is parked."""
         self._due_sorted = False
         self.due: dict[Allocation, None] = _NOT_DUE
-        """Asks whose next attempt to preempt is due."""
+        """The asks whose next attempt to preempt is due."""
 
     is_unit = False
-    """Tells whether its asks are members of a gang, placed together or not at all."""
+    """Tells whether its asks are members of a gang that are placed together or not at all."""
 
     @property
     def kept_back(self) -> bool:
-        """Tells whether it sits in a waiting room that no preemption can open: a limit of its user, group or of
-        applications, or its turn to be asked about."""
+        """Tells whether it waits for something that preemption cannot provide: room under a limit of its user or group,
+        an application slot, or its turn to be asked about."""
         return self.waits_for in _NOT_BY_PREEMPTION
 
     def add(self, ask: Allocation) -> bool:
-        """Add *ask*. Returns whether it comes before all others."""
+        """Adds *ask*. Returns whether it comes before all others."""
         heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
         ask.where = self
         self.size += 1
@@ -391,7 +397,7 @@ class AskGroup:
         return self._heap[0][3] is ask
 
     def remove(self, ask: Allocation) -> None:
-        """Take out *ask*; its heap entry is dropped when it surfaces, or when most entries are such."""
+        """Removes *ask*. Its heap entry is dropped when it comes to the top, or when most entries are out of date."""
         ask.where = None
         if self.due and self.attempt_is_over(ask):
             ask.attempt_due = True
@@ -409,33 +415,33 @@ class AskGroup:
             self._heap = [(*waiting.order, waiting) for waiting in self.asks()]
 
     def attempt_is_due(self, ask: Allocation) -> None:
-        """Note that the next attempt to preempt for *ask* may be made."""
+        """Notes that the next attempt to preempt for *ask* may be made."""
         if self.due is _NOT_DUE:
             self.due = {}
         self.due[ask] = None
         self._due_sorted = False
 
     def next_due(self) -> list[Allocation]:
-        """Returns the asks whose next attempt is due, in order; put in order again only after one was added."""
+        """Returns the asks whose next attempt is due, in order. They are sorted again only after one was added."""
         if not self._due_sorted:
             self.due = dict.fromkeys(sorted(self.due, key=lambda ask: ask.order))
             self._due_sorted = True
         return list(self.due)
 
     def attempt_is_over(self, ask: Allocation) -> bool:
-        """Note that no attempt of *ask* is due any more. Returns whether one was."""
+        """Notes that no attempt of *ask* is due any more. Returns whether one was due."""
         if ask not in self.due:
             return False
         del self.due[ask]
         return True
 
     def no_attempt_is_due(self) -> None:
-        """Note that no attempt of any ask is due any more."""
+        """Notes that no attempt of any ask is due any more."""
         self.due = _NOT_DUE
 
     def oldest_ns(self) -> int:
-        """Returns when the oldest ask was created. Kept until that one leaves; finding the next is linear in the
-        asks."""
+        """Returns the creation time of the oldest ask. It is kept until that ask leaves; finding the next one is linear
+        in the number of asks."""
         if self._oldest_ns is None:
             self._oldest_ns = min([created_ns for _, created_ns, _, ask in self._heap if ask.where is self])
         return self._oldest_ns
@@ -452,16 +458,16 @@ class AskGroup:
         return self.first_ask().order
 
     def unordered_asks(self) -> list[Allocation]:
-        """Returns all asks in no particular order, one that left and came back perhaps twice: the cheapest way to see
-        them."""
+        """Returns all asks in no particular order, which is cheapest. An ask that left and came back may occur
+        twice."""
         return [entry[3] for entry in self._heap if entry[3].where is self]
 
     def asks(self) -> list[Allocation]:
-        """Returns all asks, in order. For reports; the hot path asks for :meth:`first_ask` only."""
+        """Returns all asks, in order. This is for reports; the scheduling loop only calls :meth:`first_ask`."""
         return list(
             dict.fromkeys(entry[3] for entry in sorted(self._heap, key=lambda e: e[:3]) if entry[3].where is self)
         )
 
 
 Room = dict[AskGroup | Reservation, None]
-"""A waiting room: who waits for the same thing, in order of arrival."""
+"""A waiting room: the groups and reservations that wait for the same thing, in order of arrival."""

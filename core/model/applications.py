@@ -139,9 +139,9 @@ class Application:
         """The limit that kept it back and now offers it a slot; if it does not start, the next application gets the
         slot."""
         self.recorded_held_by_queue = False
-        """Tells whether the event history has that a queue's limit on applications keeps it from starting."""
+        """Tells whether, according to the event history, a queue's limit on applications keeps it from starting."""
         self.recorded_held_by_quota = False
-        """Tells whether the event history has that a limit of its user or group keeps it from starting."""
+        """Tells whether, according to the event history, a limit of its user or group keeps it from starting."""
         self.entered: list[StateEntry] = []
         """The states that it entered, with the times: the last :data:`STATES_KEPT`."""
         self.started_ns = 0

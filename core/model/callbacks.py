@@ -79,18 +79,18 @@ class Callbacks:
         self.scheduling_states = False
         self.events = False
         self.recording = False
-        """Tells whether events are recorded: somebody reads the event history, and it is not switched off."""
+        """Tells whether events are recorded, because the event history is switched on and has readers."""
         self.now_ns = 0
         """The time of the command or cycle under way, with which all events are recorded."""
         self.preemption_notices = False
         self.timeout_ns = 0
         self.open: dict[int, Inquiry] = {}
         self.deadlines: list[tuple[int, int]] = []
-        """(when, question), a heap; answered ones are dropped when they come up."""
+        """A heap of (time, question). Answered questions are dropped when they come to the top."""
         self.line: deque[LinedUp] = deque()
         """Questions about asks that depend on other placements, in the order of their turns."""
         self.awaits_placements = False
-        """The shim itself waits for the placement that a question of the line names."""
+        """Tells whether the shim itself waits for the placement that a question of the line names."""
         self.dependent_asked = 0
         """The number of the last question of the line that was asked; it may have been answered."""
         self.dependent_placements = 0
@@ -102,7 +102,7 @@ class Callbacks:
         self.unsettled_in = ""
         """The partition of the ``unsettled`` ask."""
         self.settled_by_ns = 0
-        """The time from which on the ``unsettled`` ask counts as in place at the shim."""
+        """The time from which the ``unsettled`` ask counts as in place at the shim."""
         self._number = 0
 
     @property

@@ -79,7 +79,7 @@ class Claims:
         ask, owners, unowned = reservation.ask, self._owners, self.unowned
         part: dict[int, int] = {}
         book_amounts(self.held, reservation.pairs)
-        # All of its victims on this node at once, because for each of them alone the needs would be computed again.
+        # All of its victims on this node are given at once, because the needs would be computed again for each of them.
         for key in ask.victims:
             pairs = self.victims.get(key)
             if pairs is None:
@@ -167,8 +167,8 @@ class Claims:
         return sorted(self.reservations.values(), key=lambda reservation: reservation.rank)
 
     def to_wake(self, free: Vector) -> list[Reservation]:
-        """Returns the claims that *free* can serve now after all earlier ones, and every claim of an ask that must run
-        here."""
+        """Returns the claims that *free* can serve now after all earlier ones, and every claim of an ask that requires
+        the node."""
         found: list[Reservation] = []
         before = [0] * len(free)
         for reservation in self.in_order():

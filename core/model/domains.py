@@ -1,11 +1,11 @@
-"""The domains of a partition's topology, a zone or a rack, with the sums of what their nodes have.
+"""Keeps the domains of a partition's topology, such as zones and racks, with the sums of what their nodes have.
 
-A node stands in one domain of each level for as long as its attributes name one: where an attribute is missing, it
-stands in none of that level, nor of those further in. A domain is known by its path, the attributes from the
-outermost level to its own, so that rack ``r1`` of one zone is not rack ``r1`` of another.
+A node is in one domain of each level as far as its attributes name one: if an attribute is missing, the node is in no
+domain of that level or of levels further in. A domain is identified by its path, the attributes from the outermost
+level to its own, so that rack ``r1`` of one zone is not rack ``r1`` of another.
 
-The sums follow every change of a node (:meth:`kornel.core.model.nodes.Node.tell_domains`). What fits into a domain
-depends on single nodes: it is counted when somebody asks, and kept until one of them changes. Rules: docs/topology.md.
+The sums follow every change of a node (:meth:`kornel.core.model.nodes.Node.tell_domains`). How many asks fit into a
+domain depends on single nodes, so it is counted on demand and kept until a node changes. Rules: docs/topology.md.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from kornel.core.model.nodes import Node
 
 DomainPath = tuple[str, ...]
-"""The values of the attributes of a domain, outermost first."""
+"""The values of the attributes of a domain, the outermost first."""
 
 _ROOMS_KEPT: Final = 64
-"""Demands of which a domain remembers how often they fit."""
+"""The most demands for which a domain remembers how often they fit."""
 
 
 class Counted(NamedTuple):
-    """The amounts that the domains of a node count of it.
+    """The amounts of a node that its domains count.
 
-    free  what is free on it as long as it takes work, 0 where it is over-allocated
+    free  what is free on it while it takes work, 0 for a type that is over-allocated
     held  the part of ``free`` that is held for asks that wait for it
     """
 
@@ -42,8 +42,8 @@ NOTHING_COUNTED: Final = Counted((), (), ())
 
 
 def count_amounts(node: Node) -> Counted:
-    """Returns what the domains of *node* are to count of it now."""
-    # What did not change stays the same object, so that nobody adds it up again.
+    """Returns the amounts of *node* that its domains count now."""
+    # Amounts that have not changed stay the same object, so that they need not be added up again.
     capacity = node.counted.capacity if node.counted.capacity == node.capacity else node.capacity.copy()
     if not node.schedulable:
         return Counted(capacity, (), ())
@@ -55,8 +55,8 @@ def count_amounts(node: Node) -> Counted:
 
 
 class Domain:
-    """One domain of one level. Amounts by type index: ``capacity`` of all of its nodes, ``free`` and ``held`` of those
-    that take work; what nobody holds of what is free is ``free`` - ``held``."""
+    """One domain of one level. Amounts are by type index: ``capacity`` of all of its nodes, ``free`` and ``held`` of
+    those that take work. ``free`` - ``held`` is free and not held."""
 
     __slots__ = ("below", "capacity", "counted_rooms", "free", "held", "level", "nodes", "path")
 
@@ -67,19 +67,19 @@ class Domain:
         self.free: Vector = [0] * width
         self.held: Vector = [0] * width
         self.nodes: dict[Node, None] = {}
-        """All of its nodes, those of domains further in as well, in the order in which they came."""
+        """All of its nodes, including those of inner domains, in the order in which they came."""
         self.below: dict[DomainPath, Domain] = {}
         """The domains of the next level in it."""
         self.counted_rooms: dict[Pairs, int] = {}
-        """The number of times that a demand fits on its nodes, as far as it is known."""
+        """The known numbers of times that a demand fits on its nodes."""
 
     @property
     def name(self) -> str:
-        """The name by which people call it: ``rack r7``, with the outer values where there are any: ``rack a/r7``."""
+        """The name for people: ``rack r7``, or with values of outer levels ``rack a/r7``."""
         return f"{self.level.name} {'/'.join(self.path)}"
 
     def exchange_amounts(self, before: Counted, now: Counted) -> None:
-        """Counts *now* for a node of which it counted *before*."""
+        """Counts *now* for a node for which it counted *before*."""
         for sums, less, more in zip((self.capacity, self.free, self.held), before, now, strict=True):
             if less is not more:
                 for t, amount in enumerate(less):
@@ -90,7 +90,7 @@ class Domain:
             self.counted_rooms.clear()
 
     def count_room(self, pairs: Pairs) -> int:
-        """Returns how many asks of *pairs* fit on its nodes now, beside what is held there for others."""
+        """Returns how many asks of *pairs* fit on its nodes now, beside what is held there."""
         found = self.counted_rooms.get(pairs)
         if found is None:
             if len(self.counted_rooms) >= _ROOMS_KEPT:
@@ -99,7 +99,7 @@ class Domain:
         return found
 
     def _may_hold(self, pairs: Pairs) -> bool:
-        """Tells whether all nodes together have enough for one: false answers many questions without a look at them."""
+        """Tells whether all nodes together have enough for *pairs*. If not, the single nodes need not be looked at."""
         return all(self.free[t] - self.held[t] >= amount for t, amount in pairs)
 
     def _count_on_nodes(self, pairs: Pairs) -> int:
@@ -110,7 +110,7 @@ class Domain:
 
 
 def count_on_node(node: Node, pairs: Pairs) -> int:
-    """Returns how many asks of *pairs*, which are not empty, fit on *node* now; none where it takes no work."""
+    """Returns how many asks of *pairs*, which are not empty, fit on *node* now; 0 if the node takes no work."""
     if not node.schedulable:
         return 0
     room = node.open
@@ -124,7 +124,7 @@ def count_on_node(node: Node, pairs: Pairs) -> int:
 
 
 class Topology:
-    """The levels of a partition and all domains that nodes stand in."""
+    """The levels of a partition and all domains that have nodes."""
 
     __slots__ = ("domains", "levels")
 
@@ -138,7 +138,7 @@ class Topology:
         return next((depth for depth, known in enumerate(self.levels, 1) if known.name == level), None)
 
     def at_depth(self, depth: int, within: DomainPath = ()) -> Iterator[Domain]:
-        """Yields the domains with paths of *depth* values that stand within *within*."""
+        """Yields the domains with paths of *depth* values that are within the domain *within*."""
         if not within:
             yield from (domain for path, domain in self.domains.items() if len(path) == depth)
             return
@@ -149,7 +149,7 @@ class Topology:
         yield from level
 
     def add_node(self, node: Node, width: int) -> None:
-        """Have *node* stand where its attributes say, and its domains count it."""
+        """Adds *node* to the domains that its attributes name."""
         domains: list[Domain] = []
         for depth, path in enumerate(paths_of(self.levels, node.attributes), 1):
             domain = self.domains.get(path)
@@ -163,7 +163,7 @@ class Topology:
         node.tell_domains()
 
     def remove_node(self, node: Node) -> None:
-        """Have *node* stand nowhere; domains that are left empty are gone."""
+        """Removes *node* from its domains, and domains that become empty."""
         for domain in node.domains:
             domain.exchange_amounts(node.counted, NOTHING_COUNTED)
             del domain.nodes[node]
@@ -176,14 +176,14 @@ class Topology:
         node.counted = NOTHING_COUNTED
 
     def widen_amounts(self, width: int) -> None:
-        """Extend all amounts to *width* types."""
+        """Extends all amounts to *width* types."""
         for domain in self.domains.values():
             for vector in (domain.capacity, domain.free, domain.held):
                 widen_vector(vector, width)
 
 
 def paths_of(levels: tuple[TopologyLevel, ...], attributes: tuple[tuple[str, str], ...]) -> Iterator[DomainPath]:
-    """Yields the paths of the domains that a node with *attributes* stands in, outermost first."""
+    """Yields the paths of the domains of a node with *attributes*, the outermost first."""
     values = dict(attributes)
     path: DomainPath = ()
     for level in levels:

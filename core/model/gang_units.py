@@ -1,4 +1,5 @@
-"""The placeholders of a gang that wait for each other, because all of them are placed by one decision or none is."""
+"""Defines the group of placeholders of a gang that wait for each other, because all of them are placed by one decision
+or none is."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from kornel.core.model.applications import Application
 from kornel.core.model.shapes import Shape
 
 UNIT_SHAPE: Final = Shape(NOTHING, ())
-"""Stands where groups of equal asks have their size. Members of a unit need not be alike, so it is that of none."""
+"""A shape that belongs to no ask. It stands in a unit in place of the shape of equal asks, because the members of a
+unit need not be equal."""
 UNIT_KEY: Final = (UNIT_SHAPE, "", False, None)
-"""The key of the unit among the groups of its application, which has one at most."""
+"""The key of a unit among the groups of its application, which has one unit at most."""
 
 
 class GangUnit(AskGroup):
-    """The placeholders of one application that are placed together: it takes its turn among the groups of equal asks,
-    where its first member would.
+    """The placeholders of one application that are placed together. The unit takes its turn among the groups of equal
+    asks, at the position of its first member.
     """
 
     __slots__ = ("amounts", "lacks", "refusal")
@@ -33,11 +35,11 @@ class GangUnit(AskGroup):
         self.lacks: Unschedulable | None = None
         """The reason why it was not placed when it was last tried."""
         self.refusal: Any = None
-        """The answer of its last attempt to preempt; ``None``: it made none."""
+        """The answer of its last attempt to preempt; ``None``: there was none."""
 
     @property
     def kept_back(self) -> bool:
-        """Says that nobody is to leave for one of its members alone, whatever they wait for."""
+        """Returns true, because preemption must not act for a single member, whatever the unit waits for."""
         return True
 
     def add(self, ask: Allocation) -> bool:
@@ -47,12 +49,13 @@ class GangUnit(AskGroup):
         return super().add(ask)
 
     def remove(self, ask: Allocation) -> None:
-        """Takes out *ask*, which is still of the size that it had when it was added."""
+        """Removes *ask*, whose size must still be the one that it had when it was added."""
         for name, amount in ask.shape.resources.items():
             self.amounts[name] -= amount
         super().remove(ask)
 
     def find_missing(self, announced: Mapping[str, int]) -> dict[str, int]:
-        """Returns how much of what was *announced* none of the members asks for yet, by type; nothing: all are here."""
+        """Returns, by type, how much of what was *announced* the members do not ask for yet; empty: all members are
+        there."""
         amounts = self.amounts
         return {name: most - amounts.get(name, 0) for name, most in announced.items() if amounts.get(name, 0) < most}

@@ -30,10 +30,11 @@ class KeyedHeap(Generic[T]):
         compared. An entry is valid as long as its key is the same object as in ``members``."""
         self._pushes = 0
         self.members: dict[T, tuple[Any, ...] | None] = {}
-        """The members, each with its last key. Whoever passes with every ask asks here for one, and changes nothing."""
+        """The members, each with its last key. Code that runs for every ask looks up a member here, and changes
+        nothing."""
         self.marked: dict[T, None] = {}
-        """The members whose key may have changed. Whoever passes with every ask may mark a member here, as
-        :meth:`mark_changed` does: a call for each level of queues would cost more than the mark."""
+        """The members whose key may have changed. Code that runs for every ask may mark a member here, as
+        :meth:`mark_changed` does, because a call for each level of queues would cost more than the mark."""
 
     def __len__(self) -> int:
         return len(self.members)

@@ -1,4 +1,4 @@
-"""Nodes in the order of their score, searched for the first that has room.
+"""Keeps nodes in the order of their score, and searches for the first one that has room.
 
 The order is kept in groups of about 96 nodes, each with an upper bound of the free room of any node in it. A group
 whose bound cannot hold the demand is passed over in one comparison, so a search costs the number of groups, not of
@@ -20,14 +20,14 @@ from kornel.core.model.shapes import Pairs, Vector, widen_vector
 GROUP_SIZE: Final = 96
 
 REFUSED_KEPT: Final = 32
-"""Demands that a group remembers."""
+"""The most demands that a group remembers."""
 
 Place = tuple[float, str]
-"""(score, node ID): total, since IDs are unique."""
+"""The sort key of a node: (score, node ID), which is total because IDs are unique."""
 
 
 class NodeGroup:
-    """Neighbours in the order, with what is known of all of them."""
+    """A group of nodes that are neighbours in the order, with a common bound of their room."""
 
     __slots__ = ("bound", "loose", "nodes", "places", "refused")
 
@@ -36,13 +36,13 @@ class NodeGroup:
         self.nodes = nodes
         self.bound: Vector = [0] * width
         self.refused: set[Pairs] = set()
-        """Demands that no node here can hold."""
+        """The demands that no node of the group can hold."""
         self.loose = False
-        """Tells whether a node left since the bound was tightened."""
+        """Tells whether a node has left since the bound was tightened."""
         self.tighten_bound()
 
     def note_refused(self, pairs: Pairs) -> None:
-        """Note that no node here can hold *pairs*."""
+        """Notes that no node of the group can hold *pairs*."""
         if self.loose:
             self.tighten_bound()
         if len(self.refused) == REFUSED_KEPT:
@@ -50,7 +50,7 @@ class NodeGroup:
         self.refused.add(pairs)
 
     def tighten_bound(self) -> None:
-        """Work out the bound again, as low as the nodes here allow."""
+        """Computes the bound again, as low as the nodes of the group allow."""
         self.loose = False
         if self.nodes:
             self.bound = list(map(max, zip(*[node.open for node in self.nodes], strict=True)))
@@ -81,7 +81,7 @@ class NodeOrder:
             yield from group.nodes
 
     def score_of(self, node: Node) -> float:
-        """Returns the score by which *node* is put in order, as its load is now."""
+        """Returns the score of *node* with its present load."""
         return self._score(node)
 
     def first_fit(self, pairs: Pairs) -> Node | None:
@@ -115,7 +115,7 @@ class NodeOrder:
         return None
 
     def fitting_nodes(self, pairs: Pairs) -> Iterator[Node]:
-        """Yields all nodes in order whose open room holds *pairs*; nothing may change while they are looked at."""
+        """Yields all nodes, in order, whose open room holds *pairs*; nothing may change while the caller reads them."""
         for group in self._groups:
             bound = group.bound
             if all(bound[t] >= amount for t, amount in pairs):
@@ -124,7 +124,7 @@ class NodeOrder:
                         yield node
 
     def add(self, node: Node) -> None:
-        """Add *node* at the place that its score gives it."""
+        """Adds *node* at the place that its score gives it."""
         node.score = self._score(node)
         place = (node.score, node.node_id)
         groups, lasts = self._groups, self._lasts
@@ -144,14 +144,14 @@ class NodeOrder:
             if room > bound[t]:
                 bound[t] = room
         if group.refused:
-            # The new node may hold what no other node of the group could.
+            # The new node may hold demands that no other node of the group can.
             group.refused = {pairs for pairs in group.refused if not node.has_room(pairs)}
         lasts[at] = group.places[-1]
         if len(group.nodes) > 2 * GROUP_SIZE:
             self._split_group(at)
 
     def discard(self, node: Node) -> None:
-        """Remove *node* if it is in the order."""
+        """Removes *node* if it is in the order."""
         group = self._home.pop(node, None)
         if group is None:
             return
@@ -171,7 +171,7 @@ class NodeOrder:
             del self._lasts[at]
 
     def refresh_node(self, node: Node) -> None:
-        """Move *node*, if it is in, to where its load now puts it."""
+        """Moves *node*, if it is in the order, to the place that its load now gives it."""
         if node in self._home:
             self.discard(node)
             self.add(node)

@@ -59,8 +59,8 @@ class Node:
         self.operator_drain: OperatorDrain | None = None
         """The drain by which an operator keeps the node out of scheduling; ``None``: there is none."""
         self.schedulable = True
-        """Tells whether neither shim nor operator keeps the node out. It is stored because every search for room needs
-        it."""
+        """Tells whether neither the shim nor an operator drains the node. It is stored because every search for room
+        needs it."""
         self.allocations: dict[str, Allocation] = {}
         """The node's own allocations by key, including victims that have not left yet."""
         self.held: dict[str, Allocation] = {}
@@ -107,7 +107,7 @@ class Node:
         return self.claims.room_for_all(reservations, self.free)
 
     def fits_ask(self, ask: Allocation) -> bool:
-        """Tells whether there is room for *ask* now, besides what is held for others that come first."""
+        """Tells whether there is room for *ask* now, besides what is held for claims that come first."""
         own = ask.reservation
         return self.fits_holder(own) if own is not None and own.node is self else self.has_room(ask.shape.pairs)
 
@@ -225,7 +225,7 @@ class Node:
             self._claims_changed()
 
     def take_claims_back(self, claims: Claims | None, version: int) -> None:
-        """Have the *claims* and the *version* that the node had before others were tried."""
+        """Restores the *claims* and the *version* that the node had before hypothetical ones were tried."""
         self.claims = claims
         self._settle_claims()
         self.version = version

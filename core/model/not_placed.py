@@ -1,4 +1,4 @@
-"""The answer for an ask that has no place now."""
+"""Defines the answer for an ask that cannot be placed now."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NOT_BY_VICTIMS: Final = (Unschedulable.USER_QUOTA, Unschedulable.APPLICATION_LI
 
 
 class NotPlaced(NamedTuple):
-    """The reason why an ask has no place now; *queue*, or *account* of a user or group, is the one whose limit keeps it
-    back."""
+    """The reason why an ask has no place now; if a limit keeps it back, *queue* or *account* is the one that has the
+    limit."""
 
     reason: Unschedulable
     queue: Queue | None = None
@@ -24,6 +24,6 @@ class NotPlaced(NamedTuple):
 
     @property
     def preemption_may_help(self) -> bool:
-        """Victims make room in queues and on nodes, not within what a user, or an application count, is limited to; nor
-        for one member in a domain where all of its group need room."""
+        """Tells whether preemption may help. Victims make room in queues and on nodes, but not under limits of users or
+        on applications, and not for one member of a group that needs a domain with room for all."""
         return self.reason not in _NOT_BY_VICTIMS

@@ -1,5 +1,5 @@
-"""The queue tree: what each queue may use and uses, what is claimed in it, and which of its children has something to
-place."""
+"""Defines the queue tree: what each queue may use, uses and has claimed, and which of its children have asks to be
+placed."""
 
 from __future__ import annotations
 
@@ -88,10 +88,11 @@ class Queue:
         self.guaranteed: dict[int, int] = {}
         self.max: dict[int, int] = {}
         self.ceilings: Pairs = ()
-        """``max`` as pairs, for the scheduling loop. Empty at the root, because the size of the cluster is not a
-        quota."""
+        """``max`` as pairs, for the scheduling loop. It is empty at the root, whose max is the size of the cluster and
+        not a quota."""
         self.fair_terms: Pairs = ()
-        """(type, denominator) of the fair share: guaranteed, or the inherited maximum (scheduling.md 2.5, 5.1)."""
+        """The denominators of the fair share as (type, denominator): the guarantee or the inherited maximum
+        (scheduling.md 2.5, 5.1)."""
         self.used: Vector = [0] * width
         self.pending: Vector = [0] * width
         self.preempting: Vector = [0] * width
@@ -109,21 +110,22 @@ class Queue:
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
         self.newcomers: KeyedHeap[Application] | None = None
-        """The applications of a leaf sorted ``stateaware`` that have not started and could; one at a time may."""
+        """The applications of a leaf sorted ``stateaware`` that could start but have not, of which one at a time
+        may."""
         if leaf and properties.sort_policy is SortPolicy.STATE_AWARE:
             self.newcomers = KeyedHeap(order_key)
         self.parked: dict[Shape, Room] = {}
-        """The groups kept back by this queue's max, by shape."""
+        """The groups that this queue's max keeps back, by shape."""
         self.max_applications = 0
         """The number of applications that may run below at once; 0: unlimited (scheduling.md 12)."""
         self.running = 0
         """The number of applications below in state Running, which has no limit of its own (S-22)."""
         self.allocating: dict[Application, None] = {}
-        """The number of applications below that are not Running yet and have an allocation or a reservation."""
+        """The applications below that are not Running yet and have an allocation or a reservation."""
         self.held_back: dict[Queue, KeyedHeap[Application]] = {}
         """The accepted applications that ``max_applications`` keeps from starting, by leaf."""
         self.limits: QueueLimits = NO_LIMITS
-        """The user and group limits written at this queue."""
+        """The user and group limits that the configuration states for this queue."""
         self.accounts: dict[tuple[AccountKind, str], Account] = {}
         """The users and groups that a limit of this queue binds at present."""
         self.priority = NOTHING_WAITS
@@ -142,9 +144,9 @@ class Queue:
         return self._lineage
 
     def dissolve(self) -> None:
-        """Drop everything below, and the queue's own place in the tree. Nothing may be booked here any more.
+        """Drops everything below the queue, and its own place in the tree. Nothing may be booked here any more.
 
-        Otherwise the queue, to which its lineage and its applications refer, would never be freed.
+        Otherwise the queue would never be freed, because its lineage and its applications refer to it.
         """
         self._lineage = ()
         self.children.clear()

@@ -14,6 +14,6 @@ class RecordedEvents:
         self.refused_ns: int | None = None
         """The time of the last event that no node is good enough for the shim."""
         self.bounded_ns: int | None = None
-        """The time of the last event that a bound on preemption stands against it."""
+        """The time of the last event that a bound on preemption keeps it from preempting."""
         self.no_victim_ns: int | None = None
         """The time of the last event that no victim can make room on the node it requires."""

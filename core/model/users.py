@@ -1,5 +1,5 @@
-"""Users and groups in a queue: what they may hold there, what they hold, and which asks and applications their limits
-keep back.
+"""Defines the accounts of users and groups in a queue: what they may hold there, what they hold, and which asks and
+applications their limits keep back.
 
 An :class:`Account` exists only where a limit applies, so a partition without limits has none and costs nothing
 (config.md 10.1).
@@ -35,7 +35,8 @@ class Limit(NamedTuple):
 
 
 class QueueLimits(NamedTuple):
-    """The limits written at one queue, by name or ``*``; groups in the order of the configuration."""
+    """The limits that the configuration states for one queue, by name or ``*``; groups are in the order of the
+    configuration."""
 
     users: Mapping[str, Limit]
     groups: Mapping[str, Limit]

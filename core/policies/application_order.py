@@ -1,4 +1,4 @@
-"""The order of a leaf's applications. Rule: scheduling.md 5.2."""
+"""Orders the applications of a leaf. Rule: scheduling.md 5.2."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FAIR: Final = SortPolicy.FAIR
 
 
 def usage_shares(application: Application) -> tuple[float, ...]:
-    """Returns the shares of what the application really holds against its leaf's guarantee, largest first, zeros left
-    out.
+    """Returns the shares that the real allocations of *application* have in the guarantee of its leaf, the largest
+    first, without zeros.
 
-    A type without guarantee contributes its raw amount, so that the type with the biggest numbers dominates
-    (scheduling.md 2.5). Tuples compare as the rule compares share lists.
+    A type without a guarantee contributes its raw amount, so that the type with the largest numbers dominates
+    (scheduling.md 2.5). Comparing the tuples gives the same result as the rule for lists of shares.
     """
     guaranteed = application.queue.guaranteed
     if not guaranteed:
@@ -30,7 +30,7 @@ def usage_shares(application: Application) -> tuple[float, ...]:
 
 
 def application_key(application: Application) -> tuple[Any, ...]:
-    """Returns the sort key within the leaf, smallest first; the policy of the leaf decides."""
+    """Returns the sort key of *application* within its leaf, by the policy of the leaf; the smallest comes first."""
     properties = application.queue.properties
     priority = -application.priority if properties.sort_by_priority else 0
     if properties.sort_policy is _FAIR:

@@ -1,7 +1,8 @@
-"""Nodes for all members of a gang at once, of which some say where in the topology they are to stand.
+"""Chooses nodes for all members of a gang at once if some of its task groups ask for a topology.
 
-Each task group that says so chooses its domains (:mod:`.topology_choice`), one group after the other, and its members
-then find nodes there as those of any gang do. The rest of the gang comes last, on any node. Rules: docs/topology.md.
+The task groups that ask for a topology choose their domains (:mod:`.topology_choice`) one after the other, and their
+members then find nodes there as the members of any gang do. The other members of the gang come last, on any node.
+Rules: docs/topology.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kornel.core.policies.topology_choice import Shortfall as NoDomain
 
 
 def choose_nodes(candidates: Candidates, topology: Topology | None, gang: Sequence[Members]) -> Chosen | Shortfall:
-    """Returns a node for each member of *gang*, or how many would find one. Changes nothing."""
+    """Returns a node for each member of *gang*, or how many members would find one. Changes nothing."""
     together: dict[Together, list[int]] = {}
     for at, members in enumerate(gang):
         if members.together is not None and not members.required_node:
@@ -59,8 +60,8 @@ def _choose_parts(
     request: TopologyRequest,
     paper: Paper,
 ) -> list[tuple[Domain, int]]:
-    """Returns the domains for *entries*, members of one task group, each with how many of them it gets; none if there
-    is no such choice for all of them."""
+    """Returns the domains for *entries*, the members of one task group, each with the number of members that it gets;
+    none if there is no choice that the request allows."""
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is None or depth is None:
         return []
@@ -78,7 +79,8 @@ def _choose_parts(
 def _narrow_down(
     topology: Topology, path: tuple[str, ...], count: int, counter: _RoomCounter
 ) -> list[tuple[Domain, int]]:
-    """Returns the domains within the one at *path* that *count* members fit into, as few as can be at each level."""
+    """Returns the innermost domains within the one at *path* for *count* members, as few as possible at each level,
+    each with its number of members."""
     domain = topology.domains[path]
     if not domain.below:
         return [(domain, count)]
@@ -93,7 +95,8 @@ def _narrow_down(
 def _take_all(
     candidates: Candidates, entries: Sequence[Members], domains: Iterable[tuple[Domain, int]], paper: Paper
 ) -> list[tuple[Node, ...]]:
-    """Puts *entries* on paper, so many in each of *domains*, and the others anywhere. Returns their nodes."""
+    """Puts *entries* on paper, in each of *domains* as many as given, and the others anywhere if they may go there.
+    Returns their nodes."""
     found: list[tuple[Node, ...]] = [()] * len(entries)
     for domain, share in domains:
         count = share
@@ -115,7 +118,7 @@ def _take_all(
 
 
 class _RoomCounter:
-    """Counts how many members of one task group fit into a domain, beside what was put on paper before."""
+    """Counts how many members of one task group fit into a domain, beside the members that were put on paper before."""
 
     def __init__(self, candidates: Candidates, entries: Sequence[Members], paper: Paper) -> None:
         largest: dict[int, int] = {}
@@ -123,10 +126,10 @@ class _RoomCounter:
             for t, amount in members.pairs:
                 largest[t] = max(amount, largest.get(t, 0))
         self._pairs: Pairs = tuple(sorted(largest.items()))
-        """The demand of a member; of members that differ, what is enough for any of them."""
+        """The demand of one member; if members differ, an amount that is enough for any of them."""
         self._refused = frozenset(chain.from_iterable(members.refused for members in entries))
         self._among = None if candidates.among is None else frozenset(candidates.among)
-        # As it is now: the group itself is put on paper only after it has chosen.
+        # This is a copy of the present state, because the group itself is put on paper only after it has chosen.
         self._left = dict(paper.left)
 
     def count_room(self, domain: Domain) -> int:

@@ -1,12 +1,12 @@
-"""Nodes for all members of a gang at once: a choice of them, or what is missing for one.
+"""Chooses nodes for all members of a gang at once, or finds out how many members lack a place.
 
-The choice is made on paper: nothing is booked, and what members that come first take is left out of what later ones
-find. Nodes are taken in the order of the partition, which follows what they would hold by then, so that a gang of equal
-members goes where its members would go one after the other.
+The choice is made *on paper*: nothing is booked, and room that earlier members take is not offered to later ones. Nodes
+are taken in the order of the partition, updated by what they would hold by then, so that a gang of equal members gets
+the nodes that its members would get one after the other.
 
-Equal members are simple: wherever the first of them go, a place for the next one is found as long as there is one. So
-the answer for them is exact. Members of different sizes may get in each other's way. They are tried in the order of
-their turns, then the largest first, and at last every way to pack them is tried, up to a number of steps.
+For equal members the answer is exact: wherever the first of them are put, the next one finds a place as long as there
+is one. Members of different sizes may take each other's room. They are tried in the order of their turns, then the
+largest first, and finally every way to pack them is tried, up to a number of steps.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, unbook_amounts
 
 MOST_STEPS: Final = 5_000
-"""Members put on a node, and taken off again, before a search for a way to pack different ones ends."""
+"""The most times that a search for a way to pack different members puts a member on a node."""
 MOST_PACKED: Final = 256
-"""The members of the largest gang for which other ways are searched for: each takes a step deeper."""
+"""The most members of a gang for which ways to pack them are searched for, because the recursion is as deep as their
+number."""
 
 NONE_REFUSED: Final[frozenset[str]] = frozenset()
 
 
 class Members(NamedTuple):
-    """Members of a gang that are alike: how many there are, and what each of them wants.
+    """Members of a gang that are equal: their number, and what each of them asks for.
 
-    *refused*: the nodes on which the shim will not have them. *together*: their task group, and what it says about the
-    topology; ``None``: nothing (:mod:`.gang_domains`).
+    *refused*: the nodes that the shim refused for them. *together*: their task group with its request about the
+    topology; ``None``: it has none (:mod:`.gang_domains`).
     """
 
     pairs: Pairs
@@ -44,10 +45,10 @@ class Members(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """The answer when not all members have a place: how many would have one, of how many.
+    """The answer if not all members find a place: how many would find one, and how many there are.
 
-    *lacking*: the index of the members of which one finds no place. *exhaustive*: there is no other way to pack them;
-    otherwise the search was ended by its number of steps.
+    *lacking*: the index of the first :class:`Members` of which one finds no place. *exhaustive* tells whether all ways
+    to pack them were tried; otherwise the search ended at its number of steps.
     """
 
     placed: int
@@ -61,15 +62,15 @@ Chosen = tuple[tuple[Node, ...], ...]
 
 
 class Candidates(NamedTuple):
-    """The nodes that come into question: those open to everybody in their *order*, or only *among* some of these in the
-    same order, and all nodes *by_id* for members that must run on one of them."""
+    """The nodes to choose from: the open nodes in their *order*, or only those *among* some of them in the same order,
+    and all nodes *by_id* for members with a required node."""
 
     order: NodeOrder
     by_id: Mapping[str, Node]
     among: Sequence[Node] | None = None
 
     def is_open(self, node: Node) -> bool:
-        """Tells whether *node* takes whoever has room there, not only those that must run on it."""
+        """Tells whether *node* may be chosen for any member, not only for members that require it."""
         return node in (self.order if self.among is None else self.among)
 
     def fitting_nodes(self, pairs: Pairs) -> Iterator[Node]:
@@ -104,7 +105,7 @@ def count_places(candidates: Candidates, members: Members) -> Iterator[tuple[Nod
 
 
 def places_on(node: Node, members: Members) -> int:
-    """Returns how many of *members* the open room of *node* holds, up to as many as there are."""
+    """Returns how many of *members* fit into the open room of *node*, at most all of them."""
     if node.node_id in members.refused or members.required_node not in ("", node.node_id):
         return 0
     room = node.open
@@ -127,8 +128,8 @@ def _usable_nodes(candidates: Candidates, members: Members) -> Iterable[Node]:
 
 
 def _size_key(order: NodeOrder, members: Members) -> tuple[bool, float]:
-    """Returns how hard it is to find a place for one of *members*: those that must run on one node come first, then
-    whatever fills the largest part of the first node."""
+    """Returns a sort key by how hard it is to find a place for one of *members*: members with a required node are
+    hardest, then those that fill the largest part of the first node."""
     first = next(iter(order), None)
     if first is None:
         return (bool(members.required_node), 0.0)
@@ -137,17 +138,18 @@ def _size_key(order: NodeOrder, members: Members) -> tuple[bool, float]:
 
 
 def _is_hopeless(candidates: Candidates, gang: Sequence[Members]) -> bool:
-    """Tells whether some members find too few places even if the gang consisted of them alone."""
+    """Tells whether some :class:`Members` would find too few places even if the gang consisted of them alone."""
     return any(sum(places for _, places in count_places(candidates, members)) < members.number for members in gang)
 
 
 class Paper:
-    """The nodes with what the members that were put there on paper leave of them."""
+    """The nodes with the room that is left beside the members put there on paper."""
 
     def __init__(self, order: NodeOrder) -> None:
         self._order = order
         self.left: dict[Node, Node] = {}
-        """By node that something was put on, a copy that has less room. Its amounts are its own, the rest is shared."""
+        """By node that something was put on, a copy with less room. The copy has amounts of its own and shares the
+        rest."""
 
     def put(self, node: Node, pairs: Pairs) -> Node:
         """Puts *pairs* on *node*, and returns the copy that shows it."""
@@ -166,7 +168,7 @@ class Paper:
 def _place_in_turn(
     candidates: Candidates, gang: Sequence[Members], turns: Iterable[int], wanted: int
 ) -> Chosen | Shortfall:
-    """Places the members one after the other, each on the first node in order, as it is by then."""
+    """Places the members one after the other, each on the first node in the order of that moment."""
     paper = Paper(candidates.order)
     chosen: list[tuple[Node, ...]] = [()] * len(gang)
     placed = 0
@@ -212,7 +214,7 @@ def take_places(candidates: Candidates, members: Members, paper: Paper) -> tuple
 
 
 class _PackingSearch:
-    """All ways to put members of different sizes on nodes, one member after the other, the largest first."""
+    """Tries all ways to put members of different sizes on nodes, one member after the other, the largest first."""
 
     def __init__(self, candidates: Candidates, gang: Sequence[Members], turns: Sequence[int]) -> None:
         self._gang = gang
@@ -232,7 +234,8 @@ class _PackingSearch:
         return tuple(map(tuple, nodes))
 
     def _place_next(self, turn: int, start: int) -> bool:
-        """Tries every node for the member whose *turn* it is. Equal members go on nodes in order, from *start* on."""
+        """Tries every node for the member whose *turn* has come, and then for the next ones. Returns whether all found
+        a node. Equal members go on nodes in order, from *start* on."""
         if turn == len(self._turns):
             return True
         at = self._turns[turn]
@@ -244,8 +247,8 @@ class _PackingSearch:
             room = self._room[node]
             if any(room[t] < amount for t, amount in pairs):
                 continue
-            # A node with as much room as one that was tried in vain is as much in vain, unless somebody later may run
-            # on one of the two only.
+            # A node with as much room as one that was tried in vain need not be tried, unless a later member may run on
+            # only one of the two.
             if len(self._nodes) == 1 or all(not m.refused and not m.required_node for m in self._gang):
                 alike = tuple(room)
                 if alike in tried:

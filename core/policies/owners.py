@@ -1,4 +1,4 @@
-"""The owner of an application: config.md 11, protocol.md 6.1, DB-17.
+"""Determines the owner of an application (config.md 11, protocol.md 6.1, DB-17).
 
 The engine does not look up users. The result of a resolver, or why it found nothing, comes with the application.
 """
@@ -13,11 +13,11 @@ NOBODY: Final = "nobody"
 """The user of running work that comes without one."""
 
 NO_GROUP: Final = "nogroup"
-"""The group of running work that comes without a user, or whose user cannot be resolved."""
+"""The group of running work that comes without a user, or for whose user no groups are found."""
 
 
 def groups_of(spec: ApplicationSpec) -> tuple[str, ...]:
-    """Returns the groups of the owner: as given, otherwise as looked up, otherwise one with the user's name.
+    """Returns the groups of the owner: those given, otherwise those looked up, otherwise one with the user's name.
 
     Groups are used for this application only, wherever they come from (B17).
     """

@@ -1,4 +1,4 @@
-"""The order of a parent's child queues. Rule: scheduling.md 5.1 (priority: preemption.md G)."""
+"""Orders the child queues of a parent. Rule: scheduling.md 5.1 (priority: preemption.md G)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ QueueKey = tuple[int, float, int, str]
 
 
 def fair_share(queue: Queue) -> float:
-    """Returns the share that *queue* uses of what it is entitled to: the largest used / denominator of its types.
+    """Returns the fair share of *queue*: the largest of the used amounts divided by the denominators of their types.
 
-    The denominator is the guarantee, otherwise the inherited maximum; types with neither do not count. Above 1.0 the
-    queue is over its guarantee (scheduling.md 2.5). Amounts for which asks below have preempted count as used, so that
-    two queues that are owed the same take turns.
+    The denominator of a type is its guarantee, otherwise its inherited maximum; types with neither do not count. Above
+    1.0, the queue is above its guarantee (scheduling.md 2.5). Amounts for which asks below have preempted count as
+    used, so that two queues with the same guarantee take turns.
     """
     used = queue.used
     if queue.claims:
@@ -31,10 +31,11 @@ def fair_share(queue: Queue) -> float:
 
 
 def queue_key(queue: Queue) -> QueueKey:
-    """Returns the sort key among siblings, smallest first: priority, fair share, larger pending, name.
+    """Returns the sort key of *queue* among its siblings: priority, fair share, larger pending amounts, name. The
+    smallest comes first.
 
-    Pending amounts are compared by their sum over all types. The rule orders only queues of which one is larger in
-    every type; the sum agrees there, and makes the order total for all others.
+    Pending amounts are compared by their sum over all types. The rule only orders two queues if one has more of every
+    type; the sum agrees with that, and makes the order total.
     """
     parent = queue.parent
     by_priority = parent is None or parent.properties.sort_by_priority
@@ -42,8 +43,8 @@ def queue_key(queue: Queue) -> QueueKey:
 
 
 def fair_terms(queue: Queue, inherited: Mapping[int, int] | None = None) -> tuple[tuple[int, int], ...]:
-    """Returns (type, denominator) of the fair share: own guarantee, else the maximum inherited and overwritten
-    downwards.
+    """Returns the denominators of the fair share as (type, denominator): the queue's own guarantee, otherwise the
+    nearest maximum from *queue* up.
 
     The root's own maximum is the size of the cluster. *inherited*: the inherited maximum including *queue*'s own, if
     the caller has computed it on its way down the tree.

@@ -18,8 +18,8 @@ Path = tuple[str, ...]
 
 
 class Room(NamedTuple):
-    """A domain of the level in question, with the number of members that fit there now, and of those that are there
-    already."""
+    """A domain of the level in question, with the number of members that fit there now and the number of those that are
+    there already."""
 
     path: Path
     room: int
@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """Says that there is no choice. ``best`` is the domain that comes closest, with room for ``room`` of ``wanted``
+    """The answer if there is no choice. ``best`` is the domain that comes closest, with room for ``room`` of ``wanted``
     members; ``None``: there is no domain."""
 
     best: Path | None
@@ -55,7 +55,7 @@ def choose_domains(rooms: Sequence[Room], members: int, request: TopologyRequest
         return _choose_preferred(rooms, members, request.slice_size or 1)
     if request.slice_size:
         return _complete_slices(rooms, members, request.slice_size)
-    # The group is one slice, so all others belong where one member is.
+    # The group is one slice, so all other members belong where one of them is.
     home = max(rooms, key=lambda room: room.taken, default=None)
     if home is not None and not home.taken:
         tightest = min([room for room in rooms if room.room >= members], key=_by_room, default=None)

@@ -1,4 +1,4 @@
-"""The user and group limits that bind an application, and what they leave it. Rules: config.md 10.2, 10.3."""
+"""Finds the user and group limits that bind an application, and what they leave to it. Rules: config.md 10.2, 10.3."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
 
 
 def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
-    """Returns the one group an application counts for: decided by the lowest queue whose limits know a group of its
-    owner.
+    """Returns the one group that an application counts for, as decided by the lowest queue with a limit for a group of
+    its owner.
 
-    There, the first such group in the order of the configuration, not of the owner; else ``*`` if listed.
-    ``None``: no group limit binds it.
+    That is the first such group in the order of the configuration, not of the owner's groups; otherwise ``*`` if it is
+    listed. ``None``: no group limit binds the application.
     """
     members = frozenset(groups)
     for queue in leaf.lineage():
@@ -42,7 +42,7 @@ def binding_limits(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[
 
 
 def find_exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
-    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None`` when they fit under all."""
+    """Returns the first of *accounts* under whose limit *pairs* do not fit; ``None``: they fit under all."""
     for account in accounts:
         if not account.admits(pairs):
             return account
@@ -50,7 +50,8 @@ def find_exceeded(accounts: Iterable[Account], pairs: Pairs) -> Account | None:
 
 
 class Shortfall(NamedTuple):
-    """One type of which an ask wants more than a limit leaves; ``left`` is negative above the limit."""
+    """One type of which an ask wants more than a limit leaves; ``left`` is negative if the limit is exceeded
+    already."""
 
     type: int
     asked: int
@@ -59,7 +60,8 @@ class Shortfall(NamedTuple):
 
 
 def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
-    """Returns the numbers behind a ``user-quota``: every type of *pairs* that *account* does not admit."""
+    """Returns the shortfalls behind a ``user-quota``: every type of *pairs* that the limit of *account* does not
+    admit."""
     left = account.find_headroom()
     return tuple(
         Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
@@ -67,7 +69,8 @@ def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
 
 
 def headroom_of(accounts: Iterable[Account]) -> dict[int, int]:
-    """Returns what the limits leave together, by type; an absent type is not limited, a negative amount counts as 0."""
+    """Returns the headroom that all limits together leave, by type. A missing type is not limited; a negative amount
+    counts as 0."""
     least: dict[int, int] = {}
     for account in accounts:
         for t, left in account.find_headroom().items():

@@ -1,4 +1,4 @@
-"""The view of a partition that policies use: its records, which they only read by convention."""
+"""Defines the view of a partition that policies use: its records, which by convention they only read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kornel.core.model.shapes import ResourceTypes
 
 
 class PartitionView(Protocol):
-    """The state from which a decision is made. Policies never change what they reach through it."""
+    """The state from which a decision is made. Policies never change anything in it."""
 
     @property
     def name(self) -> str:

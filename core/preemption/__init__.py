@@ -1,5 +1,6 @@
-"""The kinds of preemption: a room for each, one record that everything outside the room reads, one list of them.
+"""Holds the kinds of preemption: each is a folder with a record that describes it to all other code, and one registry
+lists them.
 
-To add a kind, write a folder with its plan, its drive, its laws and its record (:mod:`kornel.core.preemption.kind`),
-and give it two lines in :mod:`kornel.core.preemption.registry`.
+To add a kind, write a folder with its planner, its driver, its laws and its record
+(:mod:`kornel.core.preemption.kind`), and add two lines to :mod:`kornel.core.preemption.registry`.
 """

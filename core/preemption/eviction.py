@@ -1,7 +1,7 @@
-"""A plan of any kind is carried out: it is judged, its victims are asked to leave, and their exits are waited for.
+"""Carries out plans of all kinds: judges a plan, asks the shim to release its victims, and watches for their exits.
 
-The laws of its kind say whether a plan is lawful before anything is touched. What an ask preempts for is held for it.
-Rules: preemption.md B.7 (commit and handshake), I (records), K3 (re-arming), K14 (victims that stay).
+The laws of its kind decide whether a plan is lawful before anything is changed. The room that an ask preempts for is
+held for it. Rules: preemption.md B.7 (commit and handshake), I (records), K3 (re-arming), K14 (victims that stay).
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ def check_lawful(
     plan: PreemptionPlan,
     check: Callable[[PartitionView, PreemptionPlan], tuple[Violation, ...]],
 ) -> Refusal | None:
-    """Returns what *check* finds against *plan*: one that breaks a law is our bug, refused and counted."""
+    """Returns why *plan* must not be applied, according to *check*; ``None``: it may be. A plan that breaks a law is a
+    bug of the core, which is refused and counted."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
     return judge_plan(state, check(state, plan))
 
 
 def judge_plan(state: PartitionState, violations: tuple[Violation, ...]) -> Refusal | None:
-    """Count a check of a plan by the laws. Returns what its *violations* come to; ``None``: the plan is lawful."""
+    """Counts a check of a plan by the laws. Returns the refusal that its *violations* make up; ``None``: the plan is
+    lawful."""
     state.law_checks += 1
     if not violations:
         return None
@@ -50,7 +52,8 @@ def judge_plan(state: PartitionState, violations: tuple[Violation, ...]) -> Refu
 
 
 def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Mark the victims, claim what the ask will use, tell the shim (B.7)."""
+    """Marks the victims of *plan*, claims what its ask will use, and asks the shim to release the victims
+    (preemption.md B.7)."""
     ask = plan.ask
     evict_victims(
         state, plan.victims, ask, f"preempted for ask {ask.spec.key} of application {ask.application.application_id}"
@@ -67,10 +70,11 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
 
 
 def _watch_exits(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Look after a while whether those have left whom *plan* relies on (K14).
+    """Checks after a while whether the victims that *plan* relies on have left (preemption.md K14).
 
-    Without victims of its own that is who was leaving the node already. Has their room gone to others, the ask looks
-    elsewhere. Victims whose ask needs them no more are given up as well: others may have claimed what they leave.
+    A plan without victims of its own relies on allocations that were leaving the node already; if their room went to
+    others, its ask tries elsewhere. Victims that their ask no longer needs are given up as well, because others may
+    have claimed their room.
     """
     ask = plan.ask
     leaving = plan.victims or tuple([a for a in plan.node.allocations.values() if a.preempted and a not in state.stuck])
@@ -94,9 +98,10 @@ def _look_at_victims(
 
 
 def _watch_room(state: PartitionState, ask: Allocation, leaving: Sequence[Allocation], now_ns: int) -> None:
-    """Re-arm *ask*, which claimed what others were *leaving*, when they have been gone for a while in vain (K3).
+    """Re-arms *ask*, which claimed the room of victims of others, *leaving*, if it is still not placed a while after
+    they have left (preemption.md K3).
 
-    Who has victims of its own hears of the last one's exit.
+    An ask with victims of its own is re-armed after the exit of the last one instead.
     """
     state.run_at(now_ns + RETRY_NS, partial(_look_for_room, state, ask, leaving, ask.rearms, False))
 
@@ -109,7 +114,8 @@ def _look_for_room(
     gone: bool,
     now_ns: int,
 ) -> None:
-    """Look whether those *leaving* have left, and again after :data:`RETRY_NS`; *gone*: they had at the look before."""
+    """Checks every :data:`RETRY_NS` whether the victims *leaving* have left; *gone* tells whether they had at the last
+    check."""
     if not ask.triggered or ask.rearms != rearms:
         return
     if gone:
@@ -120,8 +126,8 @@ def _look_for_room(
 
 
 def give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *, waits: bool) -> None:
-    """Count no more on the victims of *plan*, which do not leave and stay marked; its ask, if it *waits* for them,
-    looks elsewhere (K14)."""
+    """Stops counting on the victims of *plan*, which do not leave but stay marked. If its ask *waits* for them, it
+    tries elsewhere (preemption.md K14)."""
     ask = plan.ask
     waited_s = state.preemption.victim_timeout_ns / 10**9
     record_decision(state, plan.kind, ask, now_ns, Outcome.VICTIM_STUCK, f"not gone after {waited_s:g} s", plan)
@@ -144,7 +150,8 @@ def give_up_victims(state: PartitionState, plan: PreemptionPlan, now_ns: int, *,
 def evict_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: Allocation | None, message: str
 ) -> None:
-    """Mark *victims* and tell the shim to end them, for *preemptor* or, without one, for their queue's sake."""
+    """Marks *victims* and asks the shim to release them, for *preemptor* or, if there is none, because of their
+    queue."""
     moves.mark_victims(state, dict.fromkeys(victims, preemptor))
     state.effects.extend(
         Released(
@@ -160,7 +167,8 @@ def evict_victims(
 
 
 def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
-    """Note that *victim* is gone: once the last one of its preemptor is, the wait until re-arming begins (K3)."""
+    """Notes that *victim* is gone. After the last victim of a preemptor, the time until it is re-armed begins
+    (preemption.md K3)."""
     waited_for = state.stuck.pop(victim, None)
     if isinstance(waited_for, Allocation):
         waited_for.stuck = {key: node for key, node in waited_for.stuck.items() if key != victim.key} or NONE_STUCK
@@ -172,10 +180,10 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
     if not ask.triggered:
         return
     if ask.reservation is not None:
-        # Its turn has come, also where a quota kept it back that its own victims make room in.
+        # The ask is tried now, even if a quota kept it back, because its own victims may have made room there.
         look_again(state, ask.reservation)
     if state.gangs.hold_of(ask) is not None:
-        return  # It waits for the victims of its gang, and all members give up together.
+        return  # It waits for the victims of its gang; all members are re-armed together.
     ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
     state.run_at(ask.rearm_ns, partial(_rearm_if_waiting, state, ask, ask.rearm_ns))
 
@@ -186,9 +194,9 @@ def _rearm_if_waiting(state: PartitionState, ask: Allocation, due_ns: int, now_n
 
 
 def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Let *ask*, which lost the room it preempted for, try again: its claim and its reservation end.
+    """Lets *ask*, which lost the room that it preempted for, try again, and ends its claim and its reservation.
 
-    The node that an ask must run on stays reserved for it.
+    The reservation of a required node stays.
     """
     moves.end_claim(state, ask)
     ask.rearms += 1
@@ -203,10 +211,10 @@ def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 
 def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
-    """Has the youngest claims of others give way at once, where more is claimed on *node* since an ask must run there
-    (H).
+    """Ends the youngest claims of preemptors on *node* if an ask that requires the node has claimed more there than
+    fits (preemption.md H).
 
-    Those who preempt may do so again elsewhere. Those who have waited long come last anyway and stay.
+    The preemptors may preempt again elsewhere. Reservations by age stay, because they come last anyway.
     """
     while node.claims is not None and node.claims.exceeds_room(node.free):
         claims = [reservation for reservation in node.claims.in_order() if reservation.rank == 1]
@@ -216,7 +224,8 @@ def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
 
 
 def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
-    """Have asks that can never run on *node* hold nothing there and look elsewhere: it or they changed their size."""
+    """Ends the reservations on *node* of asks that can never run there because the node or the ask has changed its
+    size; the asks try elsewhere."""
     for reservation in list(node.reservations.values()):
         ask = reservation.ask
         if node.could_hold(ask.shape.pairs):
@@ -228,7 +237,7 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
 
 
 def forget_ask(state: PartitionState, ask: Allocation) -> None:
-    """End the claim and the reservation of *ask*, which is withdrawn; its victims still leave (B.7)."""
+    """Ends the claim and the reservation of *ask*, which is withdrawn; its victims still leave (preemption.md B.7)."""
     moves.end_claim(state, ask)
     state.guarantee.refusals.forget_ask(ask)
     ask.dialogue = None
@@ -249,7 +258,7 @@ def record_decision(
     detail: str = "",
     plan: PreemptionPlan | None = None,
 ) -> None:
-    """Put down how an attempt of *kind* for *ask* ended (preemption.md I)."""
+    """Records how an attempt of *kind* for *ask* ended (preemption.md I)."""
     victims: tuple[VictimRecord, ...] = ()
     if plan is not None:
         victims = victim_records(plan)
@@ -274,12 +283,12 @@ def record_decision(
 
 
 def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
-    """Returns the victims of *plan* as decisions name them."""
+    """Returns the victims of *plan* as decisions record them."""
     return tuple(map(victim_record, plan.victims, plan.adjusted or (0,) * len(plan.victims)))
 
 
 def victim_record(victim: Allocation, adjusted_priority: int) -> VictimRecord:
-    """Returns *victim* as decisions name it."""
+    """Returns *victim* as decisions record it."""
     return VictimRecord(
         victim.spec.key,
         victim.application.application_id,

@@ -1,4 +1,4 @@
-"""Values with which kinds of preemption tell what they could do for an ask, without deciding anything."""
+"""Defines the forecasts with which kinds of preemption say what they could do for an ask, without deciding anything."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.preemption.victim_index import VictimIndex
 
 UNLISTED: Final = "preemption.policies"
-"""The setting that leaves a kind out."""
+"""The setting that lists the kinds of preemption, and so forbids every kind that it does not list."""
 LIMITED: Final = "limit of one interval of the preemption cycle"
 
 
 class Circumstances(NamedTuple):
-    """The circumstances in which a kind is asked what it could do for an ask.
+    """The circumstances that a kind is given when it is asked what it could do for an ask.
 
     limited  the limit that keeps the ask back; ``None``: there is none
     victims  the allocations of each leaf, in the order in which they would be preempted
@@ -36,13 +36,13 @@ class PreemptionVerdict(StrEnum):
     NOT_NEEDED = "not-needed"
     """There is room without preemption."""
     FORBIDDEN = "forbidden"
-    """A switch, limit, law or fence forbids preemption."""
+    """A setting, limit, law or fence forbids preemption."""
     NO_VICTIMS = "no-victims"
     """Preemption is allowed, but the victims that the laws allow do not make enough room."""
 
 
 class LawTally(NamedTuple):
-    """Queues whose allocations are protected by the same rule, and the first of them."""
+    """The queues whose allocations are protected by the same rule: how many, and the first of them."""
 
     law: str
     queues: int

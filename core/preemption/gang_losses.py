@@ -1,7 +1,8 @@
-"""Preemption takes members of gangs beyond the minimum one by one, and the rest together or not at all.
+"""Determines which members of a gang preemption may take: members beyond the minimum one by one, the others all
+together or not at all.
 
-A gang is what runs in the task groups of one application. Up to the surplus of a task group its members are victims
-like any others. Whoever needs more takes all of the gang.
+A gang is what runs in the task groups of one application. Up to the surplus of a task group, its members are victims
+like any others. A plan that needs more has to take the whole gang.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def is_bound(allocation: Allocation) -> bool:
 
 
 class GangLosses:
-    """The gangs looked at in one attempt, as they are now."""
+    """Counts the surplus of gangs for one attempt."""
 
     def __init__(self) -> None:
         self._surplus: dict[Application, dict[str, int]] = {}
@@ -39,15 +40,15 @@ class GangLosses:
 
 
 class SpareMembers:
-    """The members of gangs that may leave one by one, chosen beforehand: those in excess of each task group's minimum,
-    the least important and youngest first."""
+    """Chooses the members of gangs that may leave one by one: those beyond the minimum of their task group, the least
+    important and youngest first."""
 
     def __init__(self) -> None:
         self._spare: dict[Application, dict[Allocation, None]] = {}
 
     def may_leave(self, allocation: Allocation) -> bool:
-        """Tells whether *allocation* is no member of a gang that is of no use below its minimum, or is in excess of
-        that."""
+        """Tells whether *allocation* may leave by itself: it is beyond the minimum of its task group, or its gang needs
+        no minimum."""
         if not is_bound(allocation):
             return True
         application = allocation.application
@@ -68,8 +69,8 @@ def _choose_spare(application: Application) -> dict[Allocation, None]:
 
 
 def members_of(application: Application) -> list[Allocation]:
-    """Returns what runs of the gang of *application*: a placeholder whose place is being taken stands for the one that
-    takes it."""
+    """Returns the allocations that run of the gang of *application*. A placeholder that is being replaced counts for
+    its replacement."""
     return [
         allocation
         for allocation in application.allocations.values()
@@ -80,12 +81,13 @@ def members_of(application: Application) -> list[Allocation]:
 
 
 def can_leave_whole(members: list[Allocation]) -> bool:
-    """Tells whether all *members* of a gang may leave now: none must run on its node, or is changing places."""
+    """Tells whether all *members* of a gang may leave now: none has a required node, and none is being replaced or
+    released."""
     return all(member.place is _PLACED and not member.spec.required_node for member in members)
 
 
 def _find_surplus(application: Application) -> dict[str, int]:
-    """Returns, by task group, how many members are there beyond the minimum."""
+    """Returns the number of members beyond the minimum, by task group."""
     hard = application.spec.gang_style == HARD
     counts: dict[str, int] = {}
     for member in members_of(application):
@@ -94,7 +96,7 @@ def _find_surplus(application: Application) -> dict[str, int]:
     for name, count in counts.items():
         group = application.task_groups.get(name)
         if group is None:
-            # No placeholder was ever seen, as after a restart of the core: nobody knows the minimum of a hard gang.
+            # No placeholder was ever seen, as after a restart of the core, so the minimum of a Hard gang is not known.
             surplus[name] = 0 if hard else count
         elif hard or group.stated_minimum is not None:
             surplus[name] = max(0, count - group.minimum(hard=hard))

@@ -1,6 +1,7 @@
-"""Plans of any kind of preemption, held against the laws that bind their kind (preemption.md A.0).
+"""Checks plans of any kind of preemption against the laws of their kind (preemption.md A.0).
 
-The drive of a kind asks the laws of its own kind; here asks who holds a plan without knowing its kind.
+The driver of a kind calls the laws of its own kind directly; this module is for code that has a plan without knowing
+its kind.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from kornel.core.preemption.registry import kind_called
 def check(view: PartitionView, plan: Plan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
-    Costs as much as the plan has victims times the depth of the tree, for a required node as much as the node holds.
+    The cost is the number of victims times the depth of the tree; for a required node, the number of allocations on the
+    node.
     """
     kind = kind_called(plan.kind)
     assert kind is not None, f"{plan.kind} is no kind of preemption"

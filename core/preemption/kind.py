@@ -1,6 +1,6 @@
-"""The record of a kind of preemption, which holds what there is to know of it from outside its room and is read by
-everything that tells kinds apart. The registry lists the records; configuration, engine, laws, metrics, log, history,
-REST, explain and the web page hold no names of kinds of their own."""
+"""Defines the record of a kind of preemption, which holds everything that code outside the package of the kind needs to
+know. The registry lists the records. Configuration, engine, laws, metrics, log, history, REST, explain and the web page
+read them and contain no names of kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook
 
 
 class Level(StrEnum):
-    """The levels at which the log tells of a decision."""
+    """The levels at which the log reports decisions."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -31,7 +31,7 @@ class Level(StrEnum):
 
 
 class Tone(StrEnum):
-    """The tones in which the web page shows how good or bad an outcome is."""
+    """The colours of an outcome on the web page, from good to bad."""
 
     NEUTRAL = ""
     GOOD = "good"
@@ -41,7 +41,7 @@ class Tone(StrEnum):
 
 
 class Colour(StrEnum):
-    """The colours that the web page has for kinds, in its light and in its dark theme."""
+    """The colours of kinds on the web page, in its light and its dark theme."""
 
     BLUE = "blue"
     AMBER = "amber"
@@ -53,14 +53,14 @@ class Colour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The treatment of one way for a decision to end.
+    """The treatment of one outcome of a decision.
 
-    words    what it means by the laws or the bounds, for explanations; empty: its detail says enough
-    law      the number of the law that alone decided so; empty: no single one did
-    leaves   the victims that the decision names have to leave
-    counted  its series is published before it happens for the first time
-    level    of the line in the log
-    tone     on the web page
+    words    its meaning by the laws or the bounds, for explanations; empty: its detail says enough
+    law      the number of the only law that decided so; empty: no single law did
+    leaves   tells whether the victims that the decision names have to leave
+    counted  tells whether its metric is published before it happens for the first time
+    level    the level of its line in the log
+    tone     its colour on the web page
     """
 
     words: str = ""
@@ -76,11 +76,11 @@ UNREMARKABLE: Final = Ending()
 
 @dataclass(frozen=True, slots=True)
 class DecisionSource:
-    """The maker of decisions about preemption: a kind, or the governor, which bounds all kinds.
+    """A source of decisions about preemption: a kind, or the governor, which bounds all kinds.
 
-    name      as decisions, metrics, the history and ``queues.yaml`` write it
-    outcomes  how its decisions can end; one that is not listed is unremarkable
-    colour    on the web page
+    name      its name in decisions, metrics, the history and ``queues.yaml``
+    outcomes  the outcomes of its decisions; one that is not listed is unremarkable
+    colour    its colour on the web page
     """
 
     name: str
@@ -88,17 +88,17 @@ class DecisionSource:
     colour: Colour = Colour.GREY
 
     def ending_of(self, outcome: Outcome) -> Ending:
-        """Returns how *outcome* is treated."""
+        """Returns the treatment of *outcome*."""
         return self.outcomes.get(outcome, UNREMARKABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key of a kind's own section ``preemption.<name>``. The type of *default* says what is written there.
+    """One key of a kind's own section ``preemption.<name>``. Its values have the type of *default*.
 
-    least    of a whole number
-    most     of a number with a fraction
-    choices  of a word
+    least    the least value of a whole number
+    most     the largest value of a number with a fraction
+    choices  the words that are allowed
     """
 
     default: bool | int | float | str
@@ -113,9 +113,9 @@ class ConfigurationKeys:
 
     switch   the key that turns the kind on, in its section if it has one; empty: listing it in ``policies`` is enough
     section  the keys of ``preemption.<name>``; empty: there is no such section
-    bound    the default of ``governor.victims.<name>``; ``None``: the governor has no bound on victims for the kind
-    serves   its victims leave for an ask, so that ``governor.victims.<name>.ask`` means something
-    derives  where the switch is on, queues that declare no guarantee have a derived one
+    bound    the default of ``governor.victims.<name>``; ``None``: the governor does not bound the victims of the kind
+    serves   tells whether victims leave for an ask, so that ``governor.victims.<name>.ask`` has a meaning
+    derives  tells whether the switch gives queues without a declared guarantee a derived one
     """
 
     switch: str = ""
@@ -126,42 +126,42 @@ class ConfigurationKeys:
 
 
 def do_nothing(state: PartitionState, now_ns: int) -> None:
-    """Fits wherever a kind has nothing to do."""
+    """Does nothing; stands for an act that a kind does not have."""
 
 
 def wants_nothing(state: PartitionState) -> bool:
-    """Tells that a kind has no use for a round, whatever holds in *state*."""
+    """Returns false: the kind never needs a round."""
     return False
 
 
 def resumes_nothing(state: PartitionState, now_ns: int) -> bool:
-    """Tells that no ask of a kind had to wait for another kind."""
+    """Returns false: no ask of the kind ever waits for another kind."""
     return False
 
 
 def is_never_busy(state: PartitionState) -> bool:
-    """Tells that a kind has no work that goes on from slice to slice."""
+    """Returns false: the kind has no work that continues from slice to slice."""
     return False
 
 
 def advance_nothing(state: PartitionState, now_ns: int, budget: int) -> None:
-    """Fits a kind that is never busy."""
+    """Does nothing; stands for the work of a kind that is never busy."""
 
 
 def ignore_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Fits a kind to which it does not matter what runs where."""
+    """Does nothing; for a kind to which placements do not matter."""
 
 
 def ignore_amendment(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Fits a kind that learns of what has changed about allocations when it looks for victims."""
+    """Does nothing; for a kind that sees changes of allocations when it looks for victims."""
 
 
 def repeats_nothing(state: PartitionState) -> None:
-    """Fits a kind that announces nothing to shims."""
+    """Does nothing; for a kind that sends no notices to shims."""
 
 
 def knows_no_notice(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
-    """Tells that a notice does not belong to a kind that sends none."""
+    """Returns false: the kind sends no notices, so no answer belongs to it."""
     return False
 
 
@@ -178,7 +178,7 @@ def leave_gang(
 
 
 def leave_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
-    """Tells that no room was made."""
+    """Returns false: no room was made."""
     return False
 
 
@@ -191,23 +191,23 @@ def foresees_nothing(state: PartitionState, ask: Allocation, asked: Circumstance
 class Driver:
     """The acts of a kind in a partition, by occasion.
 
-    configured      the configuration in force is a new one
+    configured      a new configuration is in force
     in_round        its turn in a round of the preemption cycle, in the order of ``preemption.policies``
-    tries_again     the reserved asks that this turn tries again, where something has changed for them; ``None``: none
-    wants_round     whether that turn could come to anything as things stand; without any that does there are no rounds
-    offer_due       a slice or a round begins: offer the asks whose next attempt is due
-    resume          offer the asks that had to wait until another kind was busy no more; says whether there were any
-    is_busy         whether it has work that goes on from slice to slice
-    advance         go on with that work for about so many decisions
-    serve_unplaced  make room for an ask of a group with asks that are due, which found no place; says what that cost in
-                    decisions, and whether the group may stay where it is: it preempted, or has more to try
-    serve_unit      make room for all members of a gang at once, which found no places; says the same
-    serve_reserved  make room for an ask with a reservation, which a limit keeps back or nothing; says whether it did
+    tries_again     tells whether this turn tries a reserved ask again, if something has changed for it; ``None``: none
+    wants_round     tells whether that turn could achieve anything now; if no kind's could, there are no rounds
+    offer_due       a slice or a round begins: offers the asks whose next attempt is due
+    resume          offers the asks that had to wait while another kind was busy; returns whether there were any
+    is_busy         tells whether it has work that continues from slice to slice
+    advance         continues that work for about so many decisions
+    serve_unplaced  makes room for an ask of a group with due asks, which found no node; returns the cost in
+                    decisions, and whether the group may stay where it is, because it has preempted or has more to try
+    serve_unit      makes room for all members of a gang that found no places; returns the same
+    serve_reserved  makes room for an ask with a reservation, kept back by a limit or by nothing; returns whether it did
     end_slice       a slice ends
-    note_arrival    something holds an amount on a node that nobody checked
-    note_amendment  something that runs has another priority, other tags or another preemption policy
-    repeat_notices  a shim has subscribed: send the notices that still stand again
-    note_answer     the shim has answered a notice; says whether it is one of this kind's in this partition
+    note_arrival    an allocation holds an amount on a node without any check
+    note_amendment  an allocation has got another priority, other tags or another preemption policy
+    repeat_notices  a shim has subscribed: sends the open notices again
+    note_answer     the shim has answered a notice; returns whether the notice belongs to this kind in this partition
     """
 
     configured: Callable[[PartitionState, int], None] = do_nothing
@@ -235,13 +235,13 @@ class Kind(DecisionSource):
     """A kind of preemption.
 
     laws        the numbers of the laws that bind it, in order
-    allowed_by  what lets it tell somebody to leave, in a sentence
-    planner     who is to leave, or why nobody is; changes nothing
-    check       the laws that one of its plans would break; shares no code with the planner
-    driver      when it acts
-    foresee     what it could do for an ask, for explanations; ``None``: it does nothing for this one
-    keys        what the configuration can say of it
-    records     the classes of what it keeps in a partition, which a supposed change may touch and takes back
+    allowed_by  what allows it to ask for releases, as a sentence
+    planner     finds victims, or the reason why there are none; changes nothing
+    check       returns the laws that a plan of this kind would break; shares no code with the planner
+    driver      its acts, by occasion
+    foresee     forecasts what it could do for an ask, for explanations; ``None``: it does nothing for this ask
+    keys        its keys in the configuration
+    records     the classes of its records in a partition, which a what-if may change and restores
     """
 
     laws: tuple[int, ...]
@@ -255,5 +255,5 @@ class Kind(DecisionSource):
 
     @property
     def law_numbers(self) -> str:
-        """The numbers of its laws as metrics and the history write them."""
+        """The numbers of its laws, as they appear in metrics and the history."""
         return " ".join(map(str, self.laws))

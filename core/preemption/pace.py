@@ -1,5 +1,5 @@
-"""The pace of preemption: what each kind took within the last interval of its cycle, and who waits until it may take
-more."""
+"""Keeps the pace of preemption: what each kind took within the last interval of its cycle, and which asks wait until it
+may take more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kornel.core.model.shapes import Pairs
 
 
 class Taken(NamedTuple):
-    """One decision: when it was made, what it serves by type index, and how many it asked to leave."""
+    """One decision: its time, what it serves by type index, and the number of its victims."""
 
     at_ns: int
     served: Pairs
@@ -29,7 +29,7 @@ class Totals:
         self.victims = 0
 
     def add(self, taken: Taken, sign: int = 1) -> None:
-        """Count *taken*, or with *sign* -1 count it no more."""
+        """Adds *taken* or, with *sign* -1, subtracts it."""
         for t, amount in taken.served:
             self.amounts[t] = self.amounts.get(t, 0) + sign * amount
         self.victims += sign * taken.victims
@@ -45,7 +45,7 @@ class Window:
         self.totals = Totals()
 
     def add(self, taken: Taken) -> None:
-        """Add *taken*, the youngest decision."""
+        """Add *taken*, the latest decision."""
         self.taken.append(taken)
         self.totals.add(taken)
 
@@ -55,7 +55,7 @@ class Window:
             self.totals.add(self.taken.popleft(), -1)
 
     def copy_since(self, until_ns: int) -> Window:
-        """Returns the window as it will be once the decisions up to *until_ns* are dropped: for questions."""
+        """Returns a copy without the decisions up to *until_ns*, for forecasts."""
         later = Window()
         for taken in self.taken:
             if taken.at_ns > until_ns:
@@ -63,8 +63,8 @@ class Window:
         return later
 
     def shrinking_sums(self) -> Iterator[tuple[int, Totals]]:
-        """Yields the sums that are left once each of the decisions, the oldest first, is dropped; with when it was
-        made."""
+        """Drops one decision after the other, the oldest first, from a copy of the totals; yields the time of each and
+        the sums that are left."""
         left = Totals()
         left.amounts.update(self.totals.amounts)
         left.victims = self.totals.victims
@@ -74,19 +74,19 @@ class Window:
 
 
 class PaceOfKind:
-    """The decisions of one kind of preemption within the last interval, and who waits until it may take more."""
+    """The decisions of one kind of preemption within the last interval, and what waits until it may take more."""
 
     __slots__ = ("held_ns", "resume", "waiting", "window")
 
     def __init__(self) -> None:
         self.window: Final = Window()
         self.waiting: dict[AskGroup | Reservation, None] = {}
-        """Groups with asks that are due, or reservations of asks, which the limit of the kind holds back."""
+        """The groups with due asks, and the reservations, that the limit of the kind holds back."""
         self.resume: Callable[[Any, int], None] | None = None
-        """The function that offers them again, called with the partition's state and the time; ``None``: the kind never
-        held anybody back."""
+        """The function that offers them again, called with the state of the partition and the time; ``None``: the kind
+        has never held anything back."""
         self.held_ns: int | None = None
-        """The time when the limit last held somebody back."""
+        """The time when the limit last held something back; ``None``: never."""
 
 
 class Pace:
@@ -95,21 +95,22 @@ class Pace:
     def __init__(self) -> None:
         self._by_kind: dict[str, PaceOfKind] = {}
         self.wakes_ns: int | None = None
-        """The time when those held back are looked at next; ``None``: nobody is."""
+        """The time when what is held back is offered again; ``None``: nothing is held back."""
         self.woke_ns = 0
 
     def of_kind(self, name: str) -> PaceOfKind:
-        """Returns the pace of the kind called *name*, which is kept from now on."""
+        """Returns the pace of the kind called *name*, and begins to keep it if necessary."""
         found = self._by_kind.get(name)
         if found is None:
             found = self._by_kind[name] = PaceOfKind()
         return found
 
     def copy_window(self, name: str, until_ns: int) -> Window:
-        """Returns what the kind called *name* took after *until_ns*, for a question: nothing is kept of that."""
+        """Returns a copy of what the kind called *name* took after *until_ns*, for forecasts."""
         found = self._by_kind.get(name)
         return found.window.copy_since(until_ns) if found is not None else Window()
 
     def in_order(self) -> list[tuple[str, PaceOfKind]]:
-        """Returns the kinds that asked for their pace so far, by name: whoever asked first must not matter."""
+        """Returns the kinds whose pace is kept, sorted by name, so that their order does not depend on which came
+        first."""
         return sorted(self._by_kind.items())

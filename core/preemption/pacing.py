@@ -28,14 +28,14 @@ QUIET_NS: Final = 15 * SECOND_NS
 
 
 def current_window(state: PartitionState, kind: str, now_ns: int) -> Window:
-    """Returns what *kind* took within the interval that ends at *now_ns*, after dropping what is older."""
+    """Returns what *kind* took within the interval that ends at *now_ns*, and drops what is older."""
     window = state.pace.of_kind(kind).window
     window.drop_until(now_ns - state.preemption.cycle_interval_ns)
     return window
 
 
 def foreseen_window(state: PartitionState, kind: str, now_ns: int) -> Window:
-    """Returns what :func:`current_window` would, as a copy for a question, and changes nothing."""
+    """Returns a copy of the window that :func:`current_window` would return, for forecasts, and changes nothing."""
     return state.pace.copy_window(kind, now_ns - state.preemption.cycle_interval_ns)
 
 

@@ -1,4 +1,5 @@
-"""The result of planning a preemption for an ask: who goes and where, or why nobody goes."""
+"""Defines the results of planning a preemption for an ask: the victims and the node, or the reason why there are
+none."""
 
 from __future__ import annotations
 
@@ -14,17 +15,18 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 
 PreemptionPredicate = Callable[[Allocation, Node, tuple[Allocation, ...], int], int | None]
-"""(ask, node, victims in order, start index) -> index of the last victim that must go, or ``None`` for never
-(preemption.md B.6). Absent predicate: the start index is enough. No victims on the node: called with ``()`` and -1,
-the ordinary check of the node as it is; any index means yes."""
+"""A function (ask, node, victims in order, start index) -> the index of the last victim that must leave, or ``None`` if
+the ask would not run even then (preemption.md B.6). Without a predicate, the start index is enough. For a plan without
+victims on the node it is called with ``()`` and -1, which is the ordinary check of the node as it is; any index means
+yes."""
 
 
 class AnswerPending(Exception):
-    """Raised by a predicate whose answer is still to come: plan again when it is there."""
+    """Raised by a predicate whose answer is still to come; the caller has to plan again when it has arrived."""
 
 
 class Plan(Protocol):
-    """The part that plans of all kinds have in common: the name of the kind, and who leaves."""
+    """The part that plans of all kinds have in common: the name of the kind, and the victims."""
 
     @property
     def kind(self) -> str:
@@ -36,17 +38,19 @@ class Plan(Protocol):
 
 
 class FreedAmounts(dict[str, dict[str, int]]):
-    """Amounts that had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, base units."""
+    """The amounts that had to be freed, by need (``node``, ``queue``, ``guarantee``) and type name, in base units."""
 
     def __str__(self) -> str:
-        """Returns the same for people: ``vcore=2.7 on the node, memory=4Gi under its guarantee``."""
+        """Returns the amounts as a text for people, such as ``vcore=2.7 on the node, memory=4Gi under its
+        guarantee``."""
         places = {"node": "on the node", "queue": "under the max of a queue", "guarantee": "under its guarantee"}
         return ", ".join(f"{format_quantities(amounts)} {places.get(need, need)}" for need, amounts in self.items())
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
-    """Hold what *ask* needs on *node* and mark *victims*, in order; none, where enough is leaving *node* already."""
+    """The plan to hold what *ask* needs on *node* and to mark *victims*, in order. There are none if enough room is
+    about to become free on *node*."""
 
     kind: str
     ask: Allocation
@@ -56,19 +60,21 @@ class PreemptionPlan:
     needs: FreedAmounts = field(default_factory=FreedAmounts)
     """The amounts that had to be freed."""
     adjusted: tuple[int, ...] = ()
-    """Adjusted priority of each victim at the fence (preemption.md B.3)."""
+    """The adjusted priority of each victim at the fence (preemption.md B.3)."""
     extended: bool = False
-    """The predicate asked for more victims than the resources did, so resources alone do not explain each of them."""
+    """Tells whether the predicate asked for more victims than the resources require, so that resources alone do not
+    explain each of them."""
     weighed: str = ""
-    """The other nodes that came into question, in words."""
+    """The other nodes that were looked at, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """Hold a place for every member of a gang that asks as a unit, and mark the victims of all places: one decision.
+    """The plan, as one decision, to hold a place for every member of a gang that asks as a unit, and to mark the
+    victims of all places.
 
-    *places*: one for each member; a place where nobody leaves is in room that is open or leaving already. Each victim
-    stands with one member. *mends*: the other members of the gang hold their places already.
+    *places*: one for each member; a place without victims uses room that is free or about to become free. Each victim
+    belongs to one member. *mends* tells whether other members of the gang hold their places already.
     """
 
     kind: str
@@ -77,7 +83,7 @@ class UnitPlan:
     fence: Queue
     mends: bool = False
     cut_short: bool = False
-    """Not all ways were tried, so that fewer victims might do."""
+    """Tells whether the search ended before all ways were tried, so that fewer victims might be enough."""
 
     @property
     def victims(self) -> tuple[Allocation, ...]:
@@ -92,11 +98,11 @@ class UnitPlan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer of a planner that finds no victims. *detail* holds the numbers behind the outcome, ready
-    to be shown.
+    """The answer of a planner that finds no victims. *detail* explains the outcome with amounts, for people.
 
-    *retry_ns*: there is no use in trying again before then; ``None``: as usual. *anywhere*: victims would not have to
-    be on the node that the ask is to use. *cut_short*: not everything was tried, so that even fewer victims might do.
+    *retry_ns*: the time before which another attempt is useless; ``None``: the usual one. *anywhere* tells whether
+    victims need not be on the node that the ask is to use. *cut_short* tells whether the search ended before everything
+    was tried, so that victims might exist.
     """
 
     outcome: Outcome
@@ -108,8 +114,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """The queues, applications and nodes that are not to lose anything just now although the laws would allow it:
-    leaves by path, others by ID."""
+    """The queues, applications and nodes that must not lose anything now although the laws would allow it: leaves by
+    path, the others by ID."""
 
     queues: frozenset[str] = frozenset()
     applications: frozenset[str] = frozenset()

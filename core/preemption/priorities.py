@@ -1,6 +1,8 @@
-"""Priorities as another queue sees them: every queue in between shifts them, or hides them behind its own.
+"""Adjusts priorities for comparison between queues: every queue in between adds its offset or, with a fence, replaces
+them by its own.
 
-Rule: preemption.md B.3. Plain integers: the clamping of exposed queue priorities (part G) plays no part here.
+Rule: preemption.md B.3. Adjusted priorities are plain integers, which are not clamped like the exposed priorities of
+queues (part G).
 """
 
 from __future__ import annotations
@@ -12,20 +14,20 @@ from kornel.core.model.queues import Queue
 
 
 class Adjustment(NamedTuple):
-    """The effect of a path of queues on a priority: ``(fixed, or the priority itself) + offset``."""
+    """The adjustment of priorities on a path of queues: ``(fixed, or the priority itself) + offset``."""
 
     fixed: int | None
     offset: int
 
     def of(self, priority: int) -> int:
-        """Returns *priority* as the top of the path sees it."""
+        """Returns *priority* as adjusted at the top of the path."""
         return (priority if self.fixed is None else self.fixed) + self.offset
 
 
 def adjustment_of(leaf: Queue, above: Queue) -> Adjustment:
-    """Returns what the queues from *leaf* up to, but not including, *above* make of a priority in *leaf*.
+    """Returns the adjustment of priorities in *leaf* by the queues from *leaf* up to, but not including, *above*.
 
-    *above* is *leaf* or one of its ancestors; its own settings have no effect, so neither have those of the root.
+    *above* is *leaf* or one of its ancestors. Its own settings have no effect, so those of the root never have one.
     """
     fixed: int | None = None
     offset = 0
@@ -41,7 +43,8 @@ def adjustment_of(leaf: Queue, above: Queue) -> Adjustment:
 
 
 def adjust_within(leaf: Queue, outer: Adjustment) -> Adjustment:
-    """Returns what the path from *leaf* on makes of a priority there, if that from its parent on does *outer*."""
+    """Returns the adjustment of priorities on the path from *leaf* on, given *outer*, the adjustment from its parent
+    on."""
     properties = leaf.properties
     if outer.fixed is not None:
         return outer

@@ -1,4 +1,4 @@
-"""The kinds of preemption there are. Adding one takes an import and a place in :data:`KINDS`."""
+"""Lists the kinds of preemption. A new kind needs an import and an entry in :data:`KINDS`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ KINDS: Final[tuple[Kind, ...]] = (
 NAMES: Final = tuple(kind.name for kind in KINDS)
 
 SOURCES: Final[Mapping[str, DecisionSource]] = MappingProxyType({each.name: each for each in (*KINDS, GOVERNOR)})
-"""By name, everybody who decides about preemption."""
+"""The sources of decisions about preemption, by name."""
 
 _BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})
 
 
 def kind_called(name: str) -> Kind | None:
-    """Returns the kind called *name*; ``None``: there is none, as for a decision that an older core put down."""
+    """Returns the kind called *name*; ``None``: there is none, which may be so for a decision recorded by an older
+    core."""
     return _BY_NAME.get(name)
 
 
@@ -44,36 +45,36 @@ def laws_of(name: str) -> str:
 
 
 def allowed_by(name: str) -> str:
-    """Returns what lets the kind called *name* tell somebody to leave; empty: nothing does."""
+    """Returns what allows the kind called *name* to ask for releases; empty: nothing does."""
     kind = _BY_NAME.get(name)
     return kind.allowed_by if kind is not None else ""
 
 
 def wants_round(state: PartitionState) -> bool:
-    """Tells whether a round of the preemption cycle could come to anything in *state* as things stand."""
+    """Tells whether a round of the preemption cycle could achieve anything in *state* now."""
     return any(
         kind.driver.wants_round(state) for name in state.preemption.policies if (kind := _BY_NAME.get(name)) is not None
     )
 
 
 def configure_kinds(state: PartitionState, now_ns: int) -> None:
-    """Have every kind follow the configuration that is in force in *state* from now on."""
+    """Makes every kind follow the configuration that is now in force in *state*."""
     for kind in KINDS:
         kind.driver.configured(state, now_ns)
 
 
 def repeat_notices(state: PartitionState) -> None:
-    """Send the notices that still stand again, because a shim has subscribed."""
+    """Sends the open notices again, because a shim has subscribed."""
     for kind in KINDS:
         kind.driver.repeat_notices(state)
 
 
 def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
-    """Note the *answer* to a notice. Tells whether the notice belongs to a kind in this partition."""
+    """Notes the *answer* to a notice. Returns whether the notice belongs to a kind in this partition."""
     return any(kind.driver.note_answer(state, answer) for kind in KINDS)
 
 
 def ending_of(decided: PreemptionDecided) -> Ending:
-    """Returns how the outcome of *decided* is treated by whoever decided it; unremarkable, if nobody has that name."""
+    """Returns the treatment of the outcome of *decided* by its source; unremarkable if no source has that name."""
     source = SOURCES.get(decided.kind)
     return source.ending_of(decided.outcome) if source is not None else UNREMARKABLE

@@ -1,4 +1,4 @@
-"""One round of the periodic preemption cycle: the configured kinds, one after the other (preemption.md F2)."""
+"""Runs one round of the periodic preemption cycle: the configured kinds, one after the other (preemption.md F2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The part of the kinds of preemption in a slice of the allocation cycle: each acts through its driver, in the order in
-which the registry lists them.
+"""Calls the kinds of preemption in a slice of the allocation cycle. Each acts through its driver, in the order of the
+registry.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kornel.core.preemption.registry import KINDS
 
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
-    """Offer every ask whose next attempt is due, of whatever kind."""
+    """Offer every ask whose next attempt is due, of any kind."""
     for kind in KINDS:
         kind.driver.offer_due(state, now_ns)
 
 
 def resume_waiting(state: PartitionState, now_ns: int) -> bool:
     """Offer the asks of one kind that had to wait for another one. Returns whether there were any."""
-    # A list, not a generator: each has its turn, whatever those before it say.
+    # This is a list and not a generator, so that each kind has its turn, whatever those before it return.
     found = [kind.driver.resume(state, now_ns) for kind in KINDS]
     return any(found)
 
@@ -36,14 +36,14 @@ def any_busy(state: PartitionState) -> bool:
 
 
 def busy_drivers(state: PartitionState) -> Iterator[Driver]:
-    """Yields the drivers that have such work when their turn comes."""
+    """Yields the drivers that have such work at the moment of their turn."""
     for kind in KINDS:
         if kind.driver.is_busy(state):
             yield kind.driver
 
 
 def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
-    """Have the kinds make room for an ask of *group*, which found no place and has asks that are due.
+    """Lets the kinds make room for an ask of *group*, which found no node and has due asks.
 
     Returns what that cost in decisions, and whether the group may stay where it is.
     """
@@ -59,7 +59,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 def serve_unit(
     state: PartitionState, unit: GangUnit, members: Sequence[Allocation], why: NotPlaced, now_ns: int
 ) -> tuple[int, bool]:
-    """Have the kinds make room for all *members* of the gang of *unit* at once, which found no places.
+    """Lets the kinds make room for all *members* of the gang of *unit*, which found no places.
 
     Returns what that cost in decisions, and whether the unit may stay where it is.
     """
@@ -73,23 +73,24 @@ def serve_unit(
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
-    """Have the kinds make room for the ask of *reservation*, which *limited* keeps back. Returns whether one did."""
+    """Lets the kinds make room for the ask of *reservation*, which *limited* keeps back. Returns whether one did."""
     return any(kind.driver.serve_reserved(state, reservation, limited, now_ns) for kind in KINDS)
 
 
 def end_slice(state: PartitionState, now_ns: int) -> None:
-    """Have every kind note what the slice changed."""
+    """Lets every kind note what the slice has changed."""
     for kind in KINDS:
         kind.driver.end_slice(state, now_ns)
 
 
 def note_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Tell every kind that *allocation* holds an amount on a node that nobody checked."""
+    """Informs every kind that *allocation* holds an amount on a node without any check."""
     for kind in KINDS:
         kind.driver.note_arrival(state, allocation, now_ns)
 
 
 def note_amendment(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Tell every kind that *allocation*, which runs, has another priority, other tags or another preemption policy."""
+    """Informs every kind that *allocation*, which runs, has got another priority, other tags or another preemption
+    policy."""
     for kind in KINDS:
         kind.driver.note_amendment(state, allocation, now_ns)

@@ -1,9 +1,9 @@
-"""The allocations of each leaf, in the order in which preemption would take them, kept from one attempt to the next.
+"""Keeps the allocations of each leaf in the order in which preemption would take them, from one attempt to the next.
 
-Most attempts look at a handful of victims, the first few of each leaf, but without an order they would have to look at
-all. The order hangs on what never changes in an allocation's life: its flags, priority and age. So it is worked out
-again only for a leaf whose allocations changed, which is checked against the leaf itself, not left to notifications
-that somebody might forget to send.
+Most attempts only look at the first few allocations of each leaf, but without an order they would have to look at all.
+The order depends on the flags, the priority and the age of allocations. So it is computed again only for a leaf whose
+allocations have changed. That is found by comparison with the leaf itself, not by notifications, which code might
+forget to send.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 
 Ranked = tuple[int, int, str, Allocation]
-"""(priority, -created, key, allocation), the first to go first."""
+"""An allocation as (priority, -created, key, allocation); the smallest is taken first."""
 
 CLASSES = (0, 1, 2, 3)
-"""The classes of victims by reluctance: 0 plain, +1 opted out, +2 originator; each goes only after all before it (law
-1).
+"""The classes of victims by reluctance: 0 ordinary, +1 opted out, +2 originator; a class is taken only after all before
+it (law 1).
 
-With an originator its whole application is lost, with a task that opted out no more than that task.
+With an originator, its whole application is lost; with a task that opted out, only that task.
 """
 
 MILDEST = ((False, False), (False, True), (True, False), (True, True))
-"""The best a solution can be, as (any originator, any opted out), that needs the class of the same index."""
+"""The first part of the key, (any originator, any opted out), of the best solution that needs the class of the same
+index."""
 
 _shape_of = attrgetter("shape")
 _standing_of = attrgetter("standing")
@@ -43,7 +44,7 @@ def reluctance_of(allocation: Allocation) -> int:
 
 
 class Band:
-    """Allocations that only their age tells apart. They are sorted when somebody first gets there."""
+    """The allocations of one class and priority, which differ in age only. They are sorted when they are first read."""
 
     __slots__ = ("_allocations", "_sorted", "priority")
 
@@ -56,8 +57,8 @@ class Band:
         return len(self._allocations)
 
     def in_order(self) -> list[Allocation]:
-        """Returns the youngest first. Those of one age come in any order: whoever merges several leaves has to sort
-        these anyway."""
+        """Returns the allocations, the youngest first. Those of equal age are in no particular order, because a merge
+        of several leaves has to sort them anyway."""
         if not self._sorted:
             self._allocations.sort(key=_created_of, reverse=True)
             self._sorted = True
@@ -65,7 +66,7 @@ class Band:
 
 
 class InOrder(Sequence[Ranked]):
-    """Victims of one class, the first to go first. Most attempts look at few, so the rest is not put in order."""
+    """The possible victims of one class in order. Most attempts read only a few, so the rest is not sorted."""
 
     __slots__ = ("_bands", "_length", "_opened", "_reached")
 
@@ -98,7 +99,8 @@ class InOrder(Sequence[Ranked]):
 
 
 class RankedLeaf:
-    """One leaf's allocations by class, in order. Those bound to their required node are never victims: left out."""
+    """The allocations of one leaf by class, in order. Allocations with a required node are left out, because they are
+    never victims."""
 
     __slots__ = ("_allocations", "_bands", "_by_age", "_shapes", "highest", "required", "shapes", "sizes", "total")
 
@@ -113,16 +115,16 @@ class RankedLeaf:
             else:
                 found.append(allocation)
         self._bands: tuple[list[Band], ...] = tuple([] for _ in CLASSES)
-        """By class, in the order of their priorities."""
+        """The bands of each class, in the order of their priorities."""
         self._by_age: dict[tuple[int, int], Band] = {}
-        """The bands as one, by class and how many of them there are."""
+        """The bands of a class merged by age, by class and number of bands merged."""
         self.sizes = Counter(shapes)
         """The number of possible victims of each size."""
         self.total = len(allocations)
         self.required = 0
-        """The number of allocations that were left out."""
+        """The number of allocations with a required node, which are left out."""
         self.highest = PRIORITY_MIN
-        """The highest of their priorities."""
+        """The highest priority of a possible victim."""
         for standing in sorted(alike):
             equals = alike[standing]
             if standing & BOUND:
@@ -135,13 +137,13 @@ class RankedLeaf:
         self.shapes = frozenset(self.sizes)
 
     def count_class(self, c: int) -> int:
-        """Returns how many there are of class *c*."""
+        """Returns the number of possible victims of class *c*."""
         return sum(map(len, self._bands[c]))
 
     def in_order(self, c: int, highest: int | None = None, *, by_age: bool = False) -> InOrder:
-        """Returns those of class *c* up to the priority *highest* (``None``: all).
+        """Returns the possible victims of class *c* up to the priority *highest* (``None``: all).
 
-        *by_age*: the order behind a priority fence, where all priorities look the same.
+        With *by_age*, they are in the order behind a priority fence, where all priorities look the same.
         """
         bands = [band for band in self._bands[c] if highest is None or band.priority <= highest]
         if by_age and len(bands) > 1:
@@ -153,18 +155,18 @@ class RankedLeaf:
         return InOrder(bands)
 
     def is_current(self, allocations: list[Allocation], shapes: list[Shape]) -> bool:
-        """Tells whether this is the order of just these allocations, with these sizes."""
+        """Tells whether this order was made for exactly these *allocations*, with these *shapes*."""
         return self._allocations == allocations and self._shapes == shapes
 
 
 class VictimIndex:
-    """Ranked leaves by queue. One belongs to one partition."""
+    """The ranked leaves of one partition, by queue."""
 
     def __init__(self) -> None:
         self._leaves: dict[Queue, RankedLeaf] = {}
 
     def rank_leaf(self, leaf: Queue) -> RankedLeaf:
-        """Returns the allocations of *leaf* as they are now, in order."""
+        """Returns the allocations of *leaf* as they are now, ranked."""
         allocations: list[Allocation] = []
         for application in leaf.applications.values():
             allocations += application.allocations.values()
@@ -175,9 +177,10 @@ class VictimIndex:
         return known
 
     def drop_ranking(self, leaf: Queue) -> None:
-        """Have the order of *leaf* made anew: an allocation there ranks otherwise than before."""
+        """Drops the order of *leaf*, because the rank of an allocation there has changed."""
         self._leaves.pop(leaf, None)
 
     def keep_only(self, leaves: set[Queue]) -> None:
-        """Forget all other queues; to be called now and then, since these keep what left them."""
+        """Drops the order of all other queues; to be called now and then, because it keeps allocations that have
+        left."""
         self._leaves = {leaf: ranked for leaf, ranked in self._leaves.items() if leaf in leaves}

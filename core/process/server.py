@@ -25,6 +25,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.journal import Journal, JournalUnusable
+from kornel.core.journal.recording import RecordingEngine
 from kornel.core.journal.replay import Configured
 from kornel.core.journal.standby import Standby
 from kornel.core.metrics.exposition import Exposition
@@ -545,7 +546,7 @@ class KornelServer:
         self._adopt_journal(journal)
         journal.start()
         place = self.managers.first
-        place.runner.take_over(journal.untold)
+        place.runner.take_over(journal.untold, journal.progress)
         journal.engine.record_events()
         self.managers.start()
         self._update_health()
@@ -744,6 +745,8 @@ class KornelServer:
             timer=self.measures.timings.of_engine(),
             gate=self._gate,
             untold=self.journal.untold if self.journal is not None else (),
+            progress=self.journal.progress if self.journal is not None else None,
+            on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
             under_way=lambda: self.journal is not None and self.journal.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )

@@ -11,7 +11,7 @@ Rules: protocol.md 1.1, 5.1.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,11 +24,12 @@ from kornel.core.service.limits import MESSAGE_LIMIT
 from kornel.core.service.managers import Managers, Place
 from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.rpc import Context, Handler, Requests, bidirectional, end_call, unary
+from kornel.core.service.resuming import RESUME_KEY, Kind
+from kornel.core.service.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
 from kornel.core.service.runner import StreamCommand
 from kornel.core.service.standing import Standing
 from kornel.core.service.status_codes import NotLeading, OtherManagerOnStream, ServiceError, ShuttingDown
-from kornel.core.service.streams import Batch, Kind, Stream
+from kornel.core.service.streams import Batch, Stream
 from kornel.core.service.wire import Decoder, Encoder
 from kornel.core.service.wire_pieces import read_request
 from kornel.si.v1 import si_pb2 as si
@@ -83,6 +84,9 @@ class SchedulerService:
         self._standing.check_leads()
         await self._managers.register(self._decoder.decode_registration(request))
         LINK.get().manager = True
+        epoch = self._managers.place_for(request.rmID).runner.epoch
+        if epoch:
+            MARKS.set(((RESUME_KEY, epoch),))
         return si.RegisterResourceManagerResponse()
 
     def _stream_of(self, kind: Kind) -> Callable[[Requests, Context], Any]:
@@ -160,6 +164,12 @@ class SchedulerService:
     async def _write(self, stream: Stream, context: Context) -> None:
         """Send what comes for *stream* until it ends. Entries that could not be sent wait for another stream."""
         while True:
+            greeting = stream.take_greeting()
+            if greeting:
+                await context.send_initial_metadata(((RESUME_KEY, greeting),))
+            while (again := stream.take_again()) is not None:
+                await context.write(again)
+                self._metrics.messages_sent += 1
             batch = stream.board.take_batch(stream)
             if batch is not None:
                 await self._send(stream, batch, context)
@@ -172,7 +182,12 @@ class SchedulerService:
         sent = 0
         link = LINK.get()
         try:
-            for raw, entries in self._split_entries(stream.kind, batch.entries):
+            messages: Iterable[tuple[bytes, int]] = self._split_entries(stream.kind, batch.entries)
+            if stream.resumption is not None:
+                # Before the first is sent: once another stream of this client is open, all are sent there.
+                messages = list(messages)
+                stream.board.keep_messages(stream, batch, messages)
+            for raw, entries in messages:
                 await context.write(raw)
                 link.taken += MESSAGE_BYTES
                 sent += entries

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from kornel.core.service.resuming import Kind
 from kornel.core.service.rpc import parse
 from kornel.core.service.status_codes import MalformedMessage, TooLarge
-from kornel.core.service.streams import Kind
 from kornel.core.service.wire import PIECE
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2

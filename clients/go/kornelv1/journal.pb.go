@@ -26,6 +26,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// The kinds of streams between a manager and the core.
+type JournalStream int32
+
+const (
+	// Never written.
+	JournalStream_JOURNAL_STREAM_UNSPECIFIED JournalStream = 0
+	// UpdateNode.
+	JournalStream_JOURNAL_STREAM_NODES JournalStream = 1
+	// UpdateApplication.
+	JournalStream_JOURNAL_STREAM_APPLICATIONS JournalStream = 2
+	// UpdateAllocation.
+	JournalStream_JOURNAL_STREAM_ALLOCATIONS JournalStream = 3
+)
+
+// Enum value maps for JournalStream.
+var (
+	JournalStream_name = map[int32]string{
+		0: "JOURNAL_STREAM_UNSPECIFIED",
+		1: "JOURNAL_STREAM_NODES",
+		2: "JOURNAL_STREAM_APPLICATIONS",
+		3: "JOURNAL_STREAM_ALLOCATIONS",
+	}
+	JournalStream_value = map[string]int32{
+		"JOURNAL_STREAM_UNSPECIFIED":  0,
+		"JOURNAL_STREAM_NODES":        1,
+		"JOURNAL_STREAM_APPLICATIONS": 2,
+		"JOURNAL_STREAM_ALLOCATIONS":  3,
+	}
+)
+
+func (x JournalStream) Enum() *JournalStream {
+	p := new(JournalStream)
+	*p = x
+	return p
+}
+
+func (x JournalStream) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JournalStream) Descriptor() protoreflect.EnumDescriptor {
+	return file_kornel_v1_journal_proto_enumTypes[0].Descriptor()
+}
+
+func (JournalStream) Type() protoreflect.EnumType {
+	return &file_kornel_v1_journal_proto_enumTypes[0]
+}
+
+func (x JournalStream) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JournalStream.Descriptor instead.
+func (JournalStream) EnumDescriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{0}
+}
+
 // What of the engine was called.
 type JournalCall int32
 
@@ -75,11 +132,11 @@ func (x JournalCall) String() string {
 }
 
 func (JournalCall) Descriptor() protoreflect.EnumDescriptor {
-	return file_kornel_v1_journal_proto_enumTypes[0].Descriptor()
+	return file_kornel_v1_journal_proto_enumTypes[1].Descriptor()
 }
 
 func (JournalCall) Type() protoreflect.EnumType {
-	return &file_kornel_v1_journal_proto_enumTypes[0]
+	return &file_kornel_v1_journal_proto_enumTypes[1]
 }
 
 func (x JournalCall) Number() protoreflect.EnumNumber {
@@ -88,7 +145,7 @@ func (x JournalCall) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalCall.Descriptor instead.
 func (JournalCall) EnumDescriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{0}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
 }
 
 // How a call of the engine ended.
@@ -128,11 +185,11 @@ func (x JournalOutcome) String() string {
 }
 
 func (JournalOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_kornel_v1_journal_proto_enumTypes[1].Descriptor()
+	return file_kornel_v1_journal_proto_enumTypes[2].Descriptor()
 }
 
 func (JournalOutcome) Type() protoreflect.EnumType {
-	return &file_kornel_v1_journal_proto_enumTypes[1]
+	return &file_kornel_v1_journal_proto_enumTypes[2]
 }
 
 func (x JournalOutcome) Number() protoreflect.EnumNumber {
@@ -141,7 +198,7 @@ func (x JournalOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JournalOutcome.Descriptor instead.
 func (JournalOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{2}
 }
 
 // One call of the engine, and what came of it.
@@ -163,8 +220,12 @@ type JournalRecord struct {
 	Effects uint32 `protobuf:"varint,7,opt,name=effects,proto3" json:"effects,omitempty"`
 	// CRC-32 of all effects since the beginning of the epoch, those of this call included. Left out when it had none.
 	EffectsChecksum uint32 `protobuf:"fixed32,8,opt,name=effects_checksum,json=effectsChecksum,proto3" json:"effects_checksum,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// By what its manager can go on at the next core. Set for a registration only.
+	Registered *JournalRegistered `protobuf:"bytes,9,opt,name=registered,proto3" json:"registered,omitempty"`
+	// What the manager need not send again. Set for commands from streams that are resumed only.
+	Received      *JournalReceived `protobuf:"bytes,10,opt,name=received,proto3" json:"received,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalRecord) Reset() {
@@ -253,6 +314,130 @@ func (x *JournalRecord) GetEffectsChecksum() uint32 {
 	return 0
 }
 
+func (x *JournalRecord) GetRegistered() *JournalRegistered {
+	if x != nil {
+		return x.Registered
+	}
+	return nil
+}
+
+func (x *JournalRecord) GetReceived() *JournalReceived {
+	if x != nil {
+		return x.Received
+	}
+	return nil
+}
+
+// A registration, and the session that made it.
+type JournalRegistered struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the registration.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The name that the program gave itself. Empty: none.
+	Session       string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalRegistered) Reset() {
+	*x = JournalRegistered{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalRegistered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalRegistered) ProtoMessage() {}
+
+func (x *JournalRegistered) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalRegistered.ProtoReflect.Descriptor instead.
+func (*JournalRegistered) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *JournalRegistered) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *JournalRegistered) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+// Entries that the session has sent since it registered.
+type JournalReceived struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// On which streams.
+	Kind JournalStream `protobuf:"varint,1,opt,name=kind,proto3,enum=kornel.v1.JournalStream" json:"kind,omitempty"`
+	// How many were applied, those of this call included.
+	Entries       uint64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalReceived) Reset() {
+	*x = JournalReceived{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalReceived) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalReceived) ProtoMessage() {}
+
+func (x *JournalReceived) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalReceived.ProtoReflect.Descriptor instead.
+func (*JournalReceived) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JournalReceived) GetKind() JournalStream {
+	if x != nil {
+		return x.Kind
+	}
+	return JournalStream_JOURNAL_STREAM_UNSPECIFIED
+}
+
+func (x *JournalReceived) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
 // A core that begins to write.
 type JournalBeginning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,7 +455,7 @@ type JournalBeginning struct {
 
 func (x *JournalBeginning) Reset() {
 	*x = JournalBeginning{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	mi := &file_kornel_v1_journal_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +467,7 @@ func (x *JournalBeginning) String() string {
 func (*JournalBeginning) ProtoMessage() {}
 
 func (x *JournalBeginning) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[1]
+	mi := &file_kornel_v1_journal_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +480,7 @@ func (x *JournalBeginning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalBeginning.ProtoReflect.Descriptor instead.
 func (*JournalBeginning) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{1}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JournalBeginning) GetVersion() string {
@@ -350,7 +535,7 @@ type JournalCommand struct {
 
 func (x *JournalCommand) Reset() {
 	*x = JournalCommand{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	mi := &file_kornel_v1_journal_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +547,7 @@ func (x *JournalCommand) String() string {
 func (*JournalCommand) ProtoMessage() {}
 
 func (x *JournalCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[2]
+	mi := &file_kornel_v1_journal_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +560,7 @@ func (x *JournalCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalCommand.ProtoReflect.Descriptor instead.
 func (*JournalCommand) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{2}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JournalCommand) GetCommand() isJournalCommand_Command {
@@ -562,7 +747,7 @@ type JournalPair struct {
 
 func (x *JournalPair) Reset() {
 	*x = JournalPair{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[3]
+	mi := &file_kornel_v1_journal_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +759,7 @@ func (x *JournalPair) String() string {
 func (*JournalPair) ProtoMessage() {}
 
 func (x *JournalPair) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[3]
+	mi := &file_kornel_v1_journal_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +772,7 @@ func (x *JournalPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPair.ProtoReflect.Descriptor instead.
 func (*JournalPair) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{3}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JournalPair) GetName() string {
@@ -617,7 +802,7 @@ type JournalAmount struct {
 
 func (x *JournalAmount) Reset() {
 	*x = JournalAmount{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[4]
+	mi := &file_kornel_v1_journal_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +814,7 @@ func (x *JournalAmount) String() string {
 func (*JournalAmount) ProtoMessage() {}
 
 func (x *JournalAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[4]
+	mi := &file_kornel_v1_journal_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +827,7 @@ func (x *JournalAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAmount.ProtoReflect.Descriptor instead.
 func (*JournalAmount) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{4}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JournalAmount) GetType() string {
@@ -670,7 +855,7 @@ type JournalResources struct {
 
 func (x *JournalResources) Reset() {
 	*x = JournalResources{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[5]
+	mi := &file_kornel_v1_journal_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +867,7 @@ func (x *JournalResources) String() string {
 func (*JournalResources) ProtoMessage() {}
 
 func (x *JournalResources) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[5]
+	mi := &file_kornel_v1_journal_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +880,7 @@ func (x *JournalResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalResources.ProtoReflect.Descriptor instead.
 func (*JournalResources) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{5}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JournalResources) GetAmounts() []*JournalAmount {
@@ -728,7 +913,7 @@ type JournalRegistration struct {
 
 func (x *JournalRegistration) Reset() {
 	*x = JournalRegistration{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[6]
+	mi := &file_kornel_v1_journal_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +925,7 @@ func (x *JournalRegistration) String() string {
 func (*JournalRegistration) ProtoMessage() {}
 
 func (x *JournalRegistration) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[6]
+	mi := &file_kornel_v1_journal_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +938,7 @@ func (x *JournalRegistration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalRegistration.ProtoReflect.Descriptor instead.
 func (*JournalRegistration) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{6}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JournalRegistration) GetRmId() string {
@@ -816,7 +1001,7 @@ type JournalUnregistration struct {
 
 func (x *JournalUnregistration) Reset() {
 	*x = JournalUnregistration{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[7]
+	mi := &file_kornel_v1_journal_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1013,7 @@ func (x *JournalUnregistration) String() string {
 func (*JournalUnregistration) ProtoMessage() {}
 
 func (x *JournalUnregistration) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[7]
+	mi := &file_kornel_v1_journal_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1026,7 @@ func (x *JournalUnregistration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalUnregistration.ProtoReflect.Descriptor instead.
 func (*JournalUnregistration) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{7}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JournalUnregistration) GetRmId() string {
@@ -870,7 +1055,7 @@ type JournalConfiguration struct {
 
 func (x *JournalConfiguration) Reset() {
 	*x = JournalConfiguration{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[8]
+	mi := &file_kornel_v1_journal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1067,7 @@ func (x *JournalConfiguration) String() string {
 func (*JournalConfiguration) ProtoMessage() {}
 
 func (x *JournalConfiguration) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[8]
+	mi := &file_kornel_v1_journal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1080,7 @@ func (x *JournalConfiguration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalConfiguration.ProtoReflect.Descriptor instead.
 func (*JournalConfiguration) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{8}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JournalConfiguration) GetRmId() string {
@@ -980,7 +1165,7 @@ type JournalAllocation struct {
 
 func (x *JournalAllocation) Reset() {
 	*x = JournalAllocation{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[9]
+	mi := &file_kornel_v1_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1177,7 @@ func (x *JournalAllocation) String() string {
 func (*JournalAllocation) ProtoMessage() {}
 
 func (x *JournalAllocation) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[9]
+	mi := &file_kornel_v1_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1190,7 @@ func (x *JournalAllocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAllocation.ProtoReflect.Descriptor instead.
 func (*JournalAllocation) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{9}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JournalAllocation) GetKey() string {
@@ -1154,7 +1339,7 @@ type JournalAllocationRun struct {
 
 func (x *JournalAllocationRun) Reset() {
 	*x = JournalAllocationRun{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[10]
+	mi := &file_kornel_v1_journal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1351,7 @@ func (x *JournalAllocationRun) String() string {
 func (*JournalAllocationRun) ProtoMessage() {}
 
 func (x *JournalAllocationRun) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[10]
+	mi := &file_kornel_v1_journal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1364,7 @@ func (x *JournalAllocationRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAllocationRun.ProtoReflect.Descriptor instead.
 func (*JournalAllocationRun) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{10}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JournalAllocationRun) GetFirst() *JournalAllocation {
@@ -1217,7 +1402,7 @@ type JournalRelease struct {
 
 func (x *JournalRelease) Reset() {
 	*x = JournalRelease{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[11]
+	mi := &file_kornel_v1_journal_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1414,7 @@ func (x *JournalRelease) String() string {
 func (*JournalRelease) ProtoMessage() {}
 
 func (x *JournalRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[11]
+	mi := &file_kornel_v1_journal_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1427,7 @@ func (x *JournalRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalRelease.ProtoReflect.Descriptor instead.
 func (*JournalRelease) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{11}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JournalRelease) GetPartition() string {
@@ -1300,7 +1485,7 @@ type JournalReleaseRun struct {
 
 func (x *JournalReleaseRun) Reset() {
 	*x = JournalReleaseRun{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[12]
+	mi := &file_kornel_v1_journal_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1497,7 @@ func (x *JournalReleaseRun) String() string {
 func (*JournalReleaseRun) ProtoMessage() {}
 
 func (x *JournalReleaseRun) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[12]
+	mi := &file_kornel_v1_journal_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1510,7 @@ func (x *JournalReleaseRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalReleaseRun.ProtoReflect.Descriptor instead.
 func (*JournalReleaseRun) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{12}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JournalReleaseRun) GetFirst() *JournalRelease {
@@ -1359,7 +1544,7 @@ type JournalAllocations struct {
 
 func (x *JournalAllocations) Reset() {
 	*x = JournalAllocations{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[13]
+	mi := &file_kornel_v1_journal_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1556,7 @@ func (x *JournalAllocations) String() string {
 func (*JournalAllocations) ProtoMessage() {}
 
 func (x *JournalAllocations) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[13]
+	mi := &file_kornel_v1_journal_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1569,7 @@ func (x *JournalAllocations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAllocations.ProtoReflect.Descriptor instead.
 func (*JournalAllocations) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{13}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JournalAllocations) GetRmId() string {
@@ -1438,7 +1623,7 @@ type JournalNode struct {
 
 func (x *JournalNode) Reset() {
 	*x = JournalNode{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[14]
+	mi := &file_kornel_v1_journal_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1635,7 @@ func (x *JournalNode) String() string {
 func (*JournalNode) ProtoMessage() {}
 
 func (x *JournalNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[14]
+	mi := &file_kornel_v1_journal_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1648,7 @@ func (x *JournalNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNode.ProtoReflect.Descriptor instead.
 func (*JournalNode) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{14}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JournalNode) GetNodeId() string {
@@ -1528,7 +1713,7 @@ type JournalNodes struct {
 
 func (x *JournalNodes) Reset() {
 	*x = JournalNodes{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[15]
+	mi := &file_kornel_v1_journal_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1725,7 @@ func (x *JournalNodes) String() string {
 func (*JournalNodes) ProtoMessage() {}
 
 func (x *JournalNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[15]
+	mi := &file_kornel_v1_journal_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1738,7 @@ func (x *JournalNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNodes.ProtoReflect.Descriptor instead.
 func (*JournalNodes) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{15}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JournalNodes) GetRmId() string {
@@ -1589,7 +1774,7 @@ type JournalDrain struct {
 
 func (x *JournalDrain) Reset() {
 	*x = JournalDrain{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[16]
+	mi := &file_kornel_v1_journal_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1786,7 @@ func (x *JournalDrain) String() string {
 func (*JournalDrain) ProtoMessage() {}
 
 func (x *JournalDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[16]
+	mi := &file_kornel_v1_journal_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1799,7 @@ func (x *JournalDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDrain.ProtoReflect.Descriptor instead.
 func (*JournalDrain) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{16}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JournalDrain) GetRmId() string {
@@ -1685,7 +1870,7 @@ type JournalApplication struct {
 
 func (x *JournalApplication) Reset() {
 	*x = JournalApplication{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[17]
+	mi := &file_kornel_v1_journal_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1882,7 @@ func (x *JournalApplication) String() string {
 func (*JournalApplication) ProtoMessage() {}
 
 func (x *JournalApplication) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[17]
+	mi := &file_kornel_v1_journal_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1895,7 @@ func (x *JournalApplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplication.ProtoReflect.Descriptor instead.
 func (*JournalApplication) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{17}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JournalApplication) GetApplicationId() string {
@@ -1810,7 +1995,7 @@ type JournalApplicationRef struct {
 
 func (x *JournalApplicationRef) Reset() {
 	*x = JournalApplicationRef{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[18]
+	mi := &file_kornel_v1_journal_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2007,7 @@ func (x *JournalApplicationRef) String() string {
 func (*JournalApplicationRef) ProtoMessage() {}
 
 func (x *JournalApplicationRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[18]
+	mi := &file_kornel_v1_journal_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2020,7 @@ func (x *JournalApplicationRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplicationRef.ProtoReflect.Descriptor instead.
 func (*JournalApplicationRef) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JournalApplicationRef) GetApplicationId() string {
@@ -1867,7 +2052,7 @@ type JournalApplications struct {
 
 func (x *JournalApplications) Reset() {
 	*x = JournalApplications{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[19]
+	mi := &file_kornel_v1_journal_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2064,7 @@ func (x *JournalApplications) String() string {
 func (*JournalApplications) ProtoMessage() {}
 
 func (x *JournalApplications) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[19]
+	mi := &file_kornel_v1_journal_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2077,7 @@ func (x *JournalApplications) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplications.ProtoReflect.Descriptor instead.
 func (*JournalApplications) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JournalApplications) GetRmId() string {
@@ -1941,7 +2126,7 @@ type JournalAttachment struct {
 
 func (x *JournalAttachment) Reset() {
 	*x = JournalAttachment{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[20]
+	mi := &file_kornel_v1_journal_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2138,7 @@ func (x *JournalAttachment) String() string {
 func (*JournalAttachment) ProtoMessage() {}
 
 func (x *JournalAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[20]
+	mi := &file_kornel_v1_journal_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2151,7 @@ func (x *JournalAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAttachment.ProtoReflect.Descriptor instead.
 func (*JournalAttachment) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JournalAttachment) GetRmId() string {
@@ -2036,7 +2221,7 @@ type JournalDetachment struct {
 
 func (x *JournalDetachment) Reset() {
 	*x = JournalDetachment{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[21]
+	mi := &file_kornel_v1_journal_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2233,7 @@ func (x *JournalDetachment) String() string {
 func (*JournalDetachment) ProtoMessage() {}
 
 func (x *JournalDetachment) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[21]
+	mi := &file_kornel_v1_journal_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2246,7 @@ func (x *JournalDetachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDetachment.ProtoReflect.Descriptor instead.
 func (*JournalDetachment) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JournalDetachment) GetRmId() string {
@@ -2086,7 +2271,7 @@ type JournalPredicatesAnswer struct {
 
 func (x *JournalPredicatesAnswer) Reset() {
 	*x = JournalPredicatesAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[22]
+	mi := &file_kornel_v1_journal_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2283,7 @@ func (x *JournalPredicatesAnswer) String() string {
 func (*JournalPredicatesAnswer) ProtoMessage() {}
 
 func (x *JournalPredicatesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[22]
+	mi := &file_kornel_v1_journal_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2296,7 @@ func (x *JournalPredicatesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPredicatesAnswer.ProtoReflect.Descriptor instead.
 func (*JournalPredicatesAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JournalPredicatesAnswer) GetQuestion() int64 {
@@ -2150,7 +2335,7 @@ type JournalPreemptionAnswer struct {
 
 func (x *JournalPreemptionAnswer) Reset() {
 	*x = JournalPreemptionAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[23]
+	mi := &file_kornel_v1_journal_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2347,7 @@ func (x *JournalPreemptionAnswer) String() string {
 func (*JournalPreemptionAnswer) ProtoMessage() {}
 
 func (x *JournalPreemptionAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[23]
+	mi := &file_kornel_v1_journal_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2360,7 @@ func (x *JournalPreemptionAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPreemptionAnswer.ProtoReflect.Descriptor instead.
 func (*JournalPreemptionAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JournalPreemptionAnswer) GetQuestion() int64 {
@@ -2212,7 +2397,7 @@ type JournalCheckpoint struct {
 
 func (x *JournalCheckpoint) Reset() {
 	*x = JournalCheckpoint{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[24]
+	mi := &file_kornel_v1_journal_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2409,7 @@ func (x *JournalCheckpoint) String() string {
 func (*JournalCheckpoint) ProtoMessage() {}
 
 func (x *JournalCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[24]
+	mi := &file_kornel_v1_journal_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2422,7 @@ func (x *JournalCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalCheckpoint.ProtoReflect.Descriptor instead.
 func (*JournalCheckpoint) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JournalCheckpoint) GetKey() string {
@@ -2271,7 +2456,7 @@ type JournalNoticeAnswer struct {
 
 func (x *JournalNoticeAnswer) Reset() {
 	*x = JournalNoticeAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[25]
+	mi := &file_kornel_v1_journal_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2468,7 @@ func (x *JournalNoticeAnswer) String() string {
 func (*JournalNoticeAnswer) ProtoMessage() {}
 
 func (x *JournalNoticeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[25]
+	mi := &file_kornel_v1_journal_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2481,7 @@ func (x *JournalNoticeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNoticeAnswer.ProtoReflect.Descriptor instead.
 func (*JournalNoticeAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JournalNoticeAnswer) GetNotice() int64 {
@@ -2342,7 +2527,7 @@ type JournalPlacement struct {
 
 func (x *JournalPlacement) Reset() {
 	*x = JournalPlacement{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	mi := &file_kornel_v1_journal_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +2539,7 @@ func (x *JournalPlacement) String() string {
 func (*JournalPlacement) ProtoMessage() {}
 
 func (x *JournalPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	mi := &file_kornel_v1_journal_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +2552,7 @@ func (x *JournalPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPlacement.ProtoReflect.Descriptor instead.
 func (*JournalPlacement) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JournalPlacement) GetPartition() string {
@@ -2410,7 +2595,7 @@ type JournalAnswers struct {
 
 func (x *JournalAnswers) Reset() {
 	*x = JournalAnswers{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[27]
+	mi := &file_kornel_v1_journal_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2607,7 @@ func (x *JournalAnswers) String() string {
 func (*JournalAnswers) ProtoMessage() {}
 
 func (x *JournalAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[27]
+	mi := &file_kornel_v1_journal_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2620,7 @@ func (x *JournalAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAnswers.ProtoReflect.Descriptor instead.
 func (*JournalAnswers) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{27}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JournalAnswers) GetRmId() string {
@@ -2477,7 +2662,7 @@ var File_kornel_v1_journal_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x17kornel/v1/journal.proto\x12\tkornel.v1\"\xd8\x02\n" +
+	"\x17kornel/v1/journal.proto\x12\tkornel.v1\"\xce\x03\n" +
 	"\rJournalRecord\x12*\n" +
 	"\x04call\x18\x01 \x01(\x0e2\x16.kornel.v1.JournalCallR\x04call\x12\x19\n" +
 	"\bafter_ns\x18\x02 \x01(\x12R\aafterNs\x12\x16\n" +
@@ -2486,7 +2671,18 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\tbeginning\x18\x05 \x01(\v2\x1b.kornel.v1.JournalBeginningR\tbeginning\x123\n" +
 	"\aoutcome\x18\x06 \x01(\x0e2\x19.kornel.v1.JournalOutcomeR\aoutcome\x12\x18\n" +
 	"\aeffects\x18\a \x01(\rR\aeffects\x12)\n" +
-	"\x10effects_checksum\x18\b \x01(\aR\x0feffectsChecksum\"\xc5\x01\n" +
+	"\x10effects_checksum\x18\b \x01(\aR\x0feffectsChecksum\x12<\n" +
+	"\n" +
+	"registered\x18\t \x01(\v2\x1c.kornel.v1.JournalRegisteredR\n" +
+	"registered\x126\n" +
+	"\breceived\x18\n" +
+	" \x01(\v2\x1a.kornel.v1.JournalReceivedR\breceived\"C\n" +
+	"\x11JournalRegistered\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\"Y\n" +
+	"\x0fJournalReceived\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.kornel.v1.JournalStreamR\x04kind\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x04R\aentries\"\xc5\x01\n" +
 	"\x10JournalBeginning\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06afresh\x18\x02 \x01(\bR\x06afresh\x125\n" +
@@ -2664,7 +2860,12 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"predicates\x12W\n" +
 	"\x15preemption_predicates\x18\x03 \x03(\v2\".kornel.v1.JournalPreemptionAnswerR\x14preemptionPredicates\x128\n" +
 	"\anotices\x18\x04 \x03(\v2\x1e.kornel.v1.JournalNoticeAnswerR\anotices\x12?\n" +
-	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged*\xb2\x01\n" +
+	"\facknowledged\x18\x05 \x03(\v2\x1b.kornel.v1.JournalPlacementR\facknowledged*\x8a\x01\n" +
+	"\rJournalStream\x12\x1e\n" +
+	"\x1aJOURNAL_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14JOURNAL_STREAM_NODES\x10\x01\x12\x1f\n" +
+	"\x1bJOURNAL_STREAM_APPLICATIONS\x10\x02\x12\x1e\n" +
+	"\x1aJOURNAL_STREAM_ALLOCATIONS\x10\x03*\xb2\x01\n" +
 	"\vJournalCall\x12\x1c\n" +
 	"\x18JOURNAL_CALL_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JOURNAL_CALL_BEGIN\x10\x01\x12\x1e\n" +
@@ -2689,86 +2890,92 @@ func file_kornel_v1_journal_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_journal_proto_rawDescData
 }
 
-var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_kornel_v1_journal_proto_goTypes = []any{
-	(JournalCall)(0),                // 0: kornel.v1.JournalCall
-	(JournalOutcome)(0),             // 1: kornel.v1.JournalOutcome
-	(*JournalRecord)(nil),           // 2: kornel.v1.JournalRecord
-	(*JournalBeginning)(nil),        // 3: kornel.v1.JournalBeginning
-	(*JournalCommand)(nil),          // 4: kornel.v1.JournalCommand
-	(*JournalPair)(nil),             // 5: kornel.v1.JournalPair
-	(*JournalAmount)(nil),           // 6: kornel.v1.JournalAmount
-	(*JournalResources)(nil),        // 7: kornel.v1.JournalResources
-	(*JournalRegistration)(nil),     // 8: kornel.v1.JournalRegistration
-	(*JournalUnregistration)(nil),   // 9: kornel.v1.JournalUnregistration
-	(*JournalConfiguration)(nil),    // 10: kornel.v1.JournalConfiguration
-	(*JournalAllocation)(nil),       // 11: kornel.v1.JournalAllocation
-	(*JournalAllocationRun)(nil),    // 12: kornel.v1.JournalAllocationRun
-	(*JournalRelease)(nil),          // 13: kornel.v1.JournalRelease
-	(*JournalReleaseRun)(nil),       // 14: kornel.v1.JournalReleaseRun
-	(*JournalAllocations)(nil),      // 15: kornel.v1.JournalAllocations
-	(*JournalNode)(nil),             // 16: kornel.v1.JournalNode
-	(*JournalNodes)(nil),            // 17: kornel.v1.JournalNodes
-	(*JournalDrain)(nil),            // 18: kornel.v1.JournalDrain
-	(*JournalApplication)(nil),      // 19: kornel.v1.JournalApplication
-	(*JournalApplicationRef)(nil),   // 20: kornel.v1.JournalApplicationRef
-	(*JournalApplications)(nil),     // 21: kornel.v1.JournalApplications
-	(*JournalAttachment)(nil),       // 22: kornel.v1.JournalAttachment
-	(*JournalDetachment)(nil),       // 23: kornel.v1.JournalDetachment
-	(*JournalPredicatesAnswer)(nil), // 24: kornel.v1.JournalPredicatesAnswer
-	(*JournalPreemptionAnswer)(nil), // 25: kornel.v1.JournalPreemptionAnswer
-	(*JournalCheckpoint)(nil),       // 26: kornel.v1.JournalCheckpoint
-	(*JournalNoticeAnswer)(nil),     // 27: kornel.v1.JournalNoticeAnswer
-	(*JournalPlacement)(nil),        // 28: kornel.v1.JournalPlacement
-	(*JournalAnswers)(nil),          // 29: kornel.v1.JournalAnswers
+	(JournalStream)(0),              // 0: kornel.v1.JournalStream
+	(JournalCall)(0),                // 1: kornel.v1.JournalCall
+	(JournalOutcome)(0),             // 2: kornel.v1.JournalOutcome
+	(*JournalRecord)(nil),           // 3: kornel.v1.JournalRecord
+	(*JournalRegistered)(nil),       // 4: kornel.v1.JournalRegistered
+	(*JournalReceived)(nil),         // 5: kornel.v1.JournalReceived
+	(*JournalBeginning)(nil),        // 6: kornel.v1.JournalBeginning
+	(*JournalCommand)(nil),          // 7: kornel.v1.JournalCommand
+	(*JournalPair)(nil),             // 8: kornel.v1.JournalPair
+	(*JournalAmount)(nil),           // 9: kornel.v1.JournalAmount
+	(*JournalResources)(nil),        // 10: kornel.v1.JournalResources
+	(*JournalRegistration)(nil),     // 11: kornel.v1.JournalRegistration
+	(*JournalUnregistration)(nil),   // 12: kornel.v1.JournalUnregistration
+	(*JournalConfiguration)(nil),    // 13: kornel.v1.JournalConfiguration
+	(*JournalAllocation)(nil),       // 14: kornel.v1.JournalAllocation
+	(*JournalAllocationRun)(nil),    // 15: kornel.v1.JournalAllocationRun
+	(*JournalRelease)(nil),          // 16: kornel.v1.JournalRelease
+	(*JournalReleaseRun)(nil),       // 17: kornel.v1.JournalReleaseRun
+	(*JournalAllocations)(nil),      // 18: kornel.v1.JournalAllocations
+	(*JournalNode)(nil),             // 19: kornel.v1.JournalNode
+	(*JournalNodes)(nil),            // 20: kornel.v1.JournalNodes
+	(*JournalDrain)(nil),            // 21: kornel.v1.JournalDrain
+	(*JournalApplication)(nil),      // 22: kornel.v1.JournalApplication
+	(*JournalApplicationRef)(nil),   // 23: kornel.v1.JournalApplicationRef
+	(*JournalApplications)(nil),     // 24: kornel.v1.JournalApplications
+	(*JournalAttachment)(nil),       // 25: kornel.v1.JournalAttachment
+	(*JournalDetachment)(nil),       // 26: kornel.v1.JournalDetachment
+	(*JournalPredicatesAnswer)(nil), // 27: kornel.v1.JournalPredicatesAnswer
+	(*JournalPreemptionAnswer)(nil), // 28: kornel.v1.JournalPreemptionAnswer
+	(*JournalCheckpoint)(nil),       // 29: kornel.v1.JournalCheckpoint
+	(*JournalNoticeAnswer)(nil),     // 30: kornel.v1.JournalNoticeAnswer
+	(*JournalPlacement)(nil),        // 31: kornel.v1.JournalPlacement
+	(*JournalAnswers)(nil),          // 32: kornel.v1.JournalAnswers
 }
 var file_kornel_v1_journal_proto_depIdxs = []int32{
-	0,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
-	4,  // 1: kornel.v1.JournalRecord.command:type_name -> kornel.v1.JournalCommand
-	3,  // 2: kornel.v1.JournalRecord.beginning:type_name -> kornel.v1.JournalBeginning
-	1,  // 3: kornel.v1.JournalRecord.outcome:type_name -> kornel.v1.JournalOutcome
-	8,  // 4: kornel.v1.JournalCommand.register:type_name -> kornel.v1.JournalRegistration
-	9,  // 5: kornel.v1.JournalCommand.unregister:type_name -> kornel.v1.JournalUnregistration
-	10, // 6: kornel.v1.JournalCommand.configuration:type_name -> kornel.v1.JournalConfiguration
-	17, // 7: kornel.v1.JournalCommand.nodes:type_name -> kornel.v1.JournalNodes
-	18, // 8: kornel.v1.JournalCommand.drain:type_name -> kornel.v1.JournalDrain
-	21, // 9: kornel.v1.JournalCommand.applications:type_name -> kornel.v1.JournalApplications
-	15, // 10: kornel.v1.JournalCommand.allocations:type_name -> kornel.v1.JournalAllocations
-	22, // 11: kornel.v1.JournalCommand.attach:type_name -> kornel.v1.JournalAttachment
-	23, // 12: kornel.v1.JournalCommand.detach:type_name -> kornel.v1.JournalDetachment
-	29, // 13: kornel.v1.JournalCommand.answers:type_name -> kornel.v1.JournalAnswers
-	6,  // 14: kornel.v1.JournalResources.amounts:type_name -> kornel.v1.JournalAmount
-	5,  // 15: kornel.v1.JournalRegistration.build_info:type_name -> kornel.v1.JournalPair
-	5,  // 16: kornel.v1.JournalRegistration.extra_config:type_name -> kornel.v1.JournalPair
-	5,  // 17: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
-	7,  // 18: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
-	5,  // 19: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
-	11, // 20: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
-	13, // 21: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
-	12, // 22: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
-	14, // 23: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
-	14, // 24: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
-	5,  // 25: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
-	7,  // 26: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
-	7,  // 27: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
-	11, // 28: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
-	16, // 29: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
-	5,  // 30: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
-	7,  // 31: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
-	19, // 32: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
-	20, // 33: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
-	5,  // 34: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
-	26, // 35: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
-	24, // 36: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
-	25, // 37: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
-	27, // 38: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
-	28, // 39: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	1,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
+	7,  // 1: kornel.v1.JournalRecord.command:type_name -> kornel.v1.JournalCommand
+	6,  // 2: kornel.v1.JournalRecord.beginning:type_name -> kornel.v1.JournalBeginning
+	2,  // 3: kornel.v1.JournalRecord.outcome:type_name -> kornel.v1.JournalOutcome
+	4,  // 4: kornel.v1.JournalRecord.registered:type_name -> kornel.v1.JournalRegistered
+	5,  // 5: kornel.v1.JournalRecord.received:type_name -> kornel.v1.JournalReceived
+	0,  // 6: kornel.v1.JournalReceived.kind:type_name -> kornel.v1.JournalStream
+	11, // 7: kornel.v1.JournalCommand.register:type_name -> kornel.v1.JournalRegistration
+	12, // 8: kornel.v1.JournalCommand.unregister:type_name -> kornel.v1.JournalUnregistration
+	13, // 9: kornel.v1.JournalCommand.configuration:type_name -> kornel.v1.JournalConfiguration
+	20, // 10: kornel.v1.JournalCommand.nodes:type_name -> kornel.v1.JournalNodes
+	21, // 11: kornel.v1.JournalCommand.drain:type_name -> kornel.v1.JournalDrain
+	24, // 12: kornel.v1.JournalCommand.applications:type_name -> kornel.v1.JournalApplications
+	18, // 13: kornel.v1.JournalCommand.allocations:type_name -> kornel.v1.JournalAllocations
+	25, // 14: kornel.v1.JournalCommand.attach:type_name -> kornel.v1.JournalAttachment
+	26, // 15: kornel.v1.JournalCommand.detach:type_name -> kornel.v1.JournalDetachment
+	32, // 16: kornel.v1.JournalCommand.answers:type_name -> kornel.v1.JournalAnswers
+	9,  // 17: kornel.v1.JournalResources.amounts:type_name -> kornel.v1.JournalAmount
+	8,  // 18: kornel.v1.JournalRegistration.build_info:type_name -> kornel.v1.JournalPair
+	8,  // 19: kornel.v1.JournalRegistration.extra_config:type_name -> kornel.v1.JournalPair
+	8,  // 20: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
+	10, // 21: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
+	8,  // 22: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
+	14, // 23: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
+	16, // 24: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
+	15, // 25: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
+	17, // 26: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
+	17, // 27: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
+	8,  // 28: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
+	10, // 29: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
+	10, // 30: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
+	14, // 31: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
+	19, // 32: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
+	8,  // 33: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
+	10, // 34: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
+	22, // 35: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
+	23, // 36: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
+	8,  // 37: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
+	29, // 38: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
+	27, // 39: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
+	28, // 40: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
+	30, // 41: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
+	31, // 42: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_journal_proto_init() }
@@ -2776,8 +2983,8 @@ func file_kornel_v1_journal_proto_init() {
 	if File_kornel_v1_journal_proto != nil {
 		return
 	}
-	file_kornel_v1_journal_proto_msgTypes[1].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[2].OneofWrappers = []any{
+	file_kornel_v1_journal_proto_msgTypes[3].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[4].OneofWrappers = []any{
 		(*JournalCommand_Register)(nil),
 		(*JournalCommand_Unregister)(nil),
 		(*JournalCommand_Configuration)(nil),
@@ -2789,16 +2996,16 @@ func file_kornel_v1_journal_proto_init() {
 		(*JournalCommand_Detach)(nil),
 		(*JournalCommand_Answers)(nil),
 	}
-	file_kornel_v1_journal_proto_msgTypes[9].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[17].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[25].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[11].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[19].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_journal_proto_rawDesc), len(file_kornel_v1_journal_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   28,
+			NumEnums:      3,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,5 +1,5 @@
-"""The applicant for a place: the owner with groups, the tags, and whether the work runs already (protocol.md 6.1,
-6.4)."""
+"""Defines what placement knows of an application: its owner with groups, its tags, and whether it runs already
+(protocol.md 6.1, 6.4)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TRUE: Final = frozenset({"1", "t", "true"})
 class Applicant(NamedTuple):
     """An application as placement sees it.
 
-    queue   as submitted, may be empty
-    tags    by lower-case key
-    forced  the application has running containers and is turned away by no rule
+    queue   the queue named when it was submitted; may be empty
+    tags    its tags, by key in lower case
+    forced  tells whether it has running containers, so that no rule may refuse it
     """
 
     user: str
@@ -29,9 +29,9 @@ class Applicant(NamedTuple):
 
 
 def applicant_of(spec: ApplicationSpec) -> Applicant:
-    """Returns the applicant for a new application. Only running work may come without a user; anybody else's is left
-    empty, to be refused."""
-    # Keys may differ in case alone: whichever order they come in, the same one counts.
+    """Returns the applicant for a new application. Only running work may come without a user; for other applications
+    the user stays empty, so that they are refused."""
+    # Two keys may differ in case only; sorting makes the same one count in whatever order they come.
     tags = {key.lower(): value for key, value in sorted(spec.tags, reverse=True)}
     forced = tags.get(_FORCE_TAG, "").lower() in _TRUE
     user = spec.user or (NOBODY if forced else "")

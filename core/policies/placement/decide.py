@@ -1,4 +1,5 @@
-"""The rules in order, then ``root.default`` or the recovery queue (config.md 8.1, B21, B22, B24; protocol.md 6.4)."""
+"""Tries the placement rules in order, then ``root.default`` or the recovery queue (config.md 8.1, B21, B22, B24;
+protocol.md 6.4)."""
 
 from __future__ import annotations
 
@@ -21,21 +22,21 @@ class Placed(NamedTuple):
 
     @property
     def exists(self) -> bool:
-        """Tells whether the queue is there already."""
+        """Tells whether the leaf exists already."""
         return self.above.path == self.path
 
 
 class Unplaced(NamedTuple):
-    """No queue takes the application: what came of each rule, in order, and of the default queue."""
+    """The answer if no queue accepts the application: why each rule, in order, and the default queue did not."""
 
     outcomes: tuple[str, ...]
 
 
 def place_applicant(rules: Sequence[Rule], queues: Mapping[str, Queue], applicant: Applicant) -> Placed | Unplaced:
-    """Returns the queue of the first rule that has one which takes the *applicant*. *queues* by lower-case path,
-    ``root`` among them.
+    """Returns the queue of the first rule whose queue accepts *applicant*. *queues*: all queues by path in lower case,
+    including ``root``.
 
-    A forced applicant always gets a place: what no rule places goes to the recovery queue.
+    A forced applicant always gets a place: if no rule places it, that is the recovery queue.
     """
     outcomes: list[str] = []
     for rule in rules:
@@ -53,7 +54,7 @@ def place_applicant(rules: Sequence[Rule], queues: Mapping[str, Queue], applican
 
 
 def _accept_queue(path: str, queues: Mapping[str, Queue], applicant: Applicant) -> Placed | NoMatch:
-    """Returns the queue at *path* if it takes the applicant, or may be created for it; else why not."""
+    """Returns the queue at *path* if it accepts the applicant or may be created for it; otherwise, why not."""
     above = find_nearest(path, queues)
     if path == RECOVERY_PATH:
         if applicant.forced:

@@ -1,4 +1,5 @@
-"""The filters of placement rules, which say whom a rule serves (config.md 8.3). Compiled once for a configuration."""
+"""Defines the filters of placement rules, which select the users that a rule serves (config.md 8.3). A filter is
+compiled once for a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ Matcher = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Lets listed users and groups through, or (deny) everyone else. Users are looked at first."""
+    """Admits the listed users and groups, or with ``deny`` everyone else. Users are checked first."""
 
     deny: bool
     user: Matcher
@@ -22,14 +23,14 @@ class Filter:
     empty: bool
 
     def admits(self, user: str, groups: Sequence[str]) -> bool:
-        """Tells whether the rule serves the user: a filter that lists nobody admits everyone, or with deny no one."""
+        """Tells whether the rule serves the user. An empty filter admits everyone, or with ``deny`` no one."""
         listed = self.empty or self.user(user) or any(map(self.group, groups))
         return listed != self.deny
 
 
 def compile_filter(config: FilterConfig) -> Filter:
-    """Returns the filter that *config*, which is valid, describes: a single entry is a name or compiles; of several,
-    those that are no names are left out."""
+    """Returns the filter that *config*, which is valid, describes. A single entry is a name or a regular expression. Of
+    several entries, those that are not names are left out."""
     return Filter(
         config.deny,
         _compile_matcher(config.users, is_user_name),

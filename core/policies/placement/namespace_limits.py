@@ -1,4 +1,4 @@
-"""The limits that an application's tags set for its dynamic queue (protocol.md 4.3, config.md 7.8, B20)."""
+"""Reads the limits that an application's tags set for its dynamic queue (protocol.md 4.3, config.md 7.8, B20)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UINT64_MAX: Final = 2**64 - 1
 
 
 class NamespaceLimits(NamedTuple):
-    """The limits that tags ask for. ``None``: the limit stays as it is. Empty or 0: tags no longer limit it."""
+    """The limits that tags ask for. ``None``: the limit stays as it is. Empty or 0: tags no longer set the limit."""
 
     max: Resources | None = None
     guaranteed: Resources | None = None
@@ -27,9 +27,9 @@ UNCHANGED: Final = NamespaceLimits()
 
 
 def namespace_limits(tags: Mapping[str, str]) -> NamespaceLimits:
-    """Returns the limits in *tags* (keys in lower case). A tag with an invalid text changes nothing.
+    """Returns the limits in *tags* (keys in lower case). A tag with an invalid value changes nothing.
 
-    An empty text says that the namespace no longer has the limit.
+    An empty value says that the namespace no longer has the limit.
     """
     if QUOTA_TAG not in tags and GUARANTEED_TAG not in tags and APPLICATIONS_TAG not in tags:
         return UNCHANGED

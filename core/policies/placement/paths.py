@@ -1,4 +1,4 @@
-"""Queue paths that placement rules make from names (config.md 8.2, B12)."""
+"""Handles the queue paths that placement rules make from names (config.md 8.2, B12)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kornel.core.model.queues import Queue
 
 
 def is_qualified(name: str) -> bool:
-    """Tells whether *name* is a whole path: ``root``, or something below it. Upper and lower case are the same."""
+    """Tells whether *name* is a whole path: ``root``, or something below it. Case does not matter."""
     return name[:5].lower() in ("root", "root.")
 
 
@@ -19,8 +19,8 @@ def flatten_name(name: str) -> str:
 
 
 def path_flaw(path: str) -> str | None:
-    """Returns why *path* cannot be that of a queue; ``None``: it can. It has to be called before the path is put into
-    lower case."""
+    """Returns why *path* cannot be the path of a queue; ``None``: it can. It has to be called before the path is put
+    into lower case."""
     elements = path.split(".")
     if len(elements) > MOST_LEVELS:
         return f"a path of {len(elements)} levels; the most are {MOST_LEVELS}"

@@ -1,7 +1,8 @@
-"""Regular expressions of placement filters (config.md 8.3): the language of RE2, which YuniKorn's filters have too.
+"""Compiles the regular expressions of placement filters (config.md 8.3), in the syntax of RE2, which YuniKorn's filters
+have too.
 
-A name comes from anybody and is matched on the engine's thread, so the time it takes must not depend on what its author
-made of it: RE2 never goes back in the text. What it could not match that way is no expression here.
+Names are chosen by anybody and matched on the engine's thread, so the time that this takes must not depend on how a
+name was made up: RE2 never goes back in the text. An expression that would need that is not accepted.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Final, Protocol
 import re2
 
 LONGEST: Final = 512
-"""Characters of one expression."""
+"""The most characters of one expression."""
 
 MEMORY: Final = 128 * 1024
-"""Bytes for an expression's program and what is kept while it runs: about 5,000 instructions."""
+"""The most bytes for the program of an expression and for what it keeps while it runs, enough for about 5,000
+instructions."""
 
 _ENDLESS_REPEAT: Final = re.compile(r"\{[0-9]*,?[0-9]{9}", re.ASCII)
 _QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(.)", re.DOTALL)
@@ -25,14 +27,15 @@ class Pattern(Protocol):
     """An expression ready for use."""
 
     def search(self, text: str, /) -> object | None:
-        """Returns a true value where the expression matches a part of *text*, else ``None``."""
+        """Returns a true value if the expression matches a part of *text*, otherwise ``None``."""
 
 
 def find_flaw(text: str) -> str | None:
-    """Returns why *text* is no regular expression that a filter can use; ``None`` when it is one."""
+    """Returns why *text* is not a regular expression that a filter can use; ``None``: it is one."""
     if len(text) > LONGEST:
         return f"longer than {LONGEST} characters"
-    # Two things that RE2 takes and Go refuses: a repeat too large to be read as one, and a byte inside of a character.
+    # RE2 accepts two things that Go refuses: a repeat that is too large to be read as one, and a byte within a
+    # character.
     if _ENDLESS_REPEAT.search(text):
         return "invalid repetition size"
     if any(match[1] == "C" for match in _QUOTED_OR_ESCAPED.finditer(text)):
@@ -45,7 +48,7 @@ def find_flaw(text: str) -> str | None:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Returns *text*, in which :func:`find_flaw` finds nothing, ready for use."""
+    """Returns the compiled expression *text*, in which :func:`find_flaw` finds nothing."""
     options = re2.Options()
     options.max_mem = MEMORY
     options.log_errors = False

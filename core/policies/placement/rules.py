@@ -1,7 +1,7 @@
 """The placement rules: each turns an applicant into a queue path, or says why it does not (config.md 8.2).
 
-Rules differ in the text they start from and in how they read it; everything else they have in common. A new rule is a
-row of ``KINDS``, and its name in ``kornel.core.config.placement_rules``.
+Rules differ in the text that they start from and in how they read it; everything else is common to them. A new rule is
+a row of ``KINDS``, and its name in ``kornel.core.config.placement_rules``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from kornel.core.policies.placement.paths import flatten_name, is_qualified, pat
 
 
 class NoMatch(NamedTuple):
-    """A rule gives no queue. Whatever the reason, the next rule is asked (B21)."""
+    """The reason why a rule gives no queue. The next rule is tried, whatever the reason (config.md B21)."""
 
     why: str
 
 
 class Kind(NamedTuple):
-    """The traits that set a rule apart.
+    """The properties that distinguish the kinds of rules.
 
     text       the name it starts from, given the applicant and the rule's value; empty: none
-    qualified  a text that starts at the root is a whole path, and the parent rule is not asked
-    hierarchy  dots separate queues; else they become ``_dot_``
+    qualified  tells whether a text that starts at the root is a whole path, for which the parent rule is not used
+    hierarchy  tells whether dots separate queues; otherwise they become ``_dot_``
     """
 
     text: Callable[[Applicant, str], str]
@@ -89,7 +89,7 @@ class Rule:
 
 
 def compile_rules(configs: Iterable[PlacementRuleConfig]) -> tuple[Rule, ...]:
-    """Returns the rules of a partition, in order; none configured means ``provided`` alone."""
+    """Returns the rules of a partition, in order; if none is configured, only ``provided``."""
     return tuple(map(_compile_rule, configs)) or (_compile_rule(PlacementRuleConfig("provided")),)
 
 

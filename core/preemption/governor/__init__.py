@@ -1,1 +1,2 @@
-"""Bounds against storms: what all kinds of preemption together may take, how soon again, how often in turns (K13)."""
+"""Bounds storms of preemption: how much all kinds together may take, how soon again, and how often back and forth
+(preemption.md K13)."""

@@ -1,4 +1,4 @@
-"""The governor's books of one partition: what preemption has taken lately."""
+"""Keeps the governor's books of a partition: what preemption has taken lately."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from kornel.core.preemption.governor.bounds import Limits, Loss, Scope, Taken, T
 
 
 class GovernorBooks:
-    """The victims within the window, with running totals by scope. Entries are dropped when the windows have moved past
-    them.
+    """The victims within the window, with running totals by scope. Entries are dropped when they have left all windows.
 
-    Queues and applications are known by name: one that comes back under the same name has the same budget.
+    Queues and applications are known by name: a new one with the name of an earlier one continues its budget.
     """
 
     def __init__(self) -> None:
@@ -22,19 +21,19 @@ class GovernorBooks:
         self._victims: dict[Scope, int] = {}
         self._lost: dict[Scope, dict[int, int]] = {}
         self._preempted: dict[str, tuple[int, object]] = {}
-        """The last loss of each queue, the oldest first."""
+        """The time and the decision of the last loss of each queue, the oldest first."""
         self._turns: dict[tuple[str, str], deque[Turn]] = {}
-        """The turns between each pair of queues, the pair with the oldest last turn first."""
+        """The turns between each pair of queues. The pair whose last turn is the oldest comes first."""
         self.paused: dict[Scope, int] = {}
         """The times until which preemption was reported to pause, by scope."""
         self.limits: tuple[GovernorSettings, Limits] | None = None
-        """The settings last used, and the limits computed from them."""
+        """The settings used last, and the limits computed from them."""
         self.denied = 0
         """The number of plans denied so far."""
 
     @property
     def scopes(self) -> Iterable[Scope]:
-        """Returns the scopes that lost something within the window, as of its last move."""
+        """The scopes that lost something within the window, as of the last time that entries were dropped."""
         return self._victims
 
     def count_victims(self, scope: Scope) -> int:
@@ -50,13 +49,13 @@ class GovernorBooks:
         return self._preempted.get(queue)
 
     def turns_between(self, one: str, other: str) -> Sequence[Turn]:
-        """Returns the last turns in which two queues took from each other, the oldest first."""
+        """Returns the latest turns in which two queues took from each other, the oldest first."""
         return self._turns.get(_sorted_pair(one, other), ())
 
     def book_losses(
         self, limits: Limits, losses: Iterable[Loss], preemptor: str, now_ns: int, decision: object = None
     ) -> None:
-        """Book *losses*, taken for queue *preemptor* (empty: for nobody) by *decision*."""
+        """Books *losses*, which *decision* took for queue *preemptor* (empty: for no queue)."""
         queues: dict[str, None] = {}
         for loss in losses:
             self.taken.append(Taken(now_ns, loss))
@@ -75,7 +74,7 @@ class GovernorBooks:
                 self.note_turn(preemptor, queue, now_ns)
 
     def note_turn(self, preemptor: str, queue: str, now_ns: int) -> None:
-        """Note that something was taken from *queue* for queue *preemptor*: the last turn between the two."""
+        """Notes that something was taken from *queue* for queue *preemptor*, as the latest turn between the two."""
         pair = _sorted_pair(preemptor, queue)
         turns = self._turns.pop(pair, None) or deque()
         self._turns[pair] = turns
@@ -84,7 +83,7 @@ class GovernorBooks:
         turns.append(Turn(now_ns, preemptor))
 
     def drop_expired(self, limits: Limits, now_ns: int) -> None:
-        """Drop what is in no window any more."""
+        """Drops entries that have left their windows."""
         while self.taken and self.taken[0].at_ns + limits.window_ns <= now_ns:
             self._uncount_loss(self.taken.popleft().loss)
         while self._preempted:
@@ -99,7 +98,7 @@ class GovernorBooks:
             del self._turns[pair]
 
     def forget_turns(self, limits: Limits, one: str, other: str, now_ns: int) -> None:
-        """Drop the turns between two queues that are no longer in the loop window."""
+        """Drops those turns between two queues that have left the loop window."""
         pair = _sorted_pair(one, other)
         turns = self._turns.get(pair)
         if turns is None:
@@ -122,9 +121,9 @@ class GovernorBooks:
 
 
 class AsOf:
-    """The books as of *now_ns*, for questions, without dropping anything.
+    """The books as they would be at *now_ns*, for forecasts: nothing is dropped.
 
-    The cost grows with what has left the windows since the last victim was booked.
+    The cost grows with the number of entries that have left the windows since the last victim was booked.
     """
 
     def __init__(self, books: GovernorBooks, limits: Limits, now_ns: int) -> None:
@@ -143,7 +142,7 @@ class AsOf:
 
     @property
     def taken(self) -> Iterator[Taken]:
-        """Returns the scopes that lost something within the window that ends at *now_ns*."""
+        """The losses within the window that ends at *now_ns*, the oldest first."""
         return islice(self._books.taken, self._gone, None)
 
     def count_victims(self, scope: Scope) -> int:

@@ -1,7 +1,7 @@
-"""Bounds against storms: how much preemption may take, how soon again, and how often back and forth (K13).
+"""Bounds storms of preemption: how much it may take, how soon again, and how often back and forth (preemption.md K13).
 
-A plan that the laws allow is judged here right before it is applied. What happened before comes in as values; nothing
-is remembered here. Preemption on required nodes is never judged.
+A plan that the laws allow is judged here right before it is applied. Earlier losses are passed in as values; this
+module remembers nothing. Preemption on required nodes is never judged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.shapes import Pairs
 
 NAME: Final = "governor"
-"""The name that decisions of the governor carry, as those of a kind carry its name."""
+"""The name of the governor in decisions, where other decisions have the name of their kind."""
 SECOND_NS: Final = 10**9
 
 
@@ -34,7 +34,8 @@ CLUSTER: Final = Scope("cluster")
 
 
 class Loss(NamedTuple):
-    """The cost of ``victims`` of one application. ``lost``: resource-seconds by type index, base units."""
+    """The cost of taking ``victims`` victims of one application. ``lost`` is in resource-seconds by type index, in base
+    units."""
 
     queue: str
     application: str
@@ -43,47 +44,48 @@ class Loss(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Victims taken at once before: when, and at what cost."""
+    """An earlier loss: its time and its cost."""
 
     at_ns: int
     loss: Loss
 
 
 class Turn(NamedTuple):
-    """A turn of two queues that take from each other: since when, at the latest, *preemptor* was the one that took."""
+    """A turn between two queues that take from each other: *preemptor* took from the other one, the last time at
+    ``last_ns``."""
 
     last_ns: int
     preemptor: str
 
 
 class Past(Protocol):
-    """The record of what preemption did lately."""
+    """The record of what preemption has taken lately."""
 
     @property
     def taken(self) -> Iterable[Taken]:
-        """Victims within the window, the oldest first."""
+        """The losses within the window, the oldest first."""
         ...
 
     def count_victims(self, scope: Scope) -> int:
-        """Returns how many of them *scope* lost."""
+        """Returns how many victims *scope* lost within the window."""
         ...
 
     def lost_seconds(self, scope: Scope, t: int) -> int:
-        """Returns the resource-seconds of type *t* that *scope* lost with its victims."""
+        """Returns the resource-seconds of type *t* that *scope* lost within the window."""
         ...
 
     def last_loss(self, queue: str) -> tuple[int, object] | None:
-        """Returns when *queue* last lost a victim, and to which decision; ``None``: not lately."""
+        """Returns when *queue* last lost a victim, and by which decision; ``None``: not lately."""
         ...
 
     def turns_between(self, one: str, other: str) -> Sequence[Turn]:
-        """Returns who of the two took from the other, in turns, within the loop window, the oldest first."""
+        """Returns the turns within the loop window in which two queues took from each other, the oldest first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A budget by type index. ``victims`` 0: any number."""
+    """A budget: the most ``victims`` (0: any number), and the most resource-seconds by type index."""
 
     victims: int = 0
     lost: Mapping[int, int] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings as numbers (:class:`kornel.core.domain.settings.GovernorSettings`)."""
+    """The limits that the settings (:class:`kornel.core.domain.settings.GovernorSettings`) amount to, in base units."""
 
     window_ns: int
     allowances: Mapping[str, Allowance]
@@ -104,8 +106,8 @@ class Limits:
 
 
 class Denial(NamedTuple):
-    """The reason why victims may not leave now. ``retry_ns``: before then the same plan is denied again; ``None``: for
-    ever, as things are."""
+    """The reason why victims may not be taken now. Before ``retry_ns``, the same plan would be denied again; ``None``:
+    waiting does not help."""
 
     outcome: Outcome
     scope: Scope
@@ -121,9 +123,10 @@ def scopes_of(loss: Loss) -> tuple[Scope, Scope, Scope]:
 def judge_losses(
     limits: Limits, past: Past, losses: Sequence[Loss], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
-    """Returns why *losses* may not be taken now for queue *preemptor* (empty: for nobody); ``None``: they may.
+    """Returns why *losses* may not be taken now for queue *preemptor* (empty: for no queue); ``None``: they may.
 
-    Parts of one *decision* do not make each other wait. Cost: the victims, and if denied the window.
+    Losses by the same *decision* do not make each other wait. The cost grows with the victims and, for a denial, with
+    the entries of the window.
     """
     queues = list(dict.fromkeys(loss.queue for loss in losses))
     for queue in queues:
@@ -163,7 +166,7 @@ def _cooling_down(limits: Limits, past: Past, queue: str, now_ns: int, decision:
 
 
 def _check_loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denial | None:
-    """Returns a denial if taking from *queue* for *preemptor* would turn round between the two once too often."""
+    """Returns a denial if taking from *queue* for *preemptor* would be one turn too many between the two."""
     turns = past.turns_between(preemptor, queue) if preemptor and limits.loop_window_ns else ()
     if not turns or turns[-1].preemptor == preemptor or len(turns) <= limits.loop_returns:
         return None
@@ -171,7 +174,7 @@ def _check_loop(limits: Limits, past: Past, preemptor: str, queue: str) -> Denia
         f"{preemptor} and {queue} preempted each other in {len(turns)} turns within "
         f"{limits.loop_window_ns / SECOND_NS:g} s, {limits.loop_returns} returns are allowed"
     )
-    # One turn more is allowed once so many of the oldest are forgotten.
+    # Another turn is allowed once enough of the oldest turns have left the window.
     forgotten = turns[len(turns) - limits.loop_returns - 1]
     return Denial(Outcome.LOOP, Scope("queue", queue), detail, forgotten.last_ns + limits.loop_window_ns)
 
@@ -191,7 +194,7 @@ def _check_budget(
 
 
 def _room_again(limits: Limits, past: Past, scope: Scope, t: int | None, over: int) -> int | None:
-    """Returns when so much has left the window that *over* more fits."""
+    """Returns the time when enough losses have left the window to reduce the total by *over*; ``None``: never."""
     for taken in past.taken:
         if scope in scopes_of(taken.loss):
             over -= taken.loss.victims if t is None else sum(amount for u, amount in taken.loss.lost if u == t)

@@ -1,7 +1,7 @@
-"""The governor: checks lawful plans against budgets, pauses and loops (K13).
+"""Checks lawful plans against budgets, pauses and loops, as the governor (preemption.md K13).
 
 The enforcement of lowered maxima, preemption for guarantees and the monitor ask the governor before they preempt
-anything, and report what they took. Preemption on required nodes does neither, because the system cannot work without
+anything, and report what they took. Preemption on required nodes does neither, because a cluster cannot work without
 it.
 """
 
@@ -49,11 +49,11 @@ def govern_plan(
     *,
     supposed: bool = False,
 ) -> PreemptionPlan | Refusal:
-    """Returns *plan* if it may be applied now; otherwise the next plan from *without* that spares what the governor
-    denied.
+    """Returns *plan* if it may be applied now; otherwise another plan, found by *without*, that spares what the
+    governor denied.
 
-    If there is none, returns why the first one may not be applied, and when to try again. *supposed*: it is only a
-    question.
+    If there is none, returns why *plan* may not be applied, and when to try again. *supposed* tells whether this is
+    only a forecast, which is not recorded.
     """
     deny_ = foresee_denial if supposed else deny_victims
     denied = too_many(state, plan) or deny_(state, plan.victims, plan.ask.queue.path, now_ns)
@@ -79,7 +79,7 @@ def govern_plan(
 
 
 def refuse_too_many(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:
-    """Returns why *plan* takes too many victims for one ask, which is recorded; ``None``: it does not."""
+    """Returns and records why *plan* takes too many victims for one ask; ``None``: it does not."""
     denied = too_many(state, plan)
     if denied is None:
         return None
@@ -113,8 +113,8 @@ def _spare_more(spared: Spared, denied: Denial) -> Spared:
 def deny_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> Denial | None:
-    """Returns why *victims* may not be taken now for queue *preemptor* (empty: for none), which is recorded once in
-    each pause."""
+    """Returns why *victims* may not be taken now for queue *preemptor* (empty: for no queue); ``None``: they may. The
+    denial is recorded once for each pause."""
     books, limits = state.governor, _limits_in_force(state)
     books.drop_expired(limits, now_ns)
     if preemptor:
@@ -128,7 +128,7 @@ def deny_victims(
 
 
 def foresee_denial(state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int) -> Denial | None:
-    """Returns what :func:`deny_victims` would, for a question, without recording, counting or dropping anything."""
+    """Forecasts the result of :func:`deny_victims` without recording, counting or dropping anything."""
     limits = limits_for_reading(state)
     return judge_losses(limits, AsOf(state.governor, limits, now_ns), summed_losses(victims, now_ns), preemptor, now_ns)
 
@@ -136,8 +136,8 @@ def foresee_denial(state: PartitionState, victims: Sequence[Allocation], preempt
 def allow_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object
 ) -> tuple[int, Denial | None]:
-    """Returns how many of *victims*, from the first on, may be taken now for *preemptor*, as in :func:`deny_victims`,
-    and why not the rest."""
+    """Returns how many of *victims*, beginning with the first, may be taken now for *preemptor*, and why the rest may
+    not, judged as in :func:`deny_victims`."""
     denial = deny_victims(state, victims, preemptor, now_ns, decision)
     if denial is None:
         return len(victims), None
@@ -155,7 +155,7 @@ def allow_victims(
 def charge_victims(
     state: PartitionState, victims: Sequence[Allocation], preemptor: str, now_ns: int, decision: object = None
 ) -> None:
-    """Book the cost of releasing *victims*. It has to be called before the books of the partition change."""
+    """Books the cost of releasing *victims*. It has to be called before the books of the partition change."""
     books, limits = state.governor, _limits_in_force(state)
     books.drop_expired(limits, now_ns)
     books.book_losses(limits, summed_losses(victims, now_ns), preemptor, now_ns, decision)
@@ -164,8 +164,8 @@ def charge_victims(
 def charge_together(
     state: PartitionState, victims: Mapping[str, Sequence[Allocation]], now_ns: int, decision: object = None
 ) -> bool:
-    """Books the cost of *victims*, by the queue for which they are taken, if all of them may be taken. Returns whether
-    they may.
+    """Books the cost of *victims*, which are given by the queue that they are taken for, if all of them may be taken.
+    Returns whether they may.
 
     A denial is not recorded; the caller then has to ask about each group separately.
     """
@@ -185,8 +185,8 @@ def charge_together(
 
 
 def count_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns the cost of each of *victims*: size times age. With an originator, the work of its whole application is
-    lost (K7)."""
+    """Returns the cost of each of *victims*: size times age. If an originator is taken, the work of its whole
+    application is lost (preemption.md K7)."""
     found: list[Loss] = []
     for victim, gone in _with_what_goes(victims):
         lost: dict[int, int] = {}
@@ -235,7 +235,7 @@ def _add_lost_work(lost: dict[int, int], gone: Sequence[Allocation], now_ns: int
 
 
 def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
-    """Record, once for each pause, that preemption pauses in a scope from now on."""
+    """Records, once for each pause, that preemption in a scope pauses from now on."""
     paused = state.governor.paused
     if paused.get(denial.scope, now_ns) > now_ns:
         return
@@ -262,7 +262,8 @@ def _say_denied(state: PartitionState, denial: Denial, now_ns: int) -> None:
 
 
 def limits_for_reading(state: PartitionState) -> Limits:
-    """Returns the settings in force by type index, without adding types: nothing was ever lost of an unknown type."""
+    """Returns the settings in force by type index, without adding types, because nothing was ever lost of an unknown
+    type."""
     known = state.governor.limits
     if known is not None and known[0] is state.preemption.governor:
         return known[1]

@@ -1,4 +1,5 @@
-"""The governor as a source of decisions: it bounds what all kinds take, and takes nothing itself (K13)."""
+"""Describes the governor as a source of decisions: it bounds what all kinds take, and takes nothing itself
+(preemption.md K13)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ BOUNDS: Final = MappingProxyType(
         Outcome.ROUND_LIMIT: Ending(tone=Tone.WARN),
     }
 )
-"""The ways in which the governor ends a lawful plan of a kind."""
+"""The outcomes with which the governor stops a lawful plan of a kind."""
 
 GOVERNOR: Final = DecisionSource(
     name=NAME,

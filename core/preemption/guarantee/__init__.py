@@ -1,8 +1,9 @@
 """Preemption for an ask whose queue is below its guarantee (preemption.md B).
 
-:mod:`.drive` says when an ask may try and what becomes of the answer, :mod:`.rounds` does the same in a round of the
-preemption cycle. A refused attempt is kept by :mod:`.refusals` until :mod:`.changes` sees something that may help;
-:mod:`.consulting` gathers what the shim says about victims. The plan starts in :mod:`.planner` and asks, in this order:
+:mod:`.drive` decides when an ask may try and acts on the result; :mod:`.rounds` does the same in a round of the
+preemption cycle. A refused attempt is kept by :mod:`.refusals` until :mod:`.changes` finds a change that may help;
+:mod:`.consulting` collects the answers of the shim about victims. The plan is made by :mod:`.planner`, which uses, in
+this order:
 
 =============== ===============================================================================================
 entitlement     may the ask's queue take anything at all (law 4), and must it swap inside a shared guarantee

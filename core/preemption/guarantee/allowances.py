@@ -1,7 +1,8 @@
-"""The allowances of one ask: which tasks of each leaf the laws let go, and how much of it together.
+"""Determines what the laws allow an ask to take: which allocations of each leaf may be victims, and how much of them
+together.
 
-Everything the laws say depends on the leaf, the victim's shape and its priority alone. So it is worked out once per
-leaf and per shape, and the walk over thousands of allocations only looks it up.
+What the laws say depends only on the leaf, the victim's shape and its priority. So it is computed once per leaf and
+shape, and a walk over thousands of allocations only looks it up.
 
 Law 2 is kept as *rooms*: one number per queue and guaranteed type, the amount that may leave the queue before it
 falls below its guarantee. Taking a victim lowers the rooms on its path; none may become negative.
@@ -23,24 +24,24 @@ from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustm
 
 
 class Kind:
-    """Victims of one leaf and shape: for every test but priority and class they are the same."""
+    """The victims of one leaf and shape, which differ in priority and class only."""
 
     __slots__ = ("depth", "gains", "number", "serves", "uses")
 
     def __init__(self, number: int, depth: int, gains: Pairs, uses: Pairs, serves: tuple[int, ...]) -> None:
         self.number: Final = number
         self.depth: Final = depth
-        """Depth of the lowest common ancestor of the leaf and the ask's (K5)."""
+        """The depth of the lowest common ancestor of this leaf and the leaf of the ask (preemption.md K5)."""
         self.gains: Final = gains
-        """(need, amount): what losing one of them contributes."""
+        """The contribution of each victim, as (need, amount)."""
         self.uses: Final = uses
-        """(room, amount): what losing one of them takes from the guarantees on its path."""
+        """The amounts that each victim takes from the rooms on its path, as (room, amount)."""
         self.serves: Final = serves
-        """The needs for which one of them may go; what it contributes to others comes along with that."""
+        """The needs that justify taking one of them; it may contribute to other needs besides."""
 
 
 class LeafTerms:
-    """The tasks that may be taken from one leaf."""
+    """The rules for taking victims from one leaf."""
 
     __slots__ = (
         "adjusted", "blocked", "common", "declared", "highest", "inherited", "kinds", "leaf", "rooms", "scopes",
@@ -49,53 +50,54 @@ class LeafTerms:
     def __init__(self, leaf: Queue, common: Queue, adjusted: Adjustment, rooms: dict[int, tuple[int, ...]]) -> None:
         self.leaf = leaf
         self.common = common
-        """Lowest common ancestor with the ask's leaf."""
+        """The lowest common ancestor of this leaf and the leaf of the ask."""
         self.adjusted = adjusted
-        """The adjustment of a priority on the path to the fence."""
+        """The adjustment of priorities on the path from the leaf to the fence."""
         self.highest: int | None = None
-        """Tasks above this priority are protected by law 6; ``None``: no task is."""
+        """The highest priority that law 6 does not protect; ``None``: it protects none."""
         self.declared: frozenset[int] = frozenset()
-        """The asked types of which a queue from here up to, but not including, ``common`` declares a share."""
+        """The asked types for which the leaf or a queue above it, below ``common``, has a guarantee."""
         self.inherited = False
-        """The entitlement lies at or above ``common``: a victim must use one of the types ``declared``."""
+        """Tells whether the entitlement lies at or above ``common``; if so, a victim must use one of the types
+        ``declared``."""
         self.rooms: Final = rooms
-        """The rooms on its path by type, its own first."""
+        """The rooms on the path of the leaf by type, its own first."""
         self.scopes: frozenset[Queue] = frozenset()
-        """Queues above this leaf inside which something has to be freed."""
+        """The queues above this leaf in which something has to be freed."""
         self.kinds: dict[Shape, Kind] = {}
         self.blocked: dict[Shape, str] = {}
-        """Shapes met that may not be taken from here, and the filter that says so."""
+        """The shapes looked at so far that may not be taken from this leaf, each with the filter that protects it."""
 
 
 class _Branch:
-    """The part of the laws that is the same for all leaves right below one queue: there may be thousands."""
+    """The rules that are the same for all leaves directly below one queue, of which there may be thousands."""
 
     __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "rooms", "scopes")
 
     def __init__(self, common: Queue, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
         self.common: Final = common
         self.adjusted: Final = adjusted
-        """The adjustment of a priority on the path from here to the fence."""
+        """The adjustment of priorities on the path from this queue to the fence."""
         self.mine: Final = mine
-        """The same up to ``common``."""
+        """The adjustment of priorities on the path from this queue to ``common``."""
         self.asked: Final = asked
-        """The ask's adjusted priority there."""
+        """The adjusted priority of the ask at ``common``."""
         self.rooms: dict[int, tuple[int, ...]] = {}
         self.open: tuple[int, ...] = ()
-        """The asked types of which all rooms on the path have something left."""
+        """The asked types for which all rooms on the path have something left."""
         self.scopes: frozenset[Queue] = frozenset()
         self.declared: frozenset[int] = frozenset()
         self.inherited = False
 
 
 class Terms:
-    """The laws as they bind the victims of one ask; ``room`` holds what law 2 leaves."""
+    """Applies the laws to the possible victims of one ask; ``room`` holds what law 2 leaves."""
 
     def __init__(self, ask: Allocation, fence: Queue, entitled: Entitlement, needs: Needs) -> None:
         self.room: list[int] = []
         self._room_depth: list[int] = []
         self._room_above: list[int | None] = []
-        """The next room of the same type up the tree, by room."""
+        """By room, the next room of the same type further up the tree."""
         self._kinds = 0
         self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
         self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
@@ -111,7 +113,8 @@ class Terms:
         self._leaves: list[LeafTerms] = []
 
     def terms_of(self, leaf: Queue) -> LeafTerms | str:
-        """Returns what may be taken from *leaf*, none on the ask's own path, or the filter that protects all of it."""
+        """Returns the rules for taking victims from *leaf*, which is not the ask's own, or the filter that protects all
+        of it."""
         if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:
             return "disabled"
         parent = leaf.parent
@@ -141,9 +144,10 @@ class Terms:
         return terms
 
     def kind_of(self, terms: LeafTerms, shape: Shape) -> Kind | str:
-        """Returns what losing one allocation of *shape* from the leaf of *terms* means, or the filter that forbids it.
+        """Returns the effects of taking an allocation of *shape* from the leaf of *terms*, or the filter that forbids
+        it.
 
-        The answer is kept in *terms*; callers in a hurry look there first.
+        The answer is kept in *terms*, where frequent callers look first.
         """
         known = terms.kinds.get(shape) or terms.blocked.get(shape)
         if known is not None:
@@ -157,17 +161,17 @@ class Terms:
         return found
 
     def kind_of_member(self, kind: Kind, room: int) -> Kind:
-        """Returns *kind* for members of one task group, each of which takes one of what is left in *room*."""
+        """Returns *kind* for members of one task group, each of which also takes 1 from *room*."""
         self._kinds += 1
         return Kind(self._kinds, kind.depth, kind.gains, (*kind.uses, (room, 1)), kind.serves)
 
     def kind_of_gang(
         self, terms: LeafTerms, here: Sequence[Shape], everywhere: Sequence[Shape], surplus: Pairs
     ) -> Kind | None:
-        """Returns what losing a gang means that holds *here* on the node in question, and *everywhere* in all.
+        """Returns the effects of taking a whole gang, which holds the shapes *here* on the node in question and
+        *everywhere* in all; ``None``: a law forbids it, or it is useless.
 
-        *surplus*: the rooms that count who may go one by one, all of which it takes. ``None``: a law forbids it, or it
-        is of no use.
+        *surplus*: the rooms that count members which may leave one by one; the whole gang takes all that is left there.
         """
         needs = self._needs
         gains: dict[int, int] = {}
@@ -195,14 +199,14 @@ class Terms:
         return Kind(self._kinds, terms.common.depth, tuple(sorted(gains.items())), tuple(uses.items()), serves)
 
     def open_room(self, leaf: Queue, spare: int) -> int:
-        """Returns the index of a room of *leaf* for something else than a guarantee, in which *spare* is left."""
+        """Returns the index of a new room of *leaf* that does not belong to a guarantee, in which *spare* is left."""
         return self._new_room(leaf, spare)
 
     def gains_of(self, shape: Shape, scopes: frozenset[Queue] | None = None) -> Pairs:
-        """Returns (need, amount) for what *shape* contributes from a leaf below *scopes*; nothing: it has no asked
+        """Returns what *shape* contributes from a leaf below *scopes*, as (need, amount); empty if it has no asked
         type.
 
-        No *scopes*: what it contributes at most, wherever it is.
+        Without *scopes*, returns the most that it contributes from any leaf.
         """
         scopes = self._scopes if scopes is None else scopes
         found = self._gains_of.get((shape, scopes))
@@ -216,8 +220,7 @@ class Terms:
         return found
 
     def most_by_need(self) -> list[int]:
-        """Returns, by need, the most that all leaves looked at can contribute before law 2 stops them; an upper
-        bound."""
+        """Returns, by need, an upper bound of what all leaves looked at can contribute under law 2."""
         return [
             self._sum_flows(
                 (terms.rooms.get(t, ()), terms.leaf.used[t] - terms.leaf.preempting[t])
@@ -228,8 +231,8 @@ class Terms:
         ]
 
     def _sum_flows(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
-        """Returns what arrives at the top when each source sends its amount up through its rooms, each room passing on
-        at most what it holds."""
+        """Returns how much arrives at the top if each source sends its amount up through its rooms, and each room
+        passes on no more than it has left."""
         total = 0
         inflow: dict[int, int] = {}
         for rooms, amount in sources:
@@ -305,7 +308,7 @@ class Terms:
         return len(self.room) - 1
 
     def _lineage_rooms(self, lineage: tuple[Queue, ...]) -> dict[int, tuple[int, ...]]:
-        """Returns the rooms on a path, by type."""
+        """Returns the rooms of the queues on a path, by type."""
         rooms: dict[int, tuple[int, ...]] = {}
         for queue in lineage:
             for t, room in self._queue_rooms(queue).items():
@@ -318,8 +321,8 @@ class Terms:
     def _queue_rooms(self, queue: Queue) -> dict[int, int]:
         """Returns the index of the room of each type that *queue* guarantees.
 
-        At the common ancestor and above, the ask comes in where victims go out, and a queue that is below its
-        guarantee may stay where it is (law 2).
+        In the common ancestor and above, the amounts of the ask take the place of its victims', and a queue that is
+        below its guarantee may stay at its present amount (law 2).
         """
         rooms = self._rooms.get(queue)
         if rooms is None:
@@ -333,7 +336,7 @@ class Terms:
 
 
 def _gives_any(leaf: Queue, types: tuple[int, ...]) -> bool:
-    """Tells whether *leaf* holds more than it is guaranteed of any of *types*."""
+    """Tells whether *leaf* holds more than its guarantee of any of *types*."""
     guaranteed = leaf.guaranteed
     used, leaving = leaf.used, leaf.preempting
     for t in types:

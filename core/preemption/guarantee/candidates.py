@@ -1,8 +1,8 @@
-"""The candidates for an ask: every allocation below the fence that no law and no state protects (preemption.md B.4,
-B.5).
+"""Finds the candidates for an ask: all allocations below the fence that neither a law nor their state protects
+(preemption.md B.4, B.5).
 
-The leaves hold theirs in order already (:mod:`.index`); here they are merged into one order per class, only as far as
-somebody asks: mostly the first few decide.
+Each leaf keeps its allocations in order (:mod:`kornel.core.preemption.victim_index`). They are merged into one order
+per class, only as far as the caller reads, because the first few usually decide.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from kornel.core.preemption.plan import NOBODY_SPARED, Spared
 from kornel.core.preemption.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, reluctance_of
 
 _REPLACING: Final = AskPlace.REPLACING
-"""Named once, as those below: every allocation on a node is asked, and reading a member costs as much as a call."""
+"""Kept as constants, this one and those below, because reading a member from its class costs as much as a call, and
+every allocation on a node is tested."""
 _PREEMPTED: Final = AskPlace.PREEMPTED
 _RELEASED: Final = AskPlace.RELEASED
 
 
 class Ranking:
-    """The candidates of one class in B.5 order: may be walked any number of times, is worked out once."""
+    """The candidates of one class in the order of preemption.md B.5. It may be iterated any number of times and is
+    computed once."""
 
     __slots__ = ("_known", "_more")
 
@@ -54,7 +56,7 @@ class Ranking:
 
 
 class Candidates:
-    """The candidates for one ask, and how many each filter kept back as far as anybody looked."""
+    """The candidates for one ask, and the number of allocations that each filter has kept back so far."""
 
     def __init__(
         self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex, spared: Spared = NOBODY_SPARED
@@ -78,10 +80,10 @@ class Candidates:
         self._losses = GangLosses()
         self._member_kinds: dict[tuple[Application, str, Kind], Kind] = {}
         self._gang_rooms: dict[tuple[Application, str], int] = {}
-        """By task group of an application, the room that counts how many of its members may still go one by one."""
+        """By task group of an application, the room that counts how many of its members may still leave one by one."""
 
     def order_by_price(self, pricing: Pricing, now_ns: int) -> None:
-        """Have the cheapest go first within each class. To be called before anybody looks."""
+        """Puts the cheapest candidates first within each class. It has to be called before any candidate is read."""
         everybody = [
             a for leaf, _ in self._leaves for app in leaf.leaf.applications.values() for a in app.allocations.values()
         ]
@@ -90,14 +92,14 @@ class Candidates:
     def rank_classes(self) -> tuple[Ranking, ...]:
         """Returns the candidates by class, each class in order.
 
-        Whoever asks keeps them: what is not walked yet refers to this object, which must not refer to it, or each
-        attempt would leave a reference cycle behind.
+        The caller keeps them: the part that has not been iterated yet refers to this object, so this object must not
+        refer to it, or each attempt would leave a reference cycle behind.
         """
         in_order = self._merge_by_age if self._prices is None else self._merge_by_price
         return tuple(Ranking(in_order(c)) for c in CLASSES)
 
     def adjusted_priority(self, victim: Allocation) -> int:
-        """Returns the priority of *victim*, a candidate, as it appears at the fence."""
+        """Returns the priority of the candidate *victim* as adjusted at the fence."""
         return self._leaf_terms[victim.queue].adjusted.of(victim.priority)
 
     def _consider_leaf(self, leaf: Queue) -> None:
@@ -118,8 +120,8 @@ class Candidates:
 
     @property
     def _leaves(self) -> list[tuple[LeafTerms, RankedLeaf]]:
-        """The leaves that are not protected as a whole, less those that turn out to be protected size by size, with
-        their allocations in order."""
+        """The leaves, with their allocations in order, that are protected neither as a whole nor for every size that
+        occurs in them."""
         if self._ranked is None:
             self._ranked = []
             for leaf, leaf_terms in self._leaf_terms.items():
@@ -130,8 +132,8 @@ class Candidates:
         return self._ranked
 
     def _all_blocked(self, leaf_terms: LeafTerms, ranked: RankedLeaf) -> bool:
-        """Tells whether a filter keeps back every size there is in the leaf: then nobody has to be looked at one by
-        one."""
+        """Tells whether filters keep back every size that occurs in the leaf, so that its allocations need not be
+        looked at one by one."""
         highest = leaf_terms.highest
         if highest is not None and ranked.highest > highest:
             return False
@@ -173,7 +175,7 @@ class Candidates:
         return pool
 
     def any_on(self, nodes: Iterable[Node]) -> bool:
-        """Tells whether there is a single candidate on *nodes*: mostly the first few tell."""
+        """Tells whether there is at least one candidate on *nodes*; the first few usually decide."""
         return any(any(self.on_node(node)) for node in nodes)
 
     def count_kept_back(self, nodes: Iterable[Node]) -> Counter[str]:
@@ -193,14 +195,14 @@ class Candidates:
         return found
 
     def count_outside(self, root: Queue) -> int:
-        """Returns how many allocations law 7 protects: those beyond the fence."""
+        """Returns how many allocations law 7 protects, because they are outside the fence."""
         inside = set(leaves_below(self._fence))
         return sum(
             _allocations_of(leaf) for leaf in leaves_below(root) if leaf not in inside and leaf is not self._ask.queue
         )
 
     def _merge_by_age(self, c: int) -> Iterator[Candidate]:
-        """Yields the candidates of class *c* of all leaves. Only those of equal priority and age are sorted any
+        """Yields the candidates of class *c* of all leaves. Only candidates of equal priority and age have to be sorted
         further."""
         sources: list[tuple[LeafTerms, InOrder]] = []
         heap: list[tuple[int, int, int, int]] = []
@@ -244,7 +246,7 @@ class Candidates:
         yield from found
 
     def _admitted_of(self, ranked: RankedLeaf, c: int, highest: int | None, *, by_age: bool = False) -> InOrder:
-        """Returns those of class *c* up to the priority *highest*; law 6 protects the others."""
+        """Returns the allocations of class *c* up to the priority *highest*; law 6 protects the others."""
         admitted = ranked.in_order(c, highest, by_age=by_age)
         protected = ranked.count_class(c) - len(admitted)
         if protected:
@@ -254,7 +256,8 @@ class Candidates:
     def _make_candidate(
         self, leaf_terms: LeafTerms, allocation: Allocation, order: int, dropped: Counter[str]
     ) -> Candidate | None:
-        """Returns *allocation* as a candidate; ``None``, and counted in *dropped*, if a filter keeps it back."""
+        """Returns *allocation* as a candidate. If a filter keeps it back, returns ``None`` and counts that in
+        *dropped*."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
             first_look = self._terms.kind_of(leaf_terms, allocation.shape)
@@ -283,7 +286,8 @@ class Candidates:
         )  # fmt: skip
 
     def _kind_of_member(self, member: Allocation, kind: Kind) -> Kind | None:
-        """Returns the kind of *member*, which counts against the surplus of its task group; ``None``: there is none."""
+        """Returns the kind of *member*, a member of a gang that also counts against the surplus of its task group;
+        ``None``: there is no surplus."""
         surplus = self._losses.surplus_of(member)
         if surplus <= 0:
             return None
@@ -297,22 +301,24 @@ class Candidates:
         return known
 
     def surplus_rooms(self, application: Application) -> Pairs:
-        """Returns the rooms that count who of *application* may go one by one, with all that they hold."""
+        """Returns the rooms that count which members of *application* may leave one by one, each with what is left in
+        it."""
         rooms = [room for (owner, _), room in self._gang_rooms.items() if owner is application]
         return tuple((room, self._terms.room[room]) for room in rooms)
 
     def may_lose(self, application: Application) -> bool:
-        """Tells whether anything of *application* may go at all: law 3 protects the ask's own, the governor others."""
+        """Tells whether *application* may lose anything: law 3 protects the ask's own application, and the governor may
+        spare others."""
         name = application.application_id
         return name != self._own_application and name not in self._spared.applications
 
     @property
     def has_prices(self) -> bool:
-        """Tells whether victims are taken in the order of their prices."""
+        """Tells whether victims are chosen in the order of their prices."""
         return self._prices is not None
 
     def order_of(self, leaf_terms: LeafTerms, allocation: Allocation) -> int:
-        """Returns the price of *allocation*, or its adjusted priority where victims have none."""
+        """Returns the price of *allocation*, or its adjusted priority if victims have no prices."""
         prices = self._prices
         return leaf_terms.adjusted.of(allocation.priority) if prices is None else prices.get(allocation, 0)
 
@@ -324,7 +330,7 @@ class Candidates:
 
 
 def leaves_below(top: Queue) -> Iterator[Queue]:
-    """Yields the leaves below *top*, or *top* itself, that hold anything; in no order that matters."""
+    """Yields the leaves below *top*, or *top* itself, that hold anything; their order does not matter."""
     stack = [top]
     while stack:
         queue = stack.pop()

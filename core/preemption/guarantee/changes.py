@@ -1,13 +1,13 @@
-"""The changes in a partition that could let a refused search for victims succeed now.
+"""Finds the changes in a partition that could let a refused search for victims succeed now.
 
-A search that found nobody could end otherwise when the ask's own queues stand otherwise, when some node has more to
-offer, or when more may be taken of some leaf. Everything else leaves the answer as it is: what is placed in a leaf
-below its guarantee, what leaves a node that is too small for the ask even without all its victims, what other queues
-ask for. Who looks compares the records themselves with what they were, as prospects do; only what cannot be seen in
-them afterwards is noted when it happens: which leaves came to hold less in between (``PartitionState.moved``).
+The result of a search can only change if the amounts of the ask's own queues change, if a node could offer more, or if
+more may be taken from a leaf. Other changes do not matter: a placement in a leaf below its guarantee, an exit from a
+node that is too small for the ask even without all its victims, or asks of other queues. The records are compared with
+their former values; only a change that they do not show afterwards is noted when it happens, namely which leaves held
+less in between (``PartitionState.moved``).
 
-All of it errs on the side of asking again: a change that may help is never overlooked
-(``tests/properties/test_refusals.py`` asks again after every single change).
+In doubt, the search is repeated: no change that may help is ever missed (``tests/properties/test_refusals.py`` repeats
+it after every single change).
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
 
 MOST_ALLOCATIONS: Final = 5_000
-"""The number of allocations that are looked at for what they could free: with more in question, everything counts as
-changed."""
+"""The most allocations that are examined for what they could free; if there are more, everything counts as changed."""
 
 Standing = tuple[tuple[int, ...], ...]
-"""The amounts that queues on a path hold net of victims, and that are claimed there, where they guarantee or limit
-something."""
+"""The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
+in it."""
 
 
 def standing_of(leaf: Queue) -> Standing:
-    """Returns what an ask in *leaf* finds on its own path: all that its guarantees, fences and quotas depend on."""
+    """Returns the amounts on the path of *leaf* on which the guarantees, fences and quotas of its asks depend."""
     found: list[tuple[int, ...]] = []
     for queue in leaf.lineage():
         if not _limits_something(queue):
@@ -43,29 +42,30 @@ def standing_of(leaf: Queue) -> Standing:
 
 
 class Changes:
-    """The differences between two looks. ``everything``: nothing is known to be as it was."""
+    """The changes between two looks. ``everything``: anything may have changed."""
 
     def __init__(self, *, everything: bool = False) -> None:
         self.everything = everything
         self.moved: set[Queue] = set()
-        """Queues that guarantee or limit something and hold, lose or have promised other amounts than before."""
+        """The queues with a guarantee or a max whose amounts held, leaving or promised have changed."""
         self.willing = False
-        """Some leaf may have more to give than before, wherever its allocations run."""
+        """Tells whether some leaf may give up more than before, on any node."""
         self.holders: set[Allocation] = set()
-        """Asks that hold room on a node that is not as it was: they can count on it there, and nobody else can."""
+        """The asks with a reservation on a changed node: only they can count on their room there."""
         self._offers: list[Vector] = []
         self._largest: Vector = []
         self._fits: dict[Shape, bool] = {}
         self._standings: dict[Queue, Standing | None] = {}
 
     def note_amounts(self, amounts: Vector) -> None:
-        """Note that a node which is not as it was has *amounts* at the very most, all its victims gone."""
+        """Notes that a changed node can have *amounts* free at most, if all its possible victims leave."""
         self._offers.append(amounts)
         largest = self._largest
         self._largest = [max(pair) for pair in zip(largest, amounts, strict=True)] if largest else amounts
 
     def new_standing(self, leaf: Queue) -> Standing | None:
-        """Returns what an ask in *leaf* finds on its path now; ``None``: what it found before."""
+        """Returns the amounts that now determine what an ask in *leaf* may preempt for; ``None``: they have not
+        changed."""
         if not self.moved:
             return None
         if leaf not in self._standings:
@@ -74,7 +74,7 @@ class Changes:
         return self._standings[leaf]
 
     def has_node_for(self, shape: Shape) -> bool:
-        """Tells whether a node that is not as it was could make room for *shape* at all."""
+        """Tells whether a changed node could make room for *shape* at all."""
         known = self._fits.get(shape)
         if known is None:
             pairs = shape.pairs
@@ -84,30 +84,30 @@ class Changes:
 
 
 class ChangeWatch:
-    """Finds out what changed since it was last asked. One belongs to one partition."""
+    """Finds out what has changed in one partition since the last look."""
 
     def __init__(self) -> None:
         self._versions: dict[Node, int] | None = None
-        """The state of each node at the last look; ``None``: there was none."""
+        """The version of each node at the last look; ``None``: there was none."""
         self._net: dict[Queue, list[int]] = {}
-        """The amounts that queues held net of victims at the last look. Some are missing: those count as changed."""
+        """The amounts that queues held net of victims at the last look. Queues that are missing count as changed."""
         self._rules = 0
 
     @property
     def watching(self) -> bool:
-        """Tells whether anybody looked since the last :meth:`stop_watching`."""
+        """Tells whether there was a look since the last :meth:`stop_watching`."""
         return self._versions is not None
 
     def stop_watching(self) -> None:
-        """Stop watching: nobody needs to know until further notice."""
+        """Stops watching, because no refusal depends on changes for now."""
         self._versions = None
         self._net.clear()
 
     def find_changes(self, nodes: Mapping[str, Node], moved: Iterable[Queue], rules: int) -> Changes:
-        """Returns what changed since the last look.
+        """Returns what has changed since the last look.
 
-        *moved*: leaves that held less for a moment, or of which more is leaving or promised. *rules*: counts changes
-        of what bounds queues and tells victims apart.
+        *moved*: leaves that held less for a moment, or that have more leaving or promised. *rules*: a number that
+        changes with the bounds of queues and the rules for victims.
         """
         before, self._versions = self._versions, {node: node.version for node in nodes.values()}
         if before is None or rules != self._rules:
@@ -139,10 +139,10 @@ class ChangeWatch:
         return changes
 
     def _grown_queues(self, changed: Iterable[Node], fell: set[Queue]) -> list[Queue]:
-        """Returns the queues that hold more than at some moment since the last look: something of theirs arrived on a
-        node.
+        """Returns the queues that hold more now than at some moment since the last look, because an allocation of
+        theirs arrived on a node.
 
-        That is to be found on a node that changed, or has left again, and then its leaf is among those that *fell*.
+        Such an allocation is on a changed node, or it has left again, and then its leaf is among those that *fell*.
         """
         arrived: dict[Queue, None] = {}
         for node in changed:
@@ -164,7 +164,7 @@ class ChangeWatch:
 
 
 def _limits_something(queue: Queue) -> bool:
-    """Tells whether *queue* has a guarantee, or a max that is a quota."""
+    """Tells whether *queue* has a guarantee, or a max other than the size of the cluster."""
     return bool(queue.guaranteed or queue.ceilings)
 
 
@@ -185,7 +185,7 @@ def _leaves_below(queues: Iterable[Queue]) -> list[Queue]:
 
 
 def _most_of(node: Node) -> Vector:
-    """Returns what *node* could have free for an ask if everybody left whom no law protects from all asks alike."""
+    """Returns what *node* could have free for an ask if all allocations left that are not protected from every ask."""
     amounts = list(node.beside)
     for allocation in node.allocations.values():
         if _may_go(allocation):
@@ -195,7 +195,7 @@ def _most_of(node: Node) -> Vector:
 
 
 def _may_go(allocation: Allocation) -> bool:
-    """Tells whether some ask might have *allocation* leave, as far as the state and its own leaf say."""
+    """Tells whether *allocation* might be a victim of some ask, judging by its state and its own leaf only."""
     if allocation.preempted or allocation.released or allocation.spec.required_node:
         return False
     leaf = allocation.queue

@@ -1,8 +1,8 @@
-"""The dialogue with the shim about victims, gathered over as many questions as a plan needs (preemption.md B.6).
+"""Asks the shim about victims, with as many questions as a plan needs (preemption.md B.6).
 
-A plan is made in one go, but its questions take time. So the planner is simply run again when the answers are there:
-a :class:`Dialogue` remembers what was said about this ask, and the planner stops where it meets a question that is
-still open. Up to ten nodes are asked about at once.
+A plan is made without waiting, but answers take time. So the planner is run again when the answers are there: a
+:class:`Dialogue` remembers the answers about its ask, and the planner stops at a question that is still open. Up to ten
+nodes are asked about at once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kornel.core.partition.waiting.places import offer_attempt
 from kornel.core.preemption.plan import AnswerPending
 
 MOST_ROUNDS: Final = 32
-"""Times one attempt may go back to the shim before it is given up."""
+"""The most times that one attempt may ask the shim again before it is given up."""
 
 _Question = tuple[str, tuple[str, ...], int]
-"""Node, victims in order, start index."""
+"""The ID of a node, the keys of the victims in order, and the start index."""
 
 
 class Dialogue:
-    """A predicate for the planner. Calling it answers from memory or raises :class:`AnswerPending`."""
+    """A predicate for the planner. A call returns a known answer or raises :class:`AnswerPending`."""
 
     __slots__ = ("_answers", "_ask", "_now_ns", "_open", "_state", "rounds")
 
@@ -41,11 +41,11 @@ class Dialogue:
 
     @property
     def waits(self) -> bool:
-        """Tells whether some answer is still to come."""
+        """Tells whether an answer is still to come."""
         return bool(self._open)
 
     def begin_round(self, now_ns: int) -> None:
-        """Begin to plan with the answers that are there at *now_ns*."""
+        """Begins another run of the planner, at *now_ns*, with the answers received so far."""
         self._now_ns = now_ns
         self.rounds += 1
 
@@ -75,15 +75,15 @@ class Dialogue:
         )
 
     def note_answer(self, question: _Question, answer: int | None) -> None:
-        """Note the shim's *answer* to *question*; with the last one the planner goes on."""
+        """Notes the shim's *answer* to *question*. After the last open answer, the ask may try again."""
         self._answers[question] = answer
         del self._open[question]
         if not self._open:
             self._resume_planner()
 
     def drop_questions(self) -> None:
-        """Do without answers that nobody gives any more: the planner goes on with what it knows, the rest is
-        allowed."""
+        """Stops waiting for answers that nobody will give any more. The ask tries again, and everything that was not
+        answered is allowed."""
         self._open.clear()
         self._resume_planner()
 

@@ -1,7 +1,8 @@
-"""The cost of a victim: other orders than priority and age (preemption.md F11).
+"""Defines the costs of victims, for orders other than priority and age (preemption.md F11).
 
-Only the order among the equally reluctant changes: tasks that opted out and originators still go last (law 1), and no
-law is weakened. A cost function gives a number, a comparator says which of two goes first; both become prices.
+Only the order within a class changes: tasks that opted out and originators are still taken last (law 1), and no law is
+weakened. A cost function returns a number, and a comparator says which of two victims goes first; both are turned into
+prices.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ from typing import Final
 from kornel.core.model.allocations import Allocation
 
 Pricing = Callable[[Sequence[Allocation], Allocation, int], Mapping[Allocation, int]]
-"""(candidates, ask, now in ns) -> the price of each; the cheapest goes first, of equals the youngest."""
+"""A function (candidates, ask, now in ns) -> the price of each. The cheapest goes first, and of equal ones the
+youngest."""
 
 Cost = Callable[[Allocation, Allocation, int], int]
-"""(candidate, ask, now in ns) -> its price."""
+"""A function (candidate, ask, now in ns) -> its price."""
 
 Comparator = Callable[[Allocation, Allocation, Allocation], int]
-"""(one, other, ask) -> below 0: *one* goes first; 0: they are equals."""
+"""A function (one, other, ask) -> a number: below 0 if *one* goes first, 0 if they are equal."""
 
 SECOND_NS: Final = 10**9
 
 
 def by_cost(cost: Cost) -> Pricing:
-    """Returns prices by a cost function."""
+    """Returns the pricing by the cost function *cost*."""
 
     def prices(candidates: Sequence[Allocation], ask: Allocation, now_ns: int) -> Mapping[Allocation, int]:
         return {candidate: cost(candidate, ask, now_ns) for candidate in candidates}
@@ -34,7 +36,7 @@ def by_cost(cost: Cost) -> Pricing:
 
 
 def by_comparison(compare: Comparator) -> Pricing:
-    """Returns prices by a comparator: the rank of each candidate, the same for equals."""
+    """Returns the pricing by the comparator *compare*: the price is the rank of a candidate, which equal ones share."""
 
     def prices(candidates: Sequence[Allocation], ask: Allocation, _: int) -> Mapping[Allocation, int]:
         def order(one: Allocation, other: Allocation) -> int:
@@ -53,8 +55,8 @@ def by_comparison(compare: Comparator) -> Pricing:
 
 
 def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
-    """Returns for how many seconds *victim* has run on how many thousandths of *ask*; an originator, with its
-    application (K7)."""
+    """Returns the seconds that *victim* has run, times its size in thousandths of *ask*; for an originator, the sum for
+    its application (preemption.md K7)."""
     demand = dict(ask.shape.pairs)
     lost = 0
     for allocation in victim.application.allocations.values() if victim.spec.originator else (victim,):

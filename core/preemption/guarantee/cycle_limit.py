@@ -1,6 +1,6 @@
-"""The limit on preemption for guarantees: the policy must be on, and what one interval allows not used up.
+"""Limits preemption for guarantees: the policy must be on, and the limit of one interval must not be used up.
 
-Every attempt asks here first, wherever it comes from: the allocation cycle, a reserved ask, a round. Rules:
+Every attempt is checked here first, whether it comes from the allocation cycle, a reserved ask or a round. Rules:
 preemption.md F4, F7.
 """
 
@@ -21,30 +21,30 @@ from kornel.core.preemption.plan import Refusal
 
 
 def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
-    """Returns why nobody may preempt for *ask* now, by whatever path; ``None``: an attempt may be made.
+    """Returns why *ask* may not preempt now; ``None``: an attempt may be made.
 
-    The limit is tested before an attempt, so the last one may exceed it by its own result (F7).
+    The limit is tested before an attempt, so the last attempt may exceed it (preemption.md F7).
     """
     if not state.guarantee_preemption:
         return Refusal(Outcome.POLICY_OFF, why_off(state))
     if ask.dialogue is not None and ask.dialogue.waits:
-        return None  # Nothing is decided before the shim has answered, and then it is asked here again.
+        return None  # Nothing is decided before the shim has answered; then this is checked again.
     window = pacing.current_window(state, KIND, now_ns)
     held = _check_limit(state, window, ask.shape.pairs)
     if held is not None and isinstance(find_entitlement(ask, state.guarantee_mode, state.types.names), Refusal):
-        return None  # It may not preempt at all: that is found without a search, and says more.
+        return None  # The ask may not preempt at all. The attempt finds that without a search, and says why.
     return held
 
 
 def foresee_limit(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
-    """Returns what :func:`hold_back` would, for a question: nothing is dropped, noted or said."""
+    """Forecasts the result of :func:`hold_back` without dropping, noting or recording anything."""
     if not state.guarantee_preemption:
         return Refusal(Outcome.POLICY_OFF, why_off(state))
     return _check_limit(state, pacing.foreseen_window(state, KIND, now_ns), ask.shape.pairs)
 
 
 def why_off(state: PartitionState) -> str:
-    """Returns what keeps asks from preempting for guarantees in this partition as it is configured."""
+    """Returns the setting that keeps all asks of this partition from preempting for guarantees."""
     if not state.preemption.enabled:
         return "preemption.enabled is off"
     if KIND not in state.preemption.policies:
@@ -53,7 +53,7 @@ def why_off(state: PartitionState) -> str:
 
 
 def keep_waiting(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """Tells whether the limit holds back the asks of *group* that are due; then they are offered again in time."""
+    """Tells whether the limit holds back the due asks of *group*; if so, has the group offered again later."""
     ask = next(iter(group.due), None)
     held = hold_back(state, ask, now_ns) if ask is not None else None
     if ask is None or held is None:
@@ -65,13 +65,13 @@ def keep_waiting(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 
 def is_open(state: PartitionState, now_ns: int) -> bool:
-    """Tells whether a round may go on: nothing of the limit is used up, of whatever type."""
+    """Tells whether a round may go on, because the limit is not used up for any type."""
     window = pacing.current_window(state, KIND, now_ns)
     return _check_limit(state, window, tuple(state.root.max.items())) is None
 
 
 def _offer_again(state: PartitionState, _now_ns: int) -> None:
-    """Offer the groups that the limit held back, in the order of scheduling."""
+    """Offers the groups that the limit held back, in scheduling order."""
     pace = state.pace.of_kind(KIND)
     waiting, pace.waiting = pace.waiting, {}
     for group in waiting:
@@ -80,7 +80,7 @@ def _offer_again(state: PartitionState, _now_ns: int) -> None:
 
 
 def _check_limit(state: PartitionState, window: Window, pairs: Pairs) -> Refusal | None:
-    """Returns what of the limit an ask for *pairs* finds used up; ``None``: nothing."""
+    """Returns which limit is used up for an ask of *pairs*; ``None``: none."""
     settings = state.preemption
     share, sizes = settings.cycle_limit, state.root.max
     if share <= 0:

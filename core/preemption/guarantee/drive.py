@@ -1,7 +1,7 @@
-"""Preemption for guarantees as the partition does it: when an ask may try, and when it may try again.
+"""Drives preemption for guarantees: decides when an ask may try, and when it may try again.
 
-Who goes is decided by :mod:`.planner`; whether that is lawful by :mod:`.laws`, before anything is touched. An attempt
-that was refused is repeated when something has changed (:mod:`.refusals`). Rules: preemption.md B.1 (preconditions), F
+:mod:`.planner` chooses the victims; :mod:`.laws` checks whether the plan is lawful before anything is changed. A
+refused attempt is repeated when something has changed (:mod:`.refusals`). Rules: preemption.md B.1 (preconditions), F
 (cycle).
 """
 
@@ -33,7 +33,7 @@ from kornel.core.preemption.guarantee.prospects import Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
 
 ATTEMPT_COST: Final = 200
-"""Decisions that one search for victims counts for in a slice's budget."""
+"""The number of decisions as which one search for victims counts in the budget of a slice."""
 ATTEMPTS_PER_LEAF: Final = 10
 WAITS_FOR_CHANGE: Final = frozenset(
     {
@@ -41,13 +41,14 @@ WAITS_FOR_CHANGE: Final = frozenset(
         Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.GANG_INCOMPLETE,
     }
 )  # fmt: skip
-"""Refusals that hang on the books of the partition alone: nothing comes of another attempt before they change."""
+"""Refusals that depend on the books of the partition only: another attempt is useless until these change."""
 PASS_NS: Final = 100 * 10**6
-"""The time for which an exhausted attempt budget lasts: the idle tick of the scheduling loop."""
+"""The time after which a leaf that has used up its attempts gets new ones, equal to the idle interval of the scheduling
+loop."""
 
 
 def collect_due(state: PartitionState, now_ns: int) -> None:
-    """Note every ask whose time has come, and offer its group again so that placement gets its turn first."""
+    """Notes every ask that is due to preempt, and offers its group again so that placement has its turn first."""
     due = state.attempts_due
     while due and due[0][0] <= now_ns:
         _offer_attempt(state, heappop(due)[2])
@@ -61,13 +62,14 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
 
 
 def watch_for_changes(state: PartitionState, now_ns: int) -> None:
-    """Note what a slice, which ends, has changed: that may help asks that were refused before, or in it."""
+    """Notes, at the end of a slice, what has changed, because that may help asks that were refused before or during the
+    slice."""
     if state.guarantee.refusals.empty:
         state.moved.clear()
         state.guarantee.change_watch.stop_watching()
         return
     if not state.guarantee.change_watch.watching:
-        # What these answers hang on is known from now on; what the slice did after them is not.
+        # From now on, changes that these refusals depend on are seen. Changes that the slice made after them are not.
         state.guarantee.refusals.sort_out(_look_for_changes(state), state.changes, now_ns)
         if state.guarantee.refusals.doubted:
             _look_at_refusals(state, max(now_ns + 1, state.guarantee.refusals.next_look_ns))
@@ -82,14 +84,14 @@ def _look_for_changes(state: PartitionState) -> Changes:
 
 
 def _look_at_refusals(state: PartitionState, when_ns: int) -> None:
-    """See that a slice begins at *when_ns*, which looks at refused asks anyway."""
+    """Makes sure that a slice begins at *when_ns*; every slice looks at the refused asks."""
     if state.guarantee.refusals_looked_at_ns is None or when_ns < state.guarantee.refusals_looked_at_ns:
         state.guarantee.refusals_looked_at_ns = when_ns
         state.run_at(when_ns, partial(_end_look, state, when_ns))
 
 
 def _end_look(state: PartitionState, when_ns: int, _now_ns: int) -> None:
-    # Timers are not taken back: only the earliest that was set counts.
+    # Timers are not cancelled; only the earliest one that was set counts.
     if state.guarantee.refusals_looked_at_ns == when_ns:
         state.guarantee.refusals_looked_at_ns = None
 
@@ -102,7 +104,8 @@ def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
 
 
 def resume_deferred(state: PartitionState, now_ns: int) -> bool:
-    """Offer the asks that had to wait until no max was left to enforce (H). Returns whether there were any."""
+    """Offers the asks that had to wait while a max was being enforced (preemption.md H). Returns whether there were
+    any."""
     deferred = state.enforcement.deferred
     if not deferred or state.enforcement.busy:
         return False
@@ -114,15 +117,16 @@ def resume_deferred(state: PartitionState, now_ns: int) -> bool:
 
 
 def offer_due(state: PartitionState, now_ns: int) -> None:
-    """Give leaves their attempts back if it is time, and offer the asks whose next attempt is due."""
+    """Renews the attempts of leaves if it is time, and offers the asks whose next attempt is due."""
     begin_pass(state, now_ns)
     collect_due(state, now_ns)
 
 
 def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
-    """Have the due asks of *group*, which found no place, try to preempt, unless the limit holds them back.
+    """Lets the due asks of *group*, which found no node, try to preempt, unless the limit holds them back.
 
-    Returns what that cost in decisions, and whether the group may stay where it is: it preempted, or has more to try.
+    Returns the cost in decisions, and whether the group may stay where it is, because an ask has preempted or others
+    are still due.
     """
     cost = 0
     helps = state.guarantee_preemption and why.preemption_may_help
@@ -136,16 +140,16 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 
 
 def begin_pass(state: PartitionState, now_ns: int) -> None:
-    """Give every leaf its attempts back, at most once per idle tick."""
+    """Renews the attempts of every leaf, at most once in :data:`PASS_NS`."""
     if now_ns - state.guarantee.pass_began_ns >= PASS_NS:
         state.guarantee.pass_began_ns = now_ns
         state.guarantee.attempts_left.clear()
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
-    """Have the ask of *reservation* try to preempt if an attempt is due and victims could help it.
+    """Lets the ask of *reservation* try to preempt if an attempt is due and victims could help.
 
-    Returns whether that made room. *limited*: the limit that keeps the ask back.
+    Returns whether it preempted. *limited*: the limit that keeps the ask back.
     """
     ask = reservation.ask
     helps = limited is None or limited.preemption_may_help
@@ -153,9 +157,10 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
 
 
 def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
-    """Let the due asks of *group*, which found no place, try to preempt in order, up to the first that really searches.
+    """Lets the due asks of *group*, which found no node, try to preempt in order, up to the first one for which victims
+    are searched.
 
-    Returns whether that one made room. The others stay due, so that a slice can end between two searches.
+    Returns whether that one preempted. The others stay due, so that a slice can end between two searches.
     """
     before = state.preemption_attempts
     for ask in group.next_due():
@@ -168,8 +173,8 @@ def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
 
 
 def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
-    """Try to make room for *ask*. Returns whether that succeeded: its victims are asked to leave and a node is reserved
-    for it."""
+    """Tries to preempt for *ask*. Returns whether that succeeded, so that its victims are asked to leave and a node is
+    reserved."""
     found = find_plan(state, ask, now_ns)
     if not isinstance(found, PreemptionPlan):
         return False
@@ -178,11 +183,12 @@ def attempt_preemption(state: PartitionState, ask: Allocation, now_ns: int) -> b
 
 
 def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
-    """Returns whom *ask* may have leave now, lawfully and as the governor allows, or why nobody; that is noted.
+    """Returns a plan for *ask* that the laws and the governor allow, or why there is none, which is recorded.
 
-    ``None``: the attempt is put off, because a max is being enforced, the shim is being asked, or the search goes on.
+    Returns ``None`` if the attempt is put off, because a max is being enforced, the shim is being asked, or the search
+    is not complete yet.
     """
-    # While a max is enforced nobody preempts for a guarantee (preemption.md H): resume_deferred brings the ask back.
+    # While a max is being enforced, no ask preempts for a guarantee (preemption.md H); resume_deferred offers it again.
     if state.enforcement.busy:
         state.enforcement.deferred[ask] = None
         return None
@@ -193,7 +199,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
             ask.outcome = refused
             eviction.record_decision(state, guarantee.KIND, ask, now_ns, refused)
         return Refusal(refused)
-    # No further question may be asked, and without the word of the shim an attempt cannot end.
+    # No further question may be asked, and an attempt cannot end without the shim's answers.
     if state.callbacks.full and ask.dialogue is None:
         set_due(state, ask, now_ns + PASS_NS)
         return None
@@ -205,7 +211,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     if known is not None:
         _tell_refusal(state, ask, known, now_ns)
         return known
-    # After the refusals that take no search: they count against nothing that an interval allows.
+    # This follows the refusals that need no search, because these do not count against the limit of an interval.
     held = cycle_limit.hold_back(state, ask, now_ns)
     if held is not None:
         pacing.note_held_back(state, guarantee.KIND, ask, held, now_ns)
@@ -218,7 +224,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     except Unprepared:
         set_due(state, ask, now_ns)
         return None
-    # However many rounds of questions the shim is asked in, it is one attempt of the leaf.
+    # An attempt counts once for its leaf, however many rounds of questions to the shim it takes.
     if first_round:
         state.guarantee.attempts_left[leaf] = state.guarantee.attempts_left.get(leaf, ATTEMPTS_PER_LEAF) - 1
     state.preemption_attempts += 1
@@ -241,7 +247,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
 
 
 def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
-    """Has the victims of *plan* leave, and holds what its ask needs on the node (B.7)."""
+    """Asks the shim to release the victims of *plan*, and reserves the node for its ask (preemption.md B.7)."""
     ask = plan.ask
     governing.charge_victims(state, plan.victims, ask.queue.path, now_ns)
     eviction.apply_plan(state, plan, now_ns)
@@ -251,7 +257,8 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
 
 
 def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
-    """Returns what law 4 has against *ask*: that takes no search, so it counts as no attempt (K17)."""
+    """Returns the refusal of *ask* by law 4; ``None``: it is entitled. This needs no search, so it does not count as an
+    attempt (preemption.md K17)."""
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
@@ -262,7 +269,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
 def _tell_refusal(
     state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
 ) -> None:
-    """Say that nobody goes for *ask*, if that is news."""
+    """Records that there is no plan for *ask*, if its last outcome was another one."""
     failing.note_preemption(ask, refusal.outcome, now_ns)
     if ask.outcome is not refusal.outcome:
         ask.outcome = refusal.outcome
@@ -270,7 +277,8 @@ def _tell_refusal(
 
 
 def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
-    """Say once, with the numbers, that a limit of *account* keeps *ask* back and no victim can change that (K18)."""
+    """Records once, with amounts, that a limit of *account* keeps *ask* back and that no victim can change that
+    (preemption.md K18)."""
     if ask.outcome is Outcome.USER_QUOTA:
         return
     ask.outcome = Outcome.USER_QUOTA
@@ -282,9 +290,10 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
 
 
 def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> PreemptionPlan | Refusal:
-    """Returns *plan*, or a lawful one with other victims, if the governor lets it pass.
+    """Returns *plan*, or a lawful plan with other victims, if the governor allows it; otherwise, why not.
 
-    Where the shim has a say about victims there is no second plan: every one would have to be asked about anew.
+    If the shim is asked about victims, no other plan is searched for, because the shim would have to be asked about
+    each one.
     """
 
     def without(spared: Spared) -> PreemptionPlan | Refusal:
@@ -296,8 +305,8 @@ def _govern_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Pr
 
 
 def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
-    """Returns victims for *ask*, or why there are none. ``None``: the shim is being asked, and the attempt goes on
-    after it."""
+    """Returns a plan for *ask*, or why there is none; ``None``: the shim is being asked, and the attempt continues
+    after its answer."""
     callbacks = state.callbacks
     dialogue = ask.dialogue
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
@@ -325,7 +334,8 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
 
 
 def _check_preconditions(state: PartitionState, ask: Allocation, now_ns: int) -> Outcome | None:
-    """Returns the first of B.1's preconditions that fails; asks that only have to wait are made due again."""
+    """Returns the first precondition (preemption.md B.1) that fails; ``None``: all hold. An ask that only has to wait
+    is made due again."""
     if state.guarantee.attempts_left.get(ask.queue, ATTEMPTS_PER_LEAF) <= 0:
         set_due(state, ask, state.guarantee.pass_began_ns + PASS_NS)
         return Outcome.ATTEMPTS_EXHAUSTED

@@ -1,4 +1,5 @@
-"""The entitlement of an ask's queue: law 4, and the swap inside a shared guarantee (preemption.md A)."""
+"""Determines whether the queue of an ask is entitled to preempt: law 4, and swaps inside a shared guarantee
+(preemption.md A)."""
 
 from __future__ import annotations
 
@@ -15,19 +16,22 @@ from kornel.core.preemption.plan import Refusal
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """The queues whose guarantee the ask calls on (``E_t``), by type index, and what has to be freed inside them."""
+    """The queues whose guarantees entitle the ask (``E_t``), by type index, and what has to be freed inside them."""
 
     queues: dict[int, Queue]
     swaps: dict[int, int]
-    """``D_ent``, > 0 and at most what is asked for: the guarantee is spent, so victims inside ``E_t`` make room."""
+    """The amounts ``D_ent``, above 0 and at most what is asked for: because the guarantee is used up, victims inside
+    ``E_t`` have to free them."""
 
 
 def find_entitlement(ask: Allocation, mode: GuaranteeMode, names: list[str]) -> Entitlement | Refusal:
-    """Returns what the guarantees on the ask's path say about it; *names* are the type names, for the refusal.
+    """Returns the entitlement of *ask* by the guarantees on its path, or why it has none; *names* are the type names,
+    for the refusal.
 
-    A guarantee that is spent lets an ask in only as a swap: victims inside it make room. An ask whose leaf declares no
-    guarantee of its own may swap only where the guarantee is not exceeded, before or after: otherwise every small ask
-    would bring somebody else's overuse down. A leaf that is under a guarantee of its own frees just what it asks for.
+    If a guarantee is used up, an ask can only be placed as a swap: victims inside the guarantee have to make room. An
+    ask whose leaf has no guarantee of its own may swap only if the guarantee is not exceeded; otherwise every small ask
+    would have to correct the overuse of others. A leaf that is below a guarantee of its own only has to free what it
+    asks for.
     """
     lineage = ask.queue.lineage()
     leaf_is_owed = any(t in ask.queue.guaranteed for t, _ in ask.shape.pairs)

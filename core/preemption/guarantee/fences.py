@@ -1,5 +1,5 @@
-"""The fence of an ask, beyond which it may not look for victims: fences are one-way, and a full queue is one (law 7,
-preemption.md B.2)."""
+"""Finds the fence of an ask, outside which it may not take victims. Fences work in one direction, and a full queue is a
+fence as well (law 7, preemption.md B.2)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from kornel.core.model.queues import Queue
 
 
 def project_usage(queue: Queue, t: int) -> int:
-    """Returns ``proj``: what *queue* will use of type *t* once victims in flight are gone and their preemptors run."""
+    """Returns ``proj``: what *queue* will use of type *t* once its victims have left and their preemptors run."""
     return queue.used[t] - queue.preempting[t] + queue.claimed[t]
 
 
 def fence_root(ask: Allocation) -> Queue:
-    """Returns the lowest queue on the ask's path whose subtree holds all victims *ask* may take; its own leaf: nobody.
+    """Returns the lowest queue on the path of *ask* that contains all victims it may take; if that is its own leaf, it
+    may take none.
 
-    It is the root, a queue with the policy ``fence``, or one that the ask would carry above its effective max for a
-    type it asks for: then only a victim inside can help. Reaching the max exactly is no fence.
+    It is the root, a queue with the policy ``fence``, or a queue that the ask would raise above its effective max for a
+    type it asks for, so that only a victim inside can help. A queue that just reaches its max is no fence.
     """
     overfull = _overfull_queues(ask)
     for queue in ask.queue.lineage():
@@ -29,10 +30,10 @@ def fence_root(ask: Allocation) -> Queue:
 
 
 def _overfull_queues(ask: Allocation) -> set[Queue]:
-    """Queues of the ask's path that would end above the least max from them to the root.
+    """Returns the queues on the path of *ask* that it would raise above the least max between them and the root.
 
-    The root's own max is the size of the cluster: it says how much room there is, and keeps nobody inside. A queue that
-    is above its max already takes in as much as leaves it, so there what it holds is the most.
+    The max of the root is the size of the cluster, which limits room and is no fence. A queue that is above its max
+    already may take in as much as leaves it, so what it holds counts as its max.
     """
     least: dict[int, int] = {}
     found: set[Queue] = set()

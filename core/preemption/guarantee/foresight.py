@@ -1,6 +1,7 @@
-"""The forecast for preemption for a guarantee: a dry run of the planner, of the governor and of the limits.
+"""Forecasts preemption for a guarantee by a dry run of the planner, the governor and the limits.
 
-Nothing is decided, counted or asked of the shim; the answer is what an attempt would come to without the shim's word.
+Nothing is decided or counted, and the shim is not asked: the forecast is the result of an attempt without the shim's
+answers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_V
 
 
 def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
-    """Returns what an attempt for *ask* would come to; ``None``: another kind makes room for it, if any does."""
+    """Returns the forecast of an attempt for *ask*; ``None``: only another kind could make room for it."""
     if ask.spec.required_node:
         return None
     if state.has_periodic_policy and not (state.guarantee_preemption and ask.spec.allow_preempt_other):
@@ -67,7 +68,8 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
 def _govern_plan(
     state: PartitionState, plan: PreemptionPlan, asked: Circumstances
 ) -> PreemptionPlan | PreemptionOutlook:
-    """Returns *plan* or a detour that the governor would let pass now; else what stands against it (K13)."""
+    """Returns *plan*, or a plan with other victims, that the governor would allow now; otherwise, what stands against
+    it (preemption.md K13)."""
 
     def plan_without(spared: Spared) -> PreemptionPlan | Refusal:
         return guarantee.plan_preemption(state, plan.ask, index=asked.victims, spared=spared, now_ns=asked.now_ns)
@@ -84,7 +86,7 @@ def _govern_plan(
 
 
 def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
-    """Returns what delays the next attempt for *ask*, and until when; nothing: it may be made at once."""
+    """Returns what delays the next attempt for *ask*, and until when; an empty text: nothing does."""
     refused = state.guarantee.refusals.question_of(ask)
     retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns

@@ -1,4 +1,5 @@
-"""The solutions of the nodes, best first, with as few nodes looked at as their bounds allow (preemption.md B.6)."""
+"""Yields the solutions on all nodes, the best first, and looks at as few nodes as their bounds allow (preemption.md
+B.6)."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ _LOWEST: Final = -(2**80)
 """A key below every priority and every age."""
 
 Lack = Callable[[Node], list[int] | None]
-"""The needs on a node; ``None``: it is out of the question."""
+"""A function that returns the needs on a node; ``None``: the node cannot be used."""
 
 
 class _Impasse(NamedTuple):
-    """A node whose first candidates the laws do not let go together, so that the classes up to *level* want an exact
-    search."""
+    """A node on which the laws do not allow the first candidates together, so that an exact search over the classes up
+    to *level* is needed."""
 
     node: Node
     needs: list[int]
@@ -31,17 +32,17 @@ class _Impasse(NamedTuple):
 
 
 class Frontier:
-    """One attempt's walk over the nodes, the most promising first.
+    """The walk of one attempt over the nodes, the most promising first.
 
-    A node is looked at when its bound is the smallest of all that is left, and an exact search is put off until
-    nothing else can be better. So whatever comes out is the best of all nodes not yet given out.
+    A node is looked at when its bound is the smallest of all that remain, and an exact search is put off until nothing
+    else can be better. So each solution that is yielded is the best of all that remain.
     """
 
     def __init__(
         self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects, own: Node | None
     ) -> None:
-        """Begin with no node solved. *own*: the node on which the ask holds room already, so that its bound, made for
-        others, means nothing."""
+        """Begins with no node looked at. *own*: the node on which the ask has a reservation already; its bound,
+        computed for other asks, does not apply."""
         self._own = own
         self._candidates = candidates
         self._solver = solver
@@ -51,7 +52,7 @@ class Frontier:
         self._next: tuple[SolutionKey, Node] | None = None
         self._number = 0
         self.found = 0
-        """Nodes that could be freed, of those looked at."""
+        """The number of nodes looked at on which victims can make enough room."""
         self.looked = 0
 
     def in_order(self, known: Iterable[Solution]) -> Iterator[Solution]:
@@ -70,7 +71,8 @@ class Frontier:
         yield from self._better_than(None)
 
     def second_best(self) -> Solution | None:
-        """Returns the next best of those known by now; where there is none, one more node is looked at."""
+        """Returns the best of the solutions known by now and not yielded yet; if there is none, looks at one more node
+        first."""
         if not self._ahead:
             self._look_at_next()
         solutions = [what for _, _, what in self._ahead if isinstance(what, Solution)]
@@ -106,8 +108,8 @@ class Frontier:
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
 
     def _try_pools(self, at: _Impasse, floor: SolutionKey) -> None:
-        """Tries the pools from that level on, each with the candidates that come first, and notes where an exact search
-        might find more."""
+        """Tries the classes from the level of *at* on with the first candidates in order; if an exact search might find
+        a solution, puts that off."""
         for level in range(at.level, len(CLASSES)):
             if not at.pool[level]:
                 continue
@@ -132,7 +134,7 @@ class Frontier:
 
 
 def _is_enough(needs: list[int], pool: list[list[Candidate]]) -> bool:
-    """Tells whether all of *pool* together would cover *needs* if the laws let them."""
+    """Tells whether all candidates in *pool* together would cover *needs* if the laws allowed all of them."""
     left = needs.copy()
     for part in pool:
         for candidate in part:

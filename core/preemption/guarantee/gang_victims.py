@@ -1,8 +1,9 @@
-"""Whole gangs as victims for an ask: looked at only where nobody else makes room (preemption.md B.10).
+"""Finds whole gangs as victims for an ask, if no other victims make enough room (preemption.md B.10).
 
-A gang is one candidate on each node where it has members. There it frees what these hold, in queues what all of its
-members hold, and the laws judge all of them: their sum may not take a queue below its guarantee, and the most important
-of them counts. The search is bounded: the cheapest gangs are looked at, on so many nodes.
+A gang is one candidate on each node where it has members. On the node it frees what the members there hold, and in
+queues what all of its members hold. The laws judge all members: their sum must not bring a queue below its guarantee,
+and the highest of their priorities counts. The search is bounded: only the cheapest gangs are looked at, on a limited
+number of nodes.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from kornel.core.preemption.guarantee.solve import Solver
 from kornel.core.preemption.victim_index import CLASSES, reluctance_of
 
 MOST_GANGS: Final = 64
-"""Gangs that are looked at for one ask, the cheapest first."""
+"""The most gangs that are looked at for one ask, the cheapest first."""
 MOST_NODES: Final = 64
-"""Nodes that are looked at, those of the cheapest gangs first."""
+"""The most nodes that are looked at, those of the cheapest gangs first."""
 
 Lack = Callable[[Node], list[int] | None]
 
 
 class _Gang(NamedTuple):
-    """A gang all of whose members the laws let go, one by one."""
+    """A gang in which no member is protected by itself."""
 
     reluctance: int
     order: int
-    """The highest adjusted priority, or the sum of the prices."""
+    """The highest adjusted priority of a member, or the sum of the prices."""
     size: int
     oldest: int
     application: Application
@@ -44,7 +45,7 @@ class _Gang(NamedTuple):
 
 
 class GangSearch:
-    """One attempt's look at gangs."""
+    """The search of one attempt for whole gangs."""
 
     def __init__(
         self, candidates: Candidates, terms: Terms, solver: Solver, lack: Lack, among: Iterable[Node] | None = None
@@ -56,7 +57,7 @@ class GangSearch:
         self._lack = lack
         self._among = None if among is None else frozenset(among)
         self.cut_short = False
-        """There were more gangs, or more nodes, than were looked at."""
+        """Tells whether there were more gangs or nodes than were looked at."""
 
     def list_solutions(self) -> list[Solution]:
         """Returns the solutions with a whole gang among the victims, one for each node looked at, best first."""
@@ -84,7 +85,8 @@ class GangSearch:
         for gang in gangs:
             candidate = self._as_candidate(gang, node)
             if candidate is not None:
-                # Behind all others of its class: nobody takes a whole gang where single tasks do.
+                # The gang comes after all others of its class: a whole gang is taken only if single tasks are not
+                # enough.
                 pool[gang.reluctance].append(candidate)
                 members[candidate[3]] = gang
         if not members:
@@ -99,7 +101,7 @@ class GangSearch:
         first = next(member for member in gang.members if member.node is node)
         here = [member.shape for member in gang.members if member.node is node]
         everywhere = [member.shape for member in gang.members]
-        # Whoever goes one by one and the gang as a whole exclude each other, or one task would go twice.
+        # A plan takes either single members of a gang or the whole gang, or a task would count twice.
         surplus = self._candidates.surplus_rooms(gang.application)
         kind = self._terms.kind_of_gang(gang.terms, here, everywhere, surplus)
         if kind is None:
@@ -109,7 +111,7 @@ class GangSearch:
 
     @staticmethod
     def _take_apart(victims: Iterable[Candidate], gangs: Mapping[str, _Gang]) -> list[Candidate]:
-        """Returns *victims* with all members of a gang in its place, in order."""
+        """Returns *victims*, in order, with each gang replaced by all of its members."""
         found: list[Candidate] = []
         for victim in victims:
             gang = gangs.get(victim[3])
@@ -140,7 +142,7 @@ class GangSearch:
         if not members or not can_leave_whole(members) or not all(map(is_bound, members)):
             return None
         if terms.highest is not None and any(member.priority > terms.highest for member in members):
-            return None  # Law 6 protects one of them.
+            return None  # Law 6 protects a member.
         orders = {member: self._candidates.order_of(terms, member) for member in members}
         priced = self._candidates.has_prices
         return _Gang(

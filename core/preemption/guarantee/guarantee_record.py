@@ -1,4 +1,5 @@
-"""The memory of preemption for guarantees in a partition: attempts, refusals, and what may change their answers."""
+"""Holds what preemption for guarantees remembers in a partition: attempts, refusals, and the state that these depend
+on."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kornel.core.preemption.guarantee.refusals import Refusals
 
 
 class GuaranteeRecord:
-    """Keeps what attempts of one partition leave for the next; :mod:`.drive` makes them."""
+    """Keeps what attempts in one partition leave for later ones; :mod:`.drive` makes the attempts."""
 
     __slots__ = (
         "attempts_left", "change_watch", "pass_began_ns", "prospects", "refusals", "refusals_looked_at_ns",
@@ -21,14 +22,14 @@ class GuaranteeRecord:
 
     def __init__(self) -> None:
         self.attempts_left: Final[dict[Queue, int]] = {}
-        """The attempts that leaves have left in this pass; a leaf that is not listed has them all."""
+        """The number of attempts that each leaf has left in this pass; a leaf that is missing has all of them."""
         self.pass_began_ns = 0
         self.prospects: Final = KnownProspects()
         self.refusals: Final = Refusals()
-        """Attempts that came to nothing and wait for a change."""
+        """The refused attempts that wait for a change."""
         self.change_watch: Final = ChangeWatch()
-        """The state that they depend on, as it was when somebody last looked."""
+        """The state that refusals depend on, as it was at the last look."""
         self.unit_attempts: Final[dict[Application, Any]] = {}
-        """By application with a gang that tries to preempt, what its attempt has come to so far."""
+        """By application with a gang that tries to preempt as a unit, the state of its attempt."""
         self.refusals_looked_at_ns: int | None = None
-        """The time when a slice is to begin that looks at them; ``None``: none is set."""
+        """The time at which the next slice looks at the refusals; ``None``: none is set."""

@@ -1,4 +1,4 @@
-"""Preemption for a guarantee, as everything outside its room knows it."""
+"""Describes preemption for a guarantee to all code outside this package."""
 
 from __future__ import annotations
 

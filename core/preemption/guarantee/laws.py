@@ -1,7 +1,7 @@
-"""The seven laws as they bind preemption between queues (preemption.md A, A.1, B.2, B.3).
+"""Checks plans of preemption between queues against the seven laws (preemption.md A, A.1, B.2, B.3).
 
-Every plan is checked before it is applied, so :func:`check` looks at the plan and the queues around it only;
-:func:`check_exhaustive` also tries every other plan and is for tests on small clusters.
+Every plan is checked before it is applied, so :func:`check` only looks at the plan and the queues around it;
+:func:`check_exhaustive` also tries every other plan, for tests on small clusters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kornel.core.preemption.plan import PreemptionPlan
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
-    Costs as much as the plan has victims times the depth of the tree, and as much as the node holds.
+    The cost is the number of victims times the depth of the tree, plus the number of allocations on the node.
     """
     case = _Case(view, plan)
     return tuple(
@@ -37,9 +37,10 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
 
 
 def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """Returns the breaches of :func:`check`, and of law 1: no lawful plan with milder victims only exists on any node.
+    """Returns the breaches that :func:`check` finds, and breaches of law 1: that no node has a lawful plan with milder
+    victims only.
 
-    Tries every set of milder victims on every node: for clusters of a dozen allocations.
+    It tries every set of milder victims on every node, so it is for clusters of about a dozen allocations.
     """
     found = check(view, plan)
     worst = max((_reluctance_of(victim) for victim in plan.victims), default=(False, False))
@@ -61,10 +62,9 @@ def check_exhaustive(view: PartitionView, plan: PreemptionPlan) -> tuple[Violati
 
 
 class Case:
-    """An ask and those who are to leave for it, with what several rules need: the paths of everybody, and what leaves
-    each queue.
+    """An ask and its victims, with what several rules need: the path of the ask, and the amounts that leave each queue.
 
-    While it is judged nothing changes, so what several rules ask for is worked out once.
+    Nothing changes while it is judged, so what several rules need is computed once.
     """
 
     def __init__(self, view: PartitionView, ask: Allocation, victims: tuple[Allocation, ...]) -> None:
@@ -84,7 +84,7 @@ class Case:
         self._entitling: dict[int, Queue] | None = None
 
     def out_of(self, queue: Queue, t: int) -> int:
-        """Returns how much of type *t* the victims below *queue* give up."""
+        """Returns how much of type *t* the victims below *queue* free."""
         return self.leaving.get(queue, {}).get(t, 0)
 
     def common_queue(self, victim: Allocation) -> Queue:
@@ -105,7 +105,7 @@ class Case:
 
 
 class _Case(Case):
-    """A plan for one ask, with the room on its node."""
+    """A plan for one ask, with the amounts on its node."""
 
     def __init__(self, view: PartitionView, plan: PreemptionPlan) -> None:
         super().__init__(view, plan.ask, plan.victims)
@@ -113,25 +113,26 @@ class _Case(Case):
         self.stuck = view.given_up
         node = plan.node
         self.will_be_free: dict[int, int] = {t: node.free[t] for t in self.demand}
-        """By asked type, what the node has when those have left who were asked to before, and did not fail to."""
+        """By asked type, the free amount on the node once earlier victims have left, apart from stuck ones."""
         for allocation in node.allocations.values():
             if allocation.preempted and allocation not in self.stuck:
                 for t, amount in allocation.shape.pairs:
                     if t in self.demand:
                         self.will_be_free[t] += amount
         self.available: dict[int, int] = {}
-        """By asked type, what the ask finds there without victims: what will be free and is nobody else's."""
+        """By asked type, the amount that the ask can use on the node without further victims: what will be free and is
+        not claimed by others."""
         for t, left in self.will_be_free.items():
             self.available[t] = left - min(_spoken_for(self, t), max(0, left))
 
 
 def expected_usage(queue: Queue, t: int) -> int:
-    """Returns what is used once the victims in flight are gone and the asks they leave for are placed."""
+    """Returns what *queue* will use of type *t* once its victims have left and their preemptors are placed."""
     return net_of(queue, t) + queue.claimed[t]
 
 
 def _priority_at(queue: Queue, priority: int, top: Queue) -> int:
-    """Returns *priority* of a task of *queue*, as *top* sees it (B.3)."""
+    """Returns *priority*, of a task in *queue*, as adjusted at *top* (preemption.md B.3)."""
     for step in path_of(queue):
         if step is top:
             break
@@ -146,7 +147,8 @@ def _reluctance_of(allocation: Allocation) -> tuple[bool, bool]:
 
 
 def check_eligible(case: Case) -> Iterator[Violation]:
-    """Yields breaches of A.1 no. 3: a victim that no plan may hold, its application aside (law 3)."""
+    """Yields breaches of preemption.md A.1 no. 3: victims that no plan may contain. Their application is judged by law
+    3."""
     seen: set[str] = set()
     for victim in case.victims:
         faults = {
@@ -168,8 +170,8 @@ def check_eligible(case: Case) -> Iterator[Violation]:
 
 
 def check_law_2(case: Case) -> Iterator[Violation]:
-    """Yields queues that end below their guarantee; where the ask comes in, those that were below it and lose
-    something."""
+    """Yields queues that would end below their guarantee. A queue on the path of the ask that is already below its
+    guarantee must not lose anything."""
     for queue, amounts in case.leaving.items():
         for t, leaving in amounts.items():
             guaranteed = queue.guaranteed.get(t)
@@ -194,9 +196,9 @@ def check_law_3(case: Case) -> Iterator[Violation]:
 
 
 def _check_law_4(case: _Case) -> Iterator[Violation]:
-    """Yields a breach unless the queue is under its guarantee before (reach) or still within it after (strict), or the
-    victims inside the guarantee make up for the ask: the queue ends within it, or no fuller than it was where the leaf
-    is owed something."""
+    """Yields a breach for each type unless the queue is below its guarantee before (mode ``reach``) or within it
+    afterwards (mode ``strict``), or the victims inside the guarantee make up for the ask: the queue ends within its
+    guarantee or, if the leaf has a guarantee of its own, holds no more than before."""
     entitling = case.entitling_queues()
     if not entitling:
         yield Violation(Law.ENTITLED, f"no guarantee on the path of {case.ask.queue.path} for any type asked for")
@@ -216,8 +218,8 @@ def _check_law_4(case: _Case) -> Iterator[Violation]:
 
 
 def check_law_5(case: Case) -> Iterator[Violation]:
-    """Yields victims whose queues are not over their guarantees; for an inherited entitlement one of them must declare
-    its own."""
+    """Yields victims whose queues are not above their guarantees. If the entitlement is inherited, one of these queues
+    must have a guarantee of its own."""
     entitling = set(case.entitling_queues().values())
     for victim in case.victims:
         common = case.common_queue(victim)
@@ -238,7 +240,7 @@ def check_law_5(case: Case) -> Iterator[Violation]:
 
 
 def check_law_6(case: Case) -> Iterator[Violation]:
-    """Yields victims more important than the ask, both as seen by the lowest queue they share."""
+    """Yields victims with a higher priority than the ask, both as adjusted at the lowest queue that they share."""
     for victim in case.victims:
         common = case.common_queue(victim)
         theirs = _priority_at(victim.queue, victim.priority, common)
@@ -256,8 +258,8 @@ def check_law_7(case: Case) -> Iterator[Violation]:
 
 
 def find_fence(case: Case) -> Queue:
-    """Returns the lowest queue on the ask's path that is the root, fenced, or would end above its effective max
-    (B.2)."""
+    """Returns the lowest queue on the ask's path that is the root, is fenced, or would end above its effective max
+    (preemption.md B.2)."""
     for at, queue in enumerate(case.ask_path):
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return queue
@@ -269,9 +271,10 @@ def find_fence(case: Case) -> Queue:
 
 
 def _spoken_for(case: _Case, t: int, *, by_age: bool = True) -> int:
-    """Returns what others than the ask hold of type *t* on the node: who must run there, who preempts, who has waited.
+    """Returns how much of type *t* other asks have claimed on the node, by a required node, by preemption or by age.
 
-    *by_age* false: only what comes before a new claim. An ask that the shim is asked about counts as running there.
+    Without *by_age*, only claims that come before a new one count. An ask that is held there while the shim is asked
+    counts as running.
     """
     node = case.plan.node
     if node.claims is None:
@@ -285,12 +288,13 @@ def _lacks_room(case: _Case) -> bool:
 
 
 def _check_gangs(case: _Case) -> Iterator[Violation]:
-    """Yields gangs that would be left with fewer members than are of use."""
+    """Yields gangs that would be left with fewer members than they need."""
     return whole_gangs.check(case.victims)
 
 
 def _on_node(case: _Case) -> Iterator[Violation]:
-    """Yields victims elsewhere although the node lacks room; with a gang that leaves as a whole one has to be there."""
+    """Yields victims on other nodes although the node lacks room. Of a gang that leaves as a whole, one member has to
+    be on the node."""
     if _lacks_room(case):
         whole = whole_gangs.leave_whole(case.victims)
         there = {whole[victim] for victim in case.victims if victim in whole and victim.node is case.plan.node}
@@ -301,9 +305,10 @@ def _on_node(case: _Case) -> Iterator[Violation]:
 
 
 def _check_sufficient(case: _Case) -> Iterator[Violation]:
-    """Once all victims are gone the ask fits the node, beside what others hold there, and every max on its path.
+    """Yields breaches unless the ask, once all victims are gone, fits on the node beside the claims of others, and
+    under every max on its path.
 
-    A queue that is above its max already may stay so, but is no fuller than it was.
+    A queue that is above its max already may stay above it, but must not hold more than before.
     """
     node = case.plan.node
     for t, asked in case.demand.items():
@@ -322,7 +327,8 @@ def _check_sufficient(case: _Case) -> Iterator[Violation]:
 
 
 def _check_minimal(case: _Case) -> Iterator[Violation]:
-    """Yields victims that could be left out, a predicate's wishes aside. Where nobody goes at all, room is leaving."""
+    """Yields victims that the plan does not need, unless a predicate asked for more. A plan without victims is a breach
+    if the node has room now, because it is meant for room that is about to become free."""
     if not case.victims:
         if all(case.plan.node.open[t] >= asked for t, asked in case.demand.items()):
             yield Violation(Law.MINIMAL, "nobody has to go, and the node has room now")
@@ -334,10 +340,10 @@ def _check_minimal(case: _Case) -> Iterator[Violation]:
 
 
 def _list_needs(case: _Case) -> list[overkill.Need]:
-    """Returns everything that has to be freed, place by place, with what each victim contributes to it.
+    """Returns the amounts that have to be freed on the node and in each queue, with the contribution of each victim.
 
-    A type that no guarantee on the ask's path stands behind entitles to nothing: only a victim of a queue that declares
-    a share of it may go for its sake; what others free of it comes along.
+    For a type that no guarantee on the ask's path covers, only a victim from a queue with a guarantee of that type may
+    be taken; what other victims free of it counts as well.
     """
     found: list[overkill.Need] = []
     entitling = case.entitling_queues()
@@ -356,27 +362,27 @@ def _list_needs(case: _Case) -> list[overkill.Need]:
             if entitling.get(t) is queue and not _is_under(case, queue, t):
                 needed = max(needed, before + asked - max(queue.guaranteed[t], before))
             if needed <= 0:
-                continue  # Nothing has to be freed in that queue.
+                continue  # Nothing has to be freed in this queue.
             below = {v.key: dict(v.shape.pairs).get(t, 0) for v in case.victims if queue in path_of(v.queue)}
             found.append(overkill.Need(f"{name} in {queue.path}", needed, below, mine))
     return found
 
 
 def declares_share(case: Case, victim: Allocation, t: int) -> bool:
-    """Tells whether a queue of *victim*, below where it meets the ask's, declares a share of type *t* (law 2 keeps
-    it)."""
+    """Tells whether a queue of *victim*, below the lowest queue that it shares with the ask, has a guarantee of type
+    *t*, which law 2 protects."""
     common = case.common_queue(victim)
     return any(t in queue.guaranteed for queue in path_of(victim.queue) if queue.depth > common.depth)
 
 
 def _is_under(case: _Case, queue: Queue, t: int) -> bool:
-    """Tells whether the queue is owed the type without a swap."""
+    """Tells whether the guarantee of *queue* entitles the ask to type *t* without a swap."""
     held, guaranteed = expected_usage(queue, t), queue.guaranteed[t]
     return held < guaranteed if case.mode is GuaranteeMode.REACH else held + case.demand[t] <= guaranteed
 
 
 def _node_usable(case: _Case) -> Iterator[Violation]:
-    """Yields a breach unless the node is schedulable, and what is claimed there is no more than there will be."""
+    """Yields a breach unless the node is schedulable and the claims there do not exceed what will be free."""
     node = case.plan.node
     if not node.schedulable:
         yield Violation(Law.NODE_USABLE, f"{node.node_id} is not schedulable")

@@ -1,5 +1,5 @@
-"""The needs of an ask, which have to be freed before it can run: on the node, under its queues, inside its guarantee
-(B.6)."""
+"""Computes the needs of an ask: what has to be freed before it can run, on the node, under its queues, and inside its
+guarantee (preemption.md B.6)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from kornel.core.preemption.guarantee.fences import project_usage
 
 
 class Needs:
-    """One list of amounts, the needs, that a set of victims must bring to 0 or below.
+    """The needs: a list of amounts, each of which victims must bring to 0 or below.
 
-    Need *i* of the first ``len(ask.shape.pairs)`` counts every victim of the pool, for the ask's *i*-th type: what
-    the node, the queues and a guarantee around the fence lack are freed by the same victims, so the largest of the
-    three decides. The rest are swaps inside a guarantee below the fence; only victims below ``scopes[i]`` count.
+    The first ``len(ask.shape.pairs)`` needs are for the types of the ask, and every victim counts towards them: the
+    node, the queues and a guarantee around the fence are relieved by the same victims, so the largest of their three
+    needs is taken. The other needs are swaps inside a guarantee below the fence; only victims below ``scopes[i]`` count
+    towards them.
 
-    None exceeds what the ask asks for, but for what an over-allocated node lacks.
+    No need exceeds what the ask asks for, except on an over-allocated node.
     """
 
     __slots__ = ("ask", "base", "owed", "queue", "scopes", "swaps", "types")
@@ -25,15 +26,16 @@ class Needs:
     def __init__(self, ask: Allocation, fence: Queue, entitled: Entitlement) -> None:
         self.ask = ask
         self.queue = _queue_needs(ask, fence)
-        """``N_queue`` by type."""
+        """The need ``N_queue`` by type."""
         self.swaps = entitled.swaps
         self.types: list[int] = [t for t, _ in ask.shape.pairs]
         self.scopes: list[Queue | None] = [None] * len(self.types)
         self.base: list[int] = [self.queue.get(t, 0) for t in self.types]
-        """The needs where the node has room."""
+        """The needs on a node that has room."""
         self.owed: list[bool] = [t in entitled.queues for t in self.types]
-        """By need, whether a guarantee stands behind it. One without entitles to nothing: it takes only what leaves
-        for an owed type anyway, or what a queue holds beyond a share of it that it declares."""
+        """Tells for each need whether a guarantee covers its type. A need without a guarantee does not justify a
+        victim: it is met by victims that leave for other needs anyway, or by what a queue holds above its own guarantee
+        of the type."""
         outside = set(fence.lineage())
         for t, amount in entitled.swaps.items():
             queue = entitled.queues[t]
@@ -46,12 +48,12 @@ class Needs:
                 self.base.append(amount)
                 self.owed.append(True)
 
-    def is_met_anywhere(self) -> bool:
-        """Tells whether victims are needed even where the node has room."""
+    def needs_victims_everywhere(self) -> bool:
+        """Tells whether victims are needed on every node, even on one that has room."""
         return any(amount > 0 for amount in self.base)
 
     def needs_on(self, node: Node) -> list[int]:
-        """Returns the needs if *node*, which lacks room, is to be the one. What others hold there is theirs."""
+        """Returns the needs on *node*, which lacks room. Room that others have claimed there does not count as free."""
         needs = self.base.copy()
         room = node.room_without(self.ask.reservation)
         for i, (t, amount) in enumerate(self.ask.shape.pairs):
@@ -61,12 +63,14 @@ class Needs:
         return needs
 
     def met_on(self, node: Node) -> bool:
-        """Tells whether *node* has room for the ask beside what others hold, or will have once victims have left."""
+        """Tells whether *node* has room for the ask beside the claims of others, or will have it once present victims
+        have left."""
         room = node.room_without(self.ask.reservation)
         return all(room[t] >= amount for t, amount in self.ask.shape.pairs)
 
     def describe_needs(self, node: Node, names: list[str]) -> dict[str, dict[str, int]]:
-        """Returns the three needs by type name, for the record of the decision; those without any are left out."""
+        """Returns the needs of the node, the queue and the guarantee by type name, for the record of the decision;
+        empty ones are left out."""
         room = node.room_without(self.ask.reservation)
         short = {names[t]: amount - room[t] for t, amount in self.ask.shape.pairs if amount > room[t]}
         by_need = {
@@ -78,10 +82,11 @@ class Needs:
 
 
 def _queue_needs(ask: Allocation, fence: Queue) -> dict[int, int]:
-    """Returns ``N_queue``: by type, the most that the ask would exceed a max at or above the fence; below it, none is.
+    """Returns ``N_queue``: by type, the most by which the ask would exceed a max at or above the fence. Below the
+    fence, it exceeds none.
 
-    Never more than the ask itself: a queue that is above its max already is no fuller after a swap, and to bring it
-    down is not the ask's business. The root's max is the size of the cluster, and whether there is room a node says.
+    A need is never more than the ask itself: a queue that is above its max already need only stay at what it holds. The
+    max of the root is left out, because it is the size of the cluster, and the nodes decide whether there is room.
     """
     needs: dict[int, int] = {}
     for queue in fence.lineage()[:-1]:
@@ -95,9 +100,10 @@ def _queue_needs(ask: Allocation, fence: Queue) -> dict[int, int]:
 
 
 def can_take_claim(node: Node, ask: Allocation) -> bool:
-    """Tells whether *ask* may wait for room on *node*: it is open, large enough, and not claimed for more than it has.
+    """Tells whether *ask* may wait for room on *node*: the node is open, large enough, and not claimed for more than it
+    has.
 
-    Nor may a node be used whose victims the ask has waited for in vain (K14).
+    A node on which the ask has waited for victims in vain is left out (preemption.md K14).
     """
     if not node.schedulable or (ask.stuck and node.node_id in ask.stuck.values()):
         return False

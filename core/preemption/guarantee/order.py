@@ -1,7 +1,8 @@
-"""The two orders of guarantee-driven preemption: who goes first, and which solution is best (preemption.md B.5, B.6).
+"""Defines the two orders of preemption for guarantees: which victim goes first, and which solution is best
+(preemption.md B.5, B.6).
 
-Both are total. A candidate is its sort key with what the search needs behind it, so that plain tuple comparison sorts
-a pool; its class, the first two parts of the key, is what separates the pools and is kept outside.
+Both are total. A candidate is a tuple of its sort key and what the search needs, so that tuples are compared as they
+are. Its class, the first two parts of the key of B.5, is left out, because each class has its own list.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ lowest common ancestor, node ID): the smallest is the best."""
 
 
 def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
-    """Returns how good it is to take *victims* for room on *node_id*; best of all is to need none."""
+    """Returns the key of the solution that takes *victims* on *node_id*; the solution without victims has the
+    smallest."""
     if not victims:
         return (False, False, 0, 0, 0, 0, node_id)
     return (
@@ -39,7 +41,7 @@ def solution_key(victims: Sequence[Candidate], node_id: str) -> SolutionKey:
 
 
 class Solution(NamedTuple):
-    """Victims, in B.5 order, that make room on a node; the smallest key is the best."""
+    """Victims, in the order of preemption.md B.5, that make room on a node; the smallest key is the best."""
 
     key: SolutionKey
     node: Node
@@ -47,10 +49,10 @@ class Solution(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, victims: Sequence[Candidate]) -> Solution:
-        """Returns the solution that has *victims* leave *node*, with its key."""
+        """Returns the solution that takes *victims* on *node*, with its key."""
         return cls(solution_key(victims, node.node_id), node, tuple(victims))
 
 
 def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:
-    """Returns the sort key of B.5 with the class in front."""
+    """Returns the whole sort key of preemption.md B.5, with the class in front."""
     return (reluctance_of(victim[4]), *victim[:4])

@@ -1,7 +1,6 @@
-"""Guarantee-driven preemption between queues: who makes room for an ask whose queue is below its guarantee.
+"""Plans preemption between queues: finds victims for an ask whose queue is below its guarantee.
 
-Rules: preemption.md A (the laws), B.2-B.6. When an ask may try at all (B.1) and what becomes of the plan (B.7) is the
-partition's business.
+Rules: preemption.md A (the laws), B.2-B.6. :mod:`.drive` decides when an ask may try (B.1) and applies the plan (B.7).
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ KIND: Final = "guarantee"
 
 
 class Within(NamedTuple):
-    """The bounds of an ask that is one of a gang: the fence of the whole gang, the nodes that it *allows*, and the few
-    *among* which it is to run, if it needs a domain."""
+    """The bounds of an ask that is a member of a gang: the fence of the whole gang, the nodes that it *allows*, and the
+    nodes *among* which it has to run if it needs a domain."""
 
     fence: Queue
     allows: Callable[[Node], bool]
@@ -59,13 +58,13 @@ def plan_preemption(
     now_ns: int,
     within: Within | None = None,
 ) -> PreemptionPlan | Refusal:
-    """Returns victims for *ask* and the node to reserve, or why nobody goes. Changes nothing in *view*.
+    """Returns the victims for *ask* and the node to reserve, or why there are none. Changes nothing in *view*.
 
-    The same state gives the same answer in whatever order maps hold their entries. *now_ns* only tells what victims
-    have done so far, where that is their price. *index* and *known* are the partition's: with them an attempt costs a
-    fraction and decides the same. Raises what *predicate* raises for an answer still to come, once all it needs has
-    been asked, and :class:`Unprepared` when *known* needs another step to be brought up to date. *within*: what binds
-    the ask besides, as one of a gang.
+    The same state gives the same answer, whatever the order of entries in maps. *now_ns* only matters if the price of a
+    victim is the work that it has done. *index* and *known* belong to the partition; they make an attempt much cheaper
+    and do not change its result. Raises the error of *predicate* if an answer is still to come, once all questions have
+    been asked, and :class:`Unprepared` if *known* needs another step to be brought up to date. *within*: the further
+    bounds of a member of a gang.
     """
     names = view.types.names
     entitled = find_entitlement(ask, view.guarantee_mode, names)
@@ -104,7 +103,7 @@ def plan_preemption(
             nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         else:
             nobody = _explain_failure_among(among, candidates, search)
-        return replace(nobody, anywhere=needs.is_met_anywhere(), cut_short=search.cut_short)
+        return replace(nobody, anywhere=needs.needs_victims_everywhere(), cut_short=search.cut_short)
     return PreemptionPlan(
         kind=KIND,
         ask=ask,
@@ -119,7 +118,7 @@ def plan_preemption(
 
 
 def _find_whole_gang(ask: Allocation, search: Search, predicate: PreemptionPredicate | None) -> Solution | None:
-    """Returns the best solution that takes a whole gang and that *predicate* lets pass without further victims."""
+    """Returns the best solution that takes a whole gang and that *predicate* allows without further victims."""
     for solution in search.list_with_gangs():
         here = tuple(victim[4] for victim in solution.victims if victim[4].node is solution.node)
         last = len(here) - 1
@@ -137,7 +136,8 @@ def _explain_failure(
     search: Search,
     prospects: Prospects | None,
 ) -> Refusal:
-    """Returns why there is no solution: nobody may go at all, or those who may do not make room on any node."""
+    """Returns why there is no solution: no allocation may be a victim, or those that may do not make enough room on any
+    node."""
     if prospects is not None and candidates.any_on(view.nodes.values()):
         detail = f"nodes: {_name_counts(search.verdicts)}; kept back: {_name_counts(candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)

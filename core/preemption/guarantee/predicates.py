@@ -1,4 +1,5 @@
-"""The shim's predicates applied to the solutions: some nodes drop out, some need further victims (B.6, K6)."""
+"""Applies the shim's predicates to solutions: some nodes drop out, and some need further victims (preemption.md B.6,
+K6)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ from kornel.core.preemption.guarantee.order import Candidate, Solution, full_ord
 from kornel.core.preemption.plan import AnswerPending, PreemptionPredicate
 
 BATCH: Final = 10
-"""Nodes asked about at once."""
+"""The number of nodes that the shim is asked about at once."""
 
 
 class Approved(NamedTuple):
-    """A solution that the predicate let pass; ``extended``: with other victims than the resources asked for."""
+    """A solution that the predicate allowed; ``extended`` tells whether it has other victims than the resources
+    require."""
 
     solution: Solution
     extended: bool
@@ -40,13 +42,13 @@ class Approval:
         self._candidates = candidates
         self._predicate = predicate
         self.asked = 0
-        """The number of solutions that were looked at."""
+        """The number of solutions that the predicate was asked about."""
 
     def first_approved(self, solutions: Iterable[Solution]) -> Approved | None:
         """Returns the best approved solution; *solutions* come best first.
 
-        Extra victims worsen a key, so the next solutions get their chance until none of them starts out better.
-        Raises :class:`AnswerPending` when that depends on answers still to come, about ten nodes at most.
+        Further victims worsen the key of a solution, so other solutions are tried as long as one of them may be better.
+        Raises :class:`AnswerPending` if answers about up to ten nodes are still to come.
         """
         best: Approved | None = None
         pending = 0
@@ -85,8 +87,8 @@ class Approval:
         return Approved(Solution(key, node, victims), extended=True)
 
     def _reserve(self, solution: Solution) -> list[Candidate]:
-        """Returns the other candidates of the node that law 2 lets go, each on top of all before it."""
-        # Before the rooms are copied, because the first member of a gang opens one.
+        """Returns the other candidates on the node that law 2 allows, each together with all before it."""
+        # This comes before the rooms are copied, because the first member of a gang adds a room.
         pool = self._candidates.on_node(solution.node)
         room = self._room.copy()
         for victim in solution.victims:
@@ -104,7 +106,8 @@ class Approval:
         return reserve
 
     def _drop_again(self, solution: Solution, chosen: list[Candidate], elsewhere: list[Candidate]) -> list[Candidate]:
-        """Returns *chosen* less everyone, from the last on, without whom needs and predicate are content (K6)."""
+        """Returns *chosen* without the victims that neither the needs nor the predicate require, tried from the last
+        one on (preemption.md K6)."""
         node = solution.node
         fits = node.has_room(self._ask.shape.pairs)
         needs = self._needs.base if fits else self._needs.needs_on(node)

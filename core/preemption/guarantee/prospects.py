@@ -1,10 +1,11 @@
-"""The least each node could cost, kept from one attempt to the next, so that an attempt looks at the best few only.
+"""Keeps a lower bound of the cost of each node from one attempt to the next, so that an attempt only looks at the best
+few nodes.
 
-Most asks come in crowds of equals, and between two attempts little changes. So the nodes are kept in the order of a
-lower bound of their solution's key, which hangs on the node and on which victims the laws admit at all, never on how
-many of them may go together: that is found out for the few nodes whose turn comes. What changed is checked against
-the records themselves, not left to notifications that somebody might forget to send: a node counts its changes, and
-what the laws say of a leaf is compared with what they said before.
+Most asks are equal to many others, and little changes between two attempts. So the nodes are kept in the order of a
+lower bound of the key of their solution. The bound depends on the node and on the victims that the laws allow one by
+one, but not on how many of them may leave together, which is only determined for the nodes that are looked at. Changes
+are found by comparing records, not by notifications, which code might forget to send: a node counts its changes, and
+the rules for a leaf are compared with the former ones.
 """
 
 from __future__ import annotations
@@ -26,32 +27,34 @@ from kornel.core.preemption.priorities import Adjustment
 from kornel.core.preemption.victim_index import CLASSES, MILDEST, reluctance_of
 
 _PREEMPTED: Final = AskPlace.PREEMPTED
-"""Named once: reading a member costs as much as a call, and every allocation on a node is asked."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every allocation on a node
+is tested."""
 
 Bound = tuple[bool, bool, int, int, int, str]
-"""As a solution's key, less the nearness: (any originator, any opted out, victims, highest adjusted priority,
--created of the oldest, node ID); no solution of the node is better."""
+"""A lower bound of the keys of all solutions on a node, without the depth: (any originator, any opted out, victims,
+highest adjusted priority, -created of the oldest, node ID)."""
 
 Question = tuple[Queue, Queue, int, Shape, frozenset[int]]
-"""(fence, leaf, priority, shape) of an ask, and its types for which nobody goes without a declared share."""
+"""The fence, leaf, priority and shape of an ask, and its types for which a victim needs a guarantee of its own."""
 
 MOST_QUESTIONS: Final = 8
 NODES_AT_ONCE: Final = 100
-"""The number of nodes that are looked at anew in one go: a millisecond or two."""
+"""The number of nodes that are looked at again in one step, which takes a millisecond or two."""
 
 GLANCES: Final = 5
-"""The number of nodes of which a glance is enough that cost no more than one whose victims have to be distinguished."""
+"""The number of nodes that can be judged at a glance in the time of one whose victims have to be distinguished."""
 
 SORTED_BESIDES: Final = 1_000
-"""With more nodes than this, putting them in order for the first time is a step of its own: 5,000 take 3 ms."""
+"""With more nodes than this, sorting them for the first time is a step of its own: 5,000 nodes take 3 ms."""
 _BOUND_OF: Final = itemgetter(0)
 
 _Victim = tuple[int, int, tuple[int, ...]]
-"""(adjusted priority, -created, amount by asked type)."""
+"""A possible victim as (adjusted priority, -created, amount by asked type)."""
 
 
 class JudgedLeaf:
-    """The answer of the laws about a leaf; ``blocked``: shapes that no bound counts because a law kept them back."""
+    """The rules for a leaf at the last look; ``blocked``: the shapes that bounds leave out because a law protected
+    them."""
 
     __slots__ = ("adjusted", "blocked", "declared", "highest")
 
@@ -62,23 +65,24 @@ class JudgedLeaf:
         self.blocked: dict[Shape, None] = {}
 
     def is_outdated(self, terms: LeafTerms, laws: Terms) -> bool:
-        """Tells whether more may go from the leaf by now, or at another price, than the bounds count."""
+        """Tells whether more may be taken from the leaf by now, or at another price, than the bounds assume."""
         if (terms.highest, terms.adjusted, terms.declared) != (self.highest, self.adjusted, self.declared):
             return True
         return any(not isinstance(laws.kind_of(terms, shape), str) for shape in self.blocked)
 
 
 class Unprepared(Exception):
-    """Too much has changed to be taken note of at once: try again, as often as it takes."""
+    """Raised if too much has changed to bring the bounds up to date in one step; the caller has to try again, as often
+    as necessary."""
 
 
 class KnownProspects:
-    """Prospects of the questions asked last. One belongs to one partition."""
+    """The prospects of the latest questions in one partition."""
 
     def __init__(self) -> None:
         self._by_question: dict[Question, Prospects] = {}
         self.behind = False
-        """The last attempt could not be made: its prospects were not up to date."""
+        """Tells whether the last attempt could not be made because its prospects were not up to date."""
 
     def refreshed_for(
         self,
@@ -89,10 +93,10 @@ class KnownProspects:
         laws: Terms,
         needs: Needs,
     ) -> Prospects | None:
-        """Returns what is known of *nodes* for asks like *ask*; *leaves*: those the laws of this attempt leave anything
-        of.
+        """Returns the bounds of *nodes* for asks like *ask*, brought up to date. *leaves*: the leaves that the laws of
+        this attempt do not protect as a whole.
 
-        ``None``: nothing is, and nothing is to be worked out for others. Raises :class:`Unprepared` when that takes
+        Returns ``None`` if bounds are neither kept nor to be computed. Raises :class:`Unprepared` if the update takes
         more than one step.
         """
         unowed = _unowed_types(needs)
@@ -107,21 +111,22 @@ class KnownProspects:
         return prospects
 
     def doubt_nodes(self, nodes: Iterable[Node]) -> None:
-        """Have the bounds of *nodes* worked out anew: they were looked at while something else was tried there."""
+        """Makes the bounds of *nodes* be computed again, because they were computed while hypothetical changes were
+        booked there."""
         for prospects in self._by_question.values():
             for node in nodes:
                 prospects.forget_version(node)
 
     def keep_only(self, leaves: set[Queue]) -> None:
-        """Forget what asks of all other queues would find; to be called now and then."""
+        """Drops the bounds for asks of all other queues; to be called now and then."""
         self._by_question = {question: known for question, known in self._by_question.items() if question[1] in leaves}
 
 
 class NoProspects(KnownProspects):
-    """Prospects that are never known: each search walks over the candidates, as one for a question does."""
+    """Prospects that keep no bounds, so that each search walks over the candidates, as a forecast does."""
 
     def refreshed_for(self, *_: object) -> None:
-        """Returns ``None``: there are none."""
+        """Returns ``None``, because no bounds are kept."""
 
 
 class Prospects:
@@ -139,14 +144,14 @@ class Prospects:
         self.order: list[tuple[Bound, Node]] = []
         """The nodes where victims may make enough room, the most promising first."""
         self.roomy: dict[Node, None] = {}
-        """The nodes that hold the ask as they are, or will once those leaving have left."""
+        """The nodes that have room for the ask, or will have it once present victims have left."""
         self._hopeless: dict[Node, str] = {}
-        """The nodes that are out of the question, each with the reason."""
+        """The nodes that cannot be used, each with the reason."""
 
     def note_changes(self, nodes: Mapping[str, Node], leaves: Iterable[LeafTerms], laws: Terms, most: int) -> bool:
-        """Take note of what changed, for *most* nodes at a time. Returns whether all is known.
+        """Updates the bounds after changes, for *most* nodes at a time. Returns whether all are up to date.
 
-        *leaves*: those the laws of this attempt leave anything of.
+        *leaves*: the leaves that the laws of this attempt do not protect as a whole.
         """
         self._note_nodes(nodes)
         terms_of = {terms.leaf: terms for terms in leaves}
@@ -174,16 +179,17 @@ class Prospects:
         return True
 
     def doubt_node(self, node: Node) -> None:
-        """Have the bound of *node*, which did worse than that, worked out anew before the next attempt."""
+        """Makes the bound of *node*, whose solution was worse than the bound, be computed again before the next
+        attempt."""
         self._stale[node] = None
 
     def forget_version(self, node: Node) -> None:
-        """Have *node* count as changed, whatever its version says."""
+        """Makes *node* count as changed, whatever its version is."""
         if node in self._versions:
             self._versions[node] = -1
 
     def count_verdicts(self) -> Counter[str]:
-        """Returns how many nodes are out of the question, by reason."""
+        """Returns how many nodes cannot be used, by reason."""
         found = Counter(self._hopeless.values())
         found["has room"] += len(self.roomy)
         return found
@@ -242,8 +248,8 @@ class Prospects:
             self._bounds[node] = bound
 
     def _find_short(self, node: Node, terms_of: Mapping[Queue, LeafTerms]) -> list[tuple[int, int]]:
-        """Returns what *node* is short of, by place in the demand; nothing, if it is plain already what becomes of
-        it."""
+        """Returns what *node* is short of, as (place in the demand, amount). Returns an empty list if the verdict on
+        the node is clear already, and notes that verdict."""
         self.roomy.pop(node, None)
         self._hopeless.pop(node, None)
         room = node.beside
@@ -259,9 +265,10 @@ class Prospects:
         return []
 
     def _out_of_reach(self, node: Node, short: list[tuple[int, int]], terms_of: Mapping[Queue, LeafTerms]) -> bool:
-        """Tells whether *node* stays *short* even if everybody left whose leaf has anything to give.
+        """Tells whether *node* would stay *short* even without all allocations of leaves that may give anything up.
 
-        That counts some whom a law keeps back, so it stays true until the node changes or another leaf has to give.
+        Some of these allocations may be protected, so the answer holds until the node changes or another leaf may give
+        something up.
         """
         left = dict(short)
         for allocation in node.allocations.values():
@@ -302,19 +309,20 @@ class Prospects:
     def _victims_on(
         self, node: Node, terms_of: Mapping[Queue, LeafTerms], laws: Terms, short: set[int]
     ) -> list[list[_Victim]]:
-        """Returns, by class, those on *node* that may go where it is *short* of these types, by their place in the
-        demand."""
+        """Returns the possible victims on *node* by class, if it is *short* of these types, which are given by their
+        place in the demand."""
         found: list[list[_Victim]] = [[] for _ in CLASSES]
         types = {self._demand[at][0] for at in short}
         sought = types if self._unowed.issuperset(types) else None
-        """Set: these types are short, and a victim must be of a queue that declares a share of one of them."""
+        """If set, a victim must belong to a queue with a guarantee of one of these types, which are short."""
         for allocation in node.allocations.values():
             spec, leaf = allocation.spec, allocation.application.queue
             terms = terms_of.get(leaf)
             if terms is None or spec.required_node or (terms.highest is not None and spec.priority > terms.highest):
                 continue
             if allocation.place is _PREEMPTED:
-                # It leaves for somebody else: counted, it would make every node with claims look as good as untouched.
+                # It leaves for another ask. If it counted, every node with claims would look as promising as one
+                # without.
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
@@ -328,15 +336,15 @@ class Prospects:
 
 
 def _unowed_types(needs: Needs) -> frozenset[int]:
-    """Returns the asked types that no guarantee stands behind; none, where victims for an owed type may bring them
-    along."""
-    if needs.is_met_anywhere():
+    """Returns the asked types that no guarantee covers; none if victims for other needs may free them as well."""
+    if needs.needs_victims_everywhere():
         return frozenset()
     return frozenset(t for t, owed in zip(needs.types, needs.owed, strict=True) if not owed)
 
 
 def _fewest_victims(short: list[tuple[int, int]], pool: list[_Victim]) -> int:
-    """Returns a number below which no victims of *pool* can cover what is *short*; 0: all together cannot."""
+    """Returns a lower bound of the number of victims of *pool* that cover what is *short*; 0: even all together do
+    not."""
     fewest = 1
     for at, amount in short:
         needed, left = 0, amount

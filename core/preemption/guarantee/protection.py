@@ -1,4 +1,5 @@
-"""Protection from an ask: for every queue with work in it, the first rule that stands in the way."""
+"""Explains how allocations are protected from an ask: for every queue with allocations, by the first rule that protects
+them."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guar
 
 
 def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
-    """Returns, by rule, how many queues it protects from *ask*, most allocations first. Cost: linear in kinds of
-    allocations, where all of a queue is protected for its size."""
+    """Returns the rules that protect queues from *ask*, with the number of queues; the rule that protects most
+    allocations comes first. The cost is linear in the number of sizes, for a queue in which every size is protected."""
     fence = fence_root(ask)
     inside = set(leaves_below(fence))
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
@@ -48,7 +49,7 @@ def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex)
 
 
 def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
-    """Returns what protects all of *leaf*; ``None``: some of it may go."""
+    """Returns the first rule by which *leaf* is protected as a whole; ``None``: it has possible victims."""
     leaf_terms = terms.terms_of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms

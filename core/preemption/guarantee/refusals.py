@@ -1,9 +1,9 @@
-"""Refused attempts, by question: they are not repeated until something has changed that they depend on.
+"""Keeps refused attempts by question, so that they are not repeated until something that they depend on has changed.
 
-Equal asks of one leaf ask the same question, so one answer serves them all. An answer holds until something changes
-that it depends on (:mod:`kornel.core.preemption.guarantee.changes`): what else comes and goes wakes nobody. Under
-constant change a question that keeps failing is asked ever more rarely, so that it costs little; after a quiet time
-the first change wakes it at once.
+Equal asks of one leaf have the same question, so one answer serves all of them. An answer holds until something that it
+depends on changes (:mod:`kornel.core.preemption.guarantee.changes`); other changes do not repeat the search. Under
+constant change, a question that keeps failing is repeated ever more rarely, so that it costs little. After a quiet
+time, the first change repeats it at once.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ from kornel.core.preemption.plan import Refusal
 
 FIRST_PAUSE_NS: Final = 10**9
 LONGEST_PAUSE_NS: Final = 15 * 10**9
-"""Least time between two searches for one question; it doubles while changes keep coming and nothing comes of them."""
+"""The longest pause between two searches for one question: the pause doubles while changes keep coming and the search
+keeps failing."""
 CHECK_NS: Final = 100 * 10**6
-"""Least time between two looks at what may be asked again: the idle tick of the scheduling loop."""
+"""The least time between two looks at which questions may be repeated, equal to the idle interval of the scheduling
+loop."""
 CHECK_PER_QUESTION_NS: Final = 200_000
 CHECK_PER_NODE_NS: Final = 20_000
-"""A look takes about a two-hundredth of this, so that looking costs half a percent at most, however large all is."""
+"""A look at a node takes about a two-hundredth of this time, so that looks take half a percent of the time at most,
+whatever the size of the cluster."""
 
 _OWN_PATH: Final = frozenset(
     {Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF}
 )
-"""Refusals that hang on the ask's own queues alone."""
+"""Refusals that depend on the ask's own queues only."""
 
 Question = tuple[Queue, Shape, int, Allocation | None]
-"""(leaf, shape, priority, ask): asks that differ in none of these find the same victims. The last only where an ask has
-room of its own to count on, or nodes of its own to look past, or asks together with its gang: it asks for itself."""
+"""The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
+part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang."""
 
 
 class RefusedQuestion:
@@ -45,11 +48,11 @@ class RefusedQuestion:
     def __init__(self, refusal: Refusal, standing: Standing, version: int, tried_ns: int, pause_ns: int) -> None:
         self.refusal: Final = refusal
         self.standing: Final = standing
-        """The state that the asks found on their own path."""
+        """The amounts on the path of the asks at the last search."""
         self.version = version
-        """Count of the partition's changes up to which the answer is known to hold."""
+        """The number of changes of the partition up to which the answer is known to hold."""
         self.doubtful = False
-        """Something changed that the answer depends on."""
+        """Tells whether something that the answer depends on has changed."""
         self.tried_ns: Final = tried_ns
         """The time when the pause began."""
         self.pause_ns: Final = pause_ns
@@ -57,7 +60,7 @@ class RefusedQuestion:
 
     @property
     def not_before_ns(self) -> int:
-        """Returns when it may be asked again at the earliest."""
+        """The earliest time at which the question may be repeated."""
         return self.tried_ns + self.pause_ns
 
 
@@ -67,15 +70,16 @@ class Refusals:
     def __init__(self) -> None:
         self._known: dict[Question, RefusedQuestion] = {}
         self._seen = 0
-        """Count of the partition's changes at the last look at what may be asked again."""
+        """The number of changes of the partition at the last look."""
         self._not_before_ns = 0
         self._later_ns: int | None = None
-        """The time when the first of those may be asked again that had to be put off at the last look."""
+        """The earliest time at which a question that was put off at the last look may be repeated; ``None``: none
+        was."""
 
     def known_answer(self, ask: Allocation, version: int) -> Refusal | None:
-        """Returns the answer that *ask* would get again now, without a search; ``None``: it has to be worked out.
+        """Returns the answer that another search for *ask* would give now; ``None``: a search is needed.
 
-        *version*: count of the partition's changes.
+        *version*: the number of changes of the partition.
         """
         known = self._known.get(_question_of(ask))
         if known is None or known.version != version:
@@ -84,9 +88,10 @@ class Refusals:
         return known.refusal
 
     def note_refusal(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
-        """Have *ask*, for which a search came to *refusal*, wait for a change with all that asked the same.
+        """Makes *ask*, for which a search ended in *refusal*, wait for a change with all asks that have the same
+        question.
 
-        An ask that is new asks without waiting for the others' pause, and leaves that as it is.
+        A new ask does not wait for the pause of the others, and does not change it.
         """
         question = _question_of(ask)
         before = self._known.get(question)
@@ -104,7 +109,7 @@ class Refusals:
         known.asks = waiting
 
     def forget_ask(self, ask: Allocation) -> None:
-        """Have *ask* wait for an answer no more."""
+        """Stops *ask* from waiting for an answer."""
         for question in _questions_of(ask):
             known = self._known.get(question)
             if known is not None:
@@ -115,9 +120,11 @@ class Refusals:
     def asks_due(
         self, version: int, now_ns: int, look: Callable[[], Changes], nodes: int
     ) -> tuple[list[Allocation], int | None]:
-        """Asks that may ask again now, and when to look the next time; ``None``: at the next change.
+        """Returns the asks whose search may be repeated now, and when to look the next time; ``None``: at the next
+        change.
 
-        *version*: count of the partition's changes. *look* finds out what they were, on that many *nodes*.
+        *version*: the number of changes of the partition. *look* finds out what they were; *nodes* is the number of
+        nodes that it looks at.
         """
         if not self.should_look(version) and (self._later_ns is None or now_ns < self._later_ns):
             return [], None
@@ -142,7 +149,7 @@ class Refusals:
         return found, self._later_ns
 
     def sort_out(self, changes: Changes, version: int, now_ns: int) -> None:
-        """Find out which answers the *changes* leave as they are; the others are looked at next."""
+        """Determines which answers still hold after *changes*; the other questions are looked at next."""
         self._seen = version
         for question, known in self._known.items():
             if known.doubtful or known.version == version:
@@ -155,7 +162,7 @@ class Refusals:
 
     @property
     def doubted(self) -> bool:
-        """Tells whether some question waits only for its pause, or for the next look."""
+        """Tells whether a question only waits for its pause to end or for the next look."""
         return self._later_ns is not None
 
     @property
@@ -169,15 +176,15 @@ class Refusals:
 
     @property
     def next_look_ns(self) -> int:
-        """Returns when the next look is allowed."""
+        """The time from which the next look is allowed."""
         return self._not_before_ns
 
     def keep_only(self, leaves: set[Queue]) -> None:
-        """Forget what was asked in all other leaves."""
+        """Drops the questions of all other leaves."""
         self._known = {question: known for question, known in self._known.items() if question[0] in leaves}
 
     def clear(self) -> None:
-        """Forget everything; whoever waits has to be made due by the caller."""
+        """Drops all questions; the caller has to make the waiting asks due."""
         self._known.clear()
 
     def question_of(self, ask: Allocation) -> RefusedQuestion | None:
@@ -210,5 +217,5 @@ def _question_of(ask: Allocation) -> Question:
 
 
 def _questions_of(ask: Allocation) -> tuple[Question, Question]:
-    """Returns what *ask* may have asked: the question of its equals, and the same for itself."""
+    """Returns the two possible questions of *ask*: the one that it shares with equal asks, and the one for itself."""
     return (ask.queue, ask.shape, ask.priority, None), (ask.queue, ask.shape, ask.priority, ask)

@@ -1,7 +1,6 @@
-"""The turn of preemption for guarantees in a round of the periodic cycle (preemption.md F2 to F8).
+"""Takes the turn of preemption for guarantees in a round of the periodic cycle (preemption.md F2 to F8).
 
-A round has no way of its own to place or to preempt: what it tries goes through the same attempt as in the allocation
-cycle.
+A round does not place or preempt in a way of its own: its attempts are those of the allocation cycle.
 """
 
 from __future__ import annotations
@@ -21,17 +20,18 @@ from kornel.core.preemption.guarantee.batches import in_batches
 from kornel.core.preemption.guarantee.fences import project_usage
 
 SEARCHES: Final = 4
-"""Searches for victims in one round: each takes milliseconds. Whoever is left is due all the same, so the slices of the
-allocation cycle, which try in the same way, go on with them."""
+"""The most searches for victims in one round, because each takes milliseconds. The other asks stay due, so the slices
+of the allocation cycle, which try them in the same way, go on with them."""
 
 
 def has_asks(state: PartitionState) -> bool:
-    """Tells whether anybody waits."""
+    """Tells whether any ask waits."""
     return state.root.waiting > 0
 
 
 def serve_asks(state: PartitionState, now_ns: int) -> None:
-    """Try aged asks that may preempt for a guarantee, until the limit is reached or nobody is left (F4)."""
+    """Tries aged asks that may preempt for a guarantee, until the limit is reached or none is left (preemption.md
+    F4)."""
     in_batches(PartitionRound(state, now_ns))
 
 
@@ -43,7 +43,7 @@ class PartitionRound:
         self._now_ns = now_ns
         self._batch = state.preemption.cycle_batch
         self._tried: set[Allocation] = set()
-        """The mask: asks that need not be tried again in this round."""
+        """The asks that were tried and are not tried again in this round."""
         self._searches = 0
         self.served = 0
 
@@ -56,7 +56,7 @@ class PartitionRound:
         return _list_candidates(self._state, self._tried, self._batch)
 
     def try_allocate(self, ask: Allocation) -> bool:
-        """Try to preempt for *ask*. Returns whether that made room."""
+        """Tries to preempt for *ask*. Returns whether it did."""
         self._tried.add(ask)
         group = ask.group
         if group is None or self._searches >= SEARCHES:
@@ -79,10 +79,10 @@ class PartitionRound:
 
 
 def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -> list[Allocation]:
-    """Returns up to *most* due asks not yet tried this round: queues by what they hold net of victims, then as usual
-    (F5)."""
+    """Returns up to *most* due asks that were not tried in this round yet, from the queues that hold least net of
+    victims first, in each queue in scheduling order (preemption.md F5)."""
     found: list[Allocation] = []
-    # Most that wait were refused and sleep until something changes: they are not worth putting in order each second.
+    # Most waiting asks were refused and wait for a change, so it is not worth sorting all of them each second.
     leaves = [queue for queue in state.queues.values() if queue.leaf and queue.waiting and _has_due(queue)]
     for leaf in sorted(leaves, key=_net_share):
         served = [a for a in leaf.applications.values() if a.state not in UNSERVED and not a.backoff_until_ns]
@@ -96,7 +96,7 @@ def _list_candidates(state: PartitionState, tried: set[Allocation], most: int) -
 
 
 def _has_due(leaf: Queue) -> bool:
-    """Tells whether some ask of *leaf* waits for an attempt."""
+    """Tells whether an ask of *leaf* is due."""
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.due:
@@ -105,8 +105,8 @@ def _has_due(leaf: Queue) -> bool:
 
 
 def _net_share(queue: Queue) -> tuple[float, str]:
-    """Returns the largest share of (used - preempting + claimed) against what the queue is entitled to; the path makes
-    it total."""
+    """Returns the sort key of *queue*: the largest share of (used - preempting + claimed) in its fair-share
+    denominators, then its path, which makes the order total."""
     share = 0.0
     for t, denominator in queue.fair_terms:
         if denominator > 0:

@@ -1,17 +1,17 @@
-"""The node: which of them can be freed at what price, and which is the best (preemption.md B.6).
+"""Searches the node: on which nodes victims can make room at which price, and which is the best (preemption.md B.6).
 
-Every node is judged by the key of its own solution. A partition keeps :mod:`.prospects` of its nodes and has the most
-promising looked at first (:mod:`.frontier`); without them all candidates are walked once. Both find the same.
+Every node is judged by the key of its own solution. If a partition keeps :mod:`.prospects` of its nodes, the most
+promising ones are looked at first (:mod:`.frontier`); otherwise all candidates are walked over once. Both ways find the
+same solution.
 
-The walk is for questions, other prices and detours, which know no prospects and would have to work them out first. With
-50,000 victims on 5,000 nodes that takes 149 ms and the walk 71 ms, while a search with kept prospects takes 1.3 ms.
-Where the laws let nobody go, the walk is over after 21 ms and the prospects after 160 ms.
+The walk is for forecasts, other prices and plans that spare victims, for which no prospects are kept and would have to
+be computed first. With 50,000 victims on 5,000 nodes, that takes 149 ms and the walk 71 ms, while a search with kept
+prospects takes 1.3 ms. If the laws allow no victim, the walk takes 21 ms and the prospects 160 ms.
 
-The walk: candidates come in the order in which victims are taken, and each
-node's own walk advances as candidates of that node come by. So the moment a node is covered is also the moment from
-which all nodes not yet covered would need a victim at least as important and as old as the current one: once that is
-worse than the best solution, and no node could do with fewer victims, the search is over. The bound takes most of the
-work away and never changes the answer.
+The walk looks at candidates in the order in which victims are taken, and adds each to its node. From the moment that a
+node has enough candidates, all other nodes would need a victim at least as important and as old as the present
+candidate. Once that is worse than the best solution, and no node can do with fewer victims, the search ends. This bound
+saves most of the work and never changes the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOBODY: Final[list[list[Candidate]]] = []
 
 
 class _Site:
-    """A usable node that lacks room, all that is needed if it is to be the one, and the candidates seen there."""
+    """A usable node that lacks room, with the needs there and the candidates seen so far."""
 
     __slots__ = ("least", "left", "needs", "node", "pool", "solved")
 
@@ -47,16 +47,17 @@ class _Site:
         self.node: Final = node
         self.needs: Final = needs
         self.least = least
-        """No fewer victims than this can do."""
+        """A lower bound of the number of victims."""
         self.left = needs
-        """Needs if all candidates seen so far left."""
+        """The needs that would be left if all candidates seen so far left."""
         self.pool: list[list[Candidate]] = _NOBODY
         self.solved = False
 
     def add(self, level: int, candidate: Candidate) -> bool:
-        """Take note of *candidate*. Returns whether those seen would be enough if the laws let them all go."""
+        """Adds *candidate*. Returns whether the candidates seen so far would be enough if the laws allowed all of
+        them."""
         if self.pool is _NOBODY:
-            # Most sites never see a candidate.
+            # The lists are made only now, because most sites never get a candidate.
             self.pool = [[] for _ in CLASSES]
             self.left = self.needs.copy()
         self.pool[level].append(candidate)
@@ -67,7 +68,7 @@ class _Site:
 
 
 class Search:
-    """One attempt's look at the nodes."""
+    """The search of one attempt over the nodes."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Search:
         self._largest: list[int] | None = None
         self._sites: dict[Node, _Site | None] = {}
         self.verdicts: Counter[str] = Counter()
-        """The number of nodes that were turned down, by reason."""
+        """The number of nodes that cannot be used, by reason."""
         self._solutions = 0
         self._second: Solution | None = None
         self._looked = 0
@@ -101,7 +102,7 @@ class Search:
         self._among: Sequence[Node] | None = None
 
     def keep_to(self, allows: Callable[[Node], bool], among: Sequence[Node] | None = None) -> None:
-        """Have only those nodes used that *allows* lets pass, and that are *among* a few if these are given."""
+        """Restricts the search to nodes that *allows* accepts and that are *among* the given ones, if there are any."""
         self._allows, self._among = allows, among
 
     @property
@@ -125,7 +126,7 @@ class Search:
         return best
 
     def list_with_gangs(self) -> list[Solution]:
-        """Returns solutions that take a whole gang, best first: for when there is no other."""
+        """Returns solutions that take a whole gang, the best first, for the case that there is no other."""
         gangs = GangSearch(self._candidates, self._terms, self._solver, self._find_lack, self._among)
         found = gangs.list_solutions()
         self._gangs_left = gangs.cut_short
@@ -133,7 +134,7 @@ class Search:
         return found
 
     def list_solutions(self) -> Iterable[Solution]:
-        """Yields the solution of every node, best first: for when a predicate has the last word."""
+        """Returns the solution of every node, the best first, for the case that a predicate decides."""
         if self._prospects is not None:
             return self._in_order(self._prospects)
         found = self._with_room(self._nodes)
@@ -153,7 +154,7 @@ class Search:
         return found
 
     def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
-        """Yields the solution of every node, best first, worked out only as far as somebody asks."""
+        """Yields the solution of every node, the best first, computed only as far as the caller reads."""
         own = self._ask.reservation.node if self._ask.reservation is not None else None
         frontier = Frontier(self._candidates, self._solver, self._find_lack, prospects, own)
         roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
@@ -166,14 +167,15 @@ class Search:
 
     @property
     def cut_short(self) -> bool:
-        """Tells whether the budget of steps ended some exact search before everything was tried, or there were more
-        gangs than were looked at."""
+        """Tells whether the budget of steps ended some exact search before everything was tried, or whether there were
+        more gangs than were looked at."""
         return self._solver.cut_short or self._gangs_left
 
     def describe_weighed(self) -> str:
-        """Returns how many nodes came into question, and what the next best of them would have cost.
+        """Returns, as a text, how many nodes were looked at, and what the next best of them would have cost.
 
-        The search ends as soon as no node can beat the best, so there may be others it never had to look at.
+        The search ends as soon as no node can beat the best, so there may be better ones than the next best that it did
+        not look at.
         """
         second = self._second
         next_best = ""
@@ -184,16 +186,16 @@ class Search:
         return f"{looked} of {nodes} looked at, {self._solutions} could be freed{next_best}"
 
     def _best_of(self, level: int, best: Solution | None) -> Solution | None:
-        """Returns the better of *best* and the best solution with the classes up to *level* on nodes that milder
-        classes do not make room on."""
+        """Returns the better of *best* and the best solution with the classes up to *level* on nodes where milder
+        classes do not make enough room."""
         blocked: dict[Node, _Site] = {}
-        """Nodes with enough candidates so far, but law 2 does not let the first of them go together."""
+        """The nodes with enough candidates so far, of which law 2 does not allow the first ones together."""
         fewer_than = 0
-        """Once set, only nodes that may do with fewer victims than this count any more: *hopeful*."""
+        """Once set, only the *hopeful* nodes count, which may need fewer victims than this."""
         hopeful: set[Node] = set()
         for candidate in self._by_class[level]:
             if best is not None and best.key[:2] == MILDEST[level] and candidate[:2] > best.key[3:5]:
-                # As many victims as the best has, this one among them, would be worse.
+                # A solution that includes this victim and has as many victims as the best would be worse.
                 if fewer_than != best.key[2]:
                     fewer_than = best.key[2]
                     hopeful = self._hopeful_nodes(fewer_than)
@@ -207,7 +209,7 @@ class Search:
             if victims is None:
                 blocked[site.node] = site
             else:
-                # Candidates come in order, so that those still to come can only make this node's solution worse.
+                # Candidates come in order, so later ones can only make the solution of this node worse.
                 site.solved = True
                 blocked.pop(site.node, None)
                 best = self._choose_better(best, Solution.of(site.node, victims))
@@ -223,7 +225,7 @@ class Search:
         return winner
 
     def _hopeful_nodes(self, fewer_than: int) -> set[Node]:
-        """Returns the nodes that may do with fewer victims than *fewer_than* and have no solution yet."""
+        """Returns the nodes without a solution yet that may need fewer victims than *fewer_than*."""
         if fewer_than == 1:
             return set()
         sites = (self._make_site(node) for node in self._view.nodes.values())
@@ -234,8 +236,8 @@ class Search:
         }
 
     def _least_victims(self, site: _Site) -> int:
-        """Returns a number of victims below which none can do; sharper than the first estimate, which looked at each
-        type alone."""
+        """Returns a lower bound of the number of victims, sharper than the first one, which looked at each need by
+        itself."""
         if site.least == 1 and not any(_can_cover(gains, site.needs) for gains in self._gains):
             site.least = 2
         return site.least
@@ -273,7 +275,8 @@ class Search:
         return _Site(node, needs, least)
 
     def _find_lack(self, node: Node) -> list[int] | None:
-        """Returns the needs on *node*; ``None``, and counted, if it cannot be used or victims are not what it takes."""
+        """Returns the needs on *node*. If it cannot be used, has room, or cannot get enough from victims, returns
+        ``None`` and counts that."""
         if not can_take_claim(node, self._ask):
             self.verdicts[self._why_unusable(node)] += 1
             return None
@@ -291,7 +294,8 @@ class Search:
         return needs
 
     def _most_given(self) -> list[int]:
-        """Returns, by need, an upper bound of what all leaves together give: worked out when the first node may do."""
+        """Returns, by need, an upper bound of what all leaves together can give up, computed when it is first
+        needed."""
         if self._most is None:
             self._most = self._terms.most_by_need()
         return self._most
@@ -316,15 +320,16 @@ class Search:
         return "claimed" if node.could_hold(self._ask.shape.pairs) else "too small"
 
     def _with_room(self, nodes: Iterable[Node]) -> list[Solution]:
-        """Returns those of *nodes* that hold the ask as they are, or will once those leaving have left; by ID.
+        """Returns the solutions on those of *nodes* that have room for the ask, or will have it once present victims
+        have left.
 
-        Where only the queues stand in the way victims may come from wherever, the same for all these nodes. Where
-        nothing does, room is leaving already: the ask claims it, and nobody has to go.
+        If only queues lack room, victims may be on any node, so they are the same for all of these nodes. If nothing
+        lacks room, the ask claims room that is about to become free, without victims.
         """
         if self._allows is not None:
             nodes = filter(self._allows, nodes)
         roomy = [node for node in nodes if self._needs.met_on(node) and can_take_claim(node, self._ask)]
-        if self._needs.is_met_anywhere():
+        if self._needs.needs_victims_everywhere():
             victims = self._victims_anywhere() if roomy else None
             if victims is None:
                 return []
@@ -334,7 +339,7 @@ class Search:
         return sorted((Solution.of(node, victims) for node in roomy), key=lambda solution: solution.key)
 
     def _fits_now(self, node: Node) -> bool:
-        """Tells whether normal placement finds room on *node*: something else has kept the ask off it."""
+        """Tells whether normal placement would find room on *node*, so that something else has kept the ask from it."""
         own = self._ask.reservation
         return node.fits_holder(own) if own is not None and own.node is node else node.has_room(self._ask.shape.pairs)
 

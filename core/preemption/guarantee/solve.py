@@ -1,4 +1,5 @@
-"""The victims of one pool: first come first taken, else an exact search, and nobody who is not needed (B.6, 1-3)."""
+"""Chooses victims from a pool: the first ones in order or, if these are not enough, by an exact search, and none that
+is not needed (preemption.md B.6, steps 1 to 3)."""
 
 from __future__ import annotations
 
@@ -13,43 +14,48 @@ from kornel.core.preemption.victim_index import CLASSES
 
 STEPS_PER_NODE: Final = 10_000
 STEPS_PER_ATTEMPT: Final = 50_000
-"""All exact searches of one attempt together: nodes that all just fail must not stop the core for seconds."""
+"""The budget of all exact searches of one attempt together, because many nodes that just fail must not stop the core
+for seconds."""
 
 SUBSETS: Final = ((0,), (0, 1), (0, 2), CLASSES)
-"""Classes to be searched exactly together, in the order in which their solutions compare."""
+"""The sets of classes that are searched exactly, in the order in which their solutions compare."""
 
 Pool = Sequence[Iterable[Candidate]]
-"""Candidates by class, each class in B.5 order; harsher classes left out."""
+"""Candidates by class, each class in the order of preemption.md B.5, up to some class."""
 
 
 class Solver:
-    """Finds victims for one ask on node after node; keeps the step budget and remembers what proved impossible."""
+    """Finds victims for one ask on one node after the other. It keeps the budget of steps and remembers problems
+    without a solution."""
 
     __slots__ = ("_all_owed", "_hopeless", "_left", "_owed", "_room", "cut_short")
 
     def __init__(self, room: list[int], owed: list[bool]) -> None:
-        """Begin with *room*: what law 2 leaves, by room (:class:`kornel.core.preemption.guarantee.allowances.Terms`).
+        """Begins with *room*: what law 2 leaves in each room
+        (:class:`kornel.core.preemption.guarantee.allowances.Terms`).
 
-        *owed*: by need, whether a guarantee stands behind it (:class:`kornel.core.preemption.guarantee.needs.Needs`).
+        *owed* tells for each need whether a guarantee covers it
+        (:class:`kornel.core.preemption.guarantee.needs.Needs`).
         """
         self._room = room
         self._owed = owed
         self._all_owed = all(owed)
         self._left = STEPS_PER_ATTEMPT
         self.cut_short = False
-        """The budget ended some search before everything was tried."""
+        """Tells whether the budget ended a search before everything was tried."""
         self._hopeless: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-        """Needs and kinds of pools without a solution: nodes are often alike."""
+        """The problems without a solution, as needs and kinds of candidates, because nodes are often alike."""
 
     def solve(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
-        """Returns victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: there are none."""
+        """Returns victims out of *pool*, in B.5 order, that cover *needs* within law 2; ``None``: no set does."""
         taken = self.first_come(needs, pool)
         return self.solve_exactly(needs, pool) if taken is None else taken
 
     def first_come(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
-        """Walk *pool* once and take whoever lowers an unmet need and may leave, then drop the superfluous (1, 3).
+        """Walks over *pool* once and takes every candidate that lowers an unmet need and may leave, then leaves out
+        those that are not needed (steps 1 and 3).
 
-        It stops at the first success: candidates further on cannot change the result.
+        It stops at the first success, because later candidates cannot change the result.
         """
         left = needs.copy()
         room = self._room.copy()
@@ -63,7 +69,7 @@ class Solver:
             else:
                 continue
             if len(room) < len(self._room):
-                # A pool may make its candidates as they are asked for, and the first of a gang opens a room for it.
+                # A pool may make its candidates while it is read, and the first member of a gang adds a room.
                 room += self._room[len(room) :]
             if not _fits_rooms(room, kind):
                 continue
@@ -108,10 +114,10 @@ class Solver:
         return None
 
     def _within_reach(self, needs: list[int], pool: list[Candidate]) -> bool:
-        """Tells whether *pool* may cover the needs that no guarantee stands behind.
+        """Tells whether *pool* may cover the needs that no guarantee covers.
 
-        They get what victims for them free, and what comes along with those for owed needs. Of the latter no more go
-        than a need has room for: each of k victims is needed only if k - 1 of the smallest do not do.
+        These needs get what their own victims free, and what victims for owed needs free besides. The number of the
+        latter is bounded: each of k victims is needed only if the k - 1 smallest are not enough.
         """
         if self._all_owed:
             return True
@@ -138,7 +144,7 @@ class Solver:
 
 
 def is_justified(needs: list[int], victims: list[Candidate]) -> bool:
-    """Tells whether each of *victims* goes for a need it may go for: without it one of those would be unmet."""
+    """Tells whether each of *victims* is justified: without it, a need that it may be taken for would not be met."""
     left = needs.copy()
     for victim in victims:
         for i, amount in victim[5].gains:
@@ -151,7 +157,7 @@ def is_justified(needs: list[int], victims: list[Candidate]) -> bool:
 
 
 def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]:
-    """Returns *victims* less everyone, the most protected first, without whom *needs* stay covered (step 3)."""
+    """Returns *victims* without those that *needs* do not require, tried from the most protected one on (step 3)."""
     left = needs.copy()
     for victim in victims:
         for i, amount in victim[5].gains:
@@ -167,7 +173,7 @@ def without_spare(needs: list[int], victims: list[Candidate]) -> list[Candidate]
 
 
 def _fits_rooms(room: list[int], kind: Kind) -> bool:
-    """Tells whether law 2 lets one more victim of *kind* go."""
+    """Tells whether law 2 allows one more victim of *kind*."""
     for r, amount in kind.uses:
         if room[r] < amount:
             return False
@@ -175,7 +181,7 @@ def _fits_rooms(room: list[int], kind: Kind) -> bool:
 
 
 class _ExactSearch:
-    """All ways to cover the needs with 1, 2, 3 ... victims, until a number of victims has a solution."""
+    """Tries all ways to cover the needs with 1, 2, 3 ... victims, until there is a solution."""
 
     __slots__ = (
         "_all_owed", "_best", "_best_key", "_limit", "_pool", "_room", "_suffix_max", "_suffix_sum", "needs", "steps",
@@ -193,8 +199,8 @@ class _ExactSearch:
         self._find_bounds()
 
     def _find_bounds(self) -> None:
-        """Works out, for every place in the pool, the sum and the largest of what it and its successors contribute by
-        need."""
+        """Computes, for every place in the pool and every need, the sum and the largest of the contributions from there
+        on."""
         width = len(self.needs)
         sums, peaks = [[0] * width], [[0] * width]
         for candidate in reversed(self._pool):
@@ -217,12 +223,12 @@ class _ExactSearch:
         return self._best
 
     def _within_reach(self, left: list[int], start: int, count: int) -> bool:
-        """Tells whether *count* candidates from *start* on could cover *left* if no law stood in the way."""
+        """Tells whether *count* candidates from *start* on could cover *left* if the laws allowed all of them."""
         total, peak = self._suffix_sum[start], self._suffix_max[start]
         return all(amount <= 0 or (amount <= total[i] and amount <= count * peak[i]) for i, amount in enumerate(left))
 
     def _extend_choice(self, chosen: list[Candidate], left: list[int], room: list[int], start: int, count: int) -> None:
-        """Try every candidate from *start* on as the next victim, *count* still to be chosen."""
+        """Tries every candidate from *start* on as the next victim; *count* victims are still to be chosen."""
         pool = self._pool
         passed: set[tuple[int, int]] = set()
         for at in range(start, len(pool) - count + 1):
@@ -230,7 +236,8 @@ class _ExactSearch:
                 return
             candidate = pool[at]
             kind = candidate[5]
-            # An equal of one that was passed over, but older: whatever it solves, the younger one solves better.
+            # An equal candidate that is younger was tried before: whatever this one solves, the younger one solves
+            # better.
             equal = (kind.number, candidate[0])
             if equal in passed:
                 continue
@@ -253,7 +260,8 @@ class _ExactSearch:
             chosen.pop()
 
     def _keep_choice(self, chosen: list[Candidate]) -> None:
-        """Remember *chosen* if it beats the best so far; at equal keys the first in B.5 order stays."""
+        """Keeps *chosen* if it is better than the best so far; of equal ones, the first in the order of preemption.md
+        B.5 stays."""
         key = (
             max(victim[0] for victim in chosen),
             max(victim[1] for victim in chosen),

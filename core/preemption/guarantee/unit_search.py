@@ -272,7 +272,7 @@ class UnitSearch:
         if isinstance(entitled, Refusal):
             return entitled
         allows = self._allowed_nodes(ask)
-        if not Needs(asking, self._fence, entitled).is_met_anywhere():
+        if not Needs(asking, self._fence, entitled).needs_victims_everywhere():
             node = self._open.get(ask)
             if node is not None and node.has_room(ask.shape.pairs):
                 return PreemptionPlan(KIND, ask, node, (), self._fence)

@@ -1,5 +1,5 @@
-"""The orders of victims that ``preemption.cost`` can name. To add one, write it in a file of its own and give it a line
-here; names in the configuration are checked against these lines.
+"""Lists the orders of victims that ``preemption.cost`` can name. To add one, write it in a file of its own and add a
+line here; names in the configuration are checked against these lines.
 """
 
 from __future__ import annotations
@@ -13,4 +13,5 @@ COSTS: Final[Mapping[str, Pricing | None]] = {
     "default": None,
     "lost-work": lost_work,
 }
-"""``preemption.cost``: who goes first among equally reluctant victims (F11); ``None``: priority, then age (B.5)."""
+"""The order of victims within a class, by the value of ``preemption.cost`` (preemption.md F11); ``None``: priority,
+then age (B.5)."""

@@ -1,4 +1,5 @@
-"""The periodic proportional policy: what each queue should hold now, and which victims bring a queue down to that (E).
+"""Implements the periodic proportional policy: how much each queue should hold now, and which victims bring a queue
+down to that (preemption.md E).
 
 :mod:`.drive` runs the rounds and preempts victims that are due; :mod:`.noticing` notifies applications and handles what
 they offer instead; :mod:`.laws` checks plans. The planners are pure, and a round calls them in this order (E.2):

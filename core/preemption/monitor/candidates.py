@@ -1,4 +1,5 @@
-"""Allocations that may have to leave, and asks that want places, with what each of them needs freed (E.5)."""
+"""Defines the allocations that may have to leave, and the asks that are to be placed, with what each ask needs freed
+(preemption.md E.5)."""
 
 from __future__ import annotations
 
@@ -11,23 +12,23 @@ from kornel.core.preemption.monitor.figures import QueueFigures
 from kornel.core.preemption.victim_index import reluctance_of
 
 Lack = dict[int, int]
-"""The amounts that are missing, by type."""
+"""The amounts that are lacking, by type."""
 Needs = list[tuple[QueueFigures, Lack]]
 """The amounts that have to be freed inside queues that are full."""
 
 ORIGINATORS: Final = 2
-"""The class from which on tasks are originators."""
+"""The lowest class of originators."""
 
 
 class Whom(Enum):
-    """The limits to who may be taken for an ask."""
+    """The limits on the victims of an ask."""
 
     GIVING = 1
-    """Tasks of leaves that are to give something up; the last one may be more than that."""
+    """Tasks of leaves that have to give something up; the last victim may be larger than what is left to give up."""
     WITHIN = 2
-    """The same, but nothing more than they are to give up."""
+    """Tasks of leaves that have to give something up, and no more than that."""
     ANYBODY = 3
-    """Tasks of any leaf that the laws let go."""
+    """Tasks of any leaf, as far as the laws allow."""
 
 
 class Candidate:
@@ -65,7 +66,7 @@ def is_met(lack: Lack, needs: Needs) -> bool:
 
 
 def leave_out(chosen: list[Candidate], lack: Lack, needs: Needs) -> None:
-    """Drop those of *chosen* whose room is not needed with that of the others, the last first."""
+    """Leaves out those of *chosen* whose room is not needed besides that of the others, tried from the last one on."""
     for candidate in reversed(list(chosen)):
         count_freed(candidate, lack, needs, -1)
         if is_met(lack, needs):
@@ -75,7 +76,7 @@ def leave_out(chosen: list[Candidate], lack: Lack, needs: Needs) -> None:
 
 
 def count_freed(candidate: Candidate, lack: Lack, needs: Needs, times: int) -> None:
-    """Count what *candidate* frees as lacking no more; with *times* -1 as lacking again."""
+    """Subtracts what *candidate* frees from what is lacking; with *times* -1, adds it back."""
     for t, amount in candidate.pairs:
         if t in lack:
             lack[t] -= amount * times

@@ -1,8 +1,8 @@
-"""The periodic proportional policy as the partition does it: rounds, notices, and what happens when time is up.
+"""Drives the periodic proportional policy: runs its rounds, sends its notices, and preempts victims whose time is up.
 
-The planner is :mod:`.selection`; :mod:`.laws` judges what it selected.
-A round is a generator that is moved on a little in every slice, so that it never stops other work for long; the next
-one begins an interval after it has ended, so that a notice is never younger than it claims. Rules: preemption.md E, H.
+The planner is :mod:`.selection`; :mod:`.laws` judges what it selected. A round is a generator that continues a little
+in every slice, so that it never stops other work for long. The next round begins an interval after the end of this one,
+so that victims never have less time than their notice says. Rules: preemption.md E, H.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from kornel.core.preemption.monitor.settings import MonitorSettings, settings_of
 from kornel.core.preemption.priorities import adjustment_of
 
 LOOKS_PER_DECISION: Final = 16
-"""Allocations that can be looked at in the time of one placement."""
+"""The number of allocations that can be looked at in the time of one placement."""
 KILLS_A_PIECE: Final = 64
-"""Victims asked to leave at a time; each costs about as much as a placement."""
+"""The number of victims that are asked to leave in one piece of work; each costs about as much as a placement."""
 NOTICES_A_PIECE: Final = 256
 LONGEST_PAUSE_NS: Final = 600 * 10**9
-"""The longest pause between two times of taking from a leaf what it gets back."""
+"""The longest pause before something is taken again from a leaf that got back what was taken."""
 LOOKS_A_PIECE: Final = 1_000
 _TRIGGERED: Final = Outcome.TRIGGERED
-"""Named once: reading a member from its class costs as much as a call, and every place asks."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and every place needs it."""
 
 
 def follow_settings(state: PartitionState, now_ns: int) -> None:
-    """Have rounds from now on as configured, or none any more."""
+    """Runs rounds as now configured, or stops them."""
     notices = state.notices
     listed = KIND in state.preemption.policies
     settings = settings_of(state.preemption.sections.get(KIND)) if listed else None
@@ -74,7 +74,7 @@ def is_round_under_way(state: PartitionState) -> bool:
 
 
 def advance_round(state: PartitionState, now_ns: int, budget: int) -> int:
-    """Go on with the round under way for about *budget* decisions. Returns how many it was."""
+    """Continues the round under way for about *budget* decisions. Returns how many were used."""
     notices = state.notices
     notices.now_ns = now_ns
     notices.slices += 1
@@ -108,7 +108,7 @@ def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[in
     accepted = {key for notice in notices.open.values() if notice.accepted for key in notice.entries}
     memory = Memory(notices.entries, accepted, notices.offered, notices.checkpoints, notices.places)
     selection = yield from select_victims(state, settings, notices.now_ns, memory=memory, spared=state.enforcement)
-    yield len(selection.places) // 4  # All that the search remembered has just been freed, which takes its time.
+    yield len(selection.places) // 4  # The records of the search have just been freed, which takes time.
     notices.rounds += 1
     notices.lacking = selection.lacking
     if settings.observe_only:
@@ -126,7 +126,8 @@ def _run_round(state: PartitionState, settings: MonitorSettings) -> Generator[in
 def _carry_out(
     state: PartitionState, settings: MonitorSettings, selection: Selection, began: int
 ) -> Generator[int, None, None]:
-    """Notify whom this round selected for the first time, and take those whose time is up."""
+    """Notifies applications of the victims that this round selected for the first time, and takes those whose time is
+    up."""
     notices = state.notices
     number = notices.rounds
     new: dict[Application, list[tuple[Allocation, int]]] = {}
@@ -168,7 +169,8 @@ def _enter_victim(
     victim: Allocation,
     new: dict[Application, list[tuple[Allocation, int]]],
 ) -> DueVictim | None:
-    """Returns *victim* if its time is up; else it is noted as selected once more, or is among those to be notified."""
+    """Returns *victim* if its time is up. Otherwise, counts it as selected once more or, if it has no notice yet, adds
+    it to *new*."""
     notices = state.notices
     if not _still_there(state, victim):
         return None
@@ -179,7 +181,8 @@ def _enter_victim(
         or entry.first_round + entry.times != notices.rounds
         or entry.deadline_ns > now_ns + wait_ns
     ):
-        # Not selected in every round since, or notified of a later time than there is now: notified anew.
+        # It was not selected in every round since its notice, or the notice gave it more time than it would get now: it
+        # gets a new notice.
         notices.drop_entry(entry)
         entry = None
     if entry is None:
@@ -196,11 +199,11 @@ def _enter_victim(
 def _take_due(
     state: PartitionState, settings: MonitorSettings, selection: Selection, due: Sequence[DuePlace], began: int
 ) -> Generator[int, None, None]:
-    """Take the victims of places that are due, in bounded pieces, unless their leaves are left alone just now."""
+    """Takes the victims of places that are due, in bounded pieces, except from leaves that are spared now."""
     notices = state.notices
     freed: set[Node | None] = set()
-    """The nodes where somebody may leave now: an ask that is served by what else is left over there belongs to the same
-    plan."""
+    """The nodes where a victim may leave now. An ask without victims that uses the remaining room of such a node
+    belongs to the same plan."""
     for start_ in range(0, len(due), LOOKS_A_PIECE):
         looked_at = due[start_ : start_ + LOOKS_A_PIECE]
         freed.update([due_victim.allocation.node for place in looked_at for due_victim in place.victims])
@@ -241,9 +244,9 @@ def _take_due(
 
 
 def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]]:
-    """Sort *due* in pieces so that the places of a node are together, in their order: what is held there is worked out
-    less often. They keep their order where victims of one node make room on another, or an ask gives up what it has
-    reserved elsewhere.
+    """Sorts *due*, in pieces of work, so that the places of a node are together and keep their order, because then the
+    claims on the node are computed less often. The order stays as it is if victims on one node make room on another, or
+    if an ask gives up a reservation.
     """
     by_node: dict[Node, list[DuePlace]] = {}
     for looked_at, place in enumerate(due, 1):
@@ -263,11 +266,12 @@ def _by_node(due: Sequence[DuePlace]) -> Generator[int, None, Sequence[DuePlace]
 
 
 def _worth_taking(state: PartitionState, settings: MonitorSettings, selection: Selection, leaf: Queue) -> Taken | None:
-    """Returns what is to be noted when something is taken from *leaf*; ``None``: it is left alone, as it has served
-    nobody.
+    """Returns the record to be kept when something is taken from *leaf*; ``None``: *leaf* is spared, because taking
+    from it did not help.
 
-    Where what was taken comes back to the same leaf while an ask that it was taken for still waits, taking it again
-    would go on for ever (K13): each time in a row the next try waits twice as long, which time without one wears off.
+    If *leaf* gets back what was taken while an ask that it was taken for still waits, taking it again could go on for
+    ever (preemption.md K13). So each such time in a row doubles the pause before the next one, and time without any
+    shortens it again.
     """
     notices = state.notices
     now_ns = notices.now_ns
@@ -298,7 +302,8 @@ def _take_places(
     *,
     stale: bool,
 ) -> None:
-    """Have the victims of *piece* leave for its asks (B.7). *stale*: other things happened since they were selected."""
+    """Takes the victims of *piece* for its asks (preemption.md B.7). *stale* tells whether the engine has done other
+    work since they were selected."""
     notices = state.notices
     spare = SpareMembers()
     piece = [
@@ -316,7 +321,7 @@ def _take_places(
     state.law_checks += 1
     violations = monitor_laws.check(state, plan)
     if violations and stale:
-        # Guarantees and demand may have moved on: those that may still go are found by halves.
+        # Guarantees and demand may have changed since. The places that are still lawful are found by trying each half.
         half = len(piece) // 2
         if half:
             _take_places(state, settings, selection, piece[:half], taken, stale=True)
@@ -331,7 +336,7 @@ def _take_places(
     served: list[tuple[Allocation, Mapping[str, Allocation], int]] = []
     allowed = _allow_place(state, piece)
     _evict_victims(state, {due_victim.allocation: place.ask for place in allowed for due_victim in place.victims})
-    for place in allowed:  # Only now: whoever is marked where somebody holds room already has all of these looked at.
+    for place in allowed:  # Marking a victim has all claims of its node tried.
         ask = place.ask
         victims = {due_victim.allocation.key: due_victim.allocation for due_victim in place.victims}
         _hold_place(state, ask, place.node, victims)
@@ -353,9 +358,9 @@ def _take_places(
 
 
 def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePlace]:
-    """Returns those of *piece* that the governor admits, and charges them. The notices of the others stand.
+    """Returns the places in *piece* that the governor allows, and books their cost.
 
-    Those go when they may.
+    The notices of the other victims stay, so they may be taken later.
     """
     notices = state.notices
     now_ns, decision = notices.now_ns, notices.decision
@@ -379,7 +384,7 @@ def _allow_place(state: PartitionState, piece: Sequence[DuePlace]) -> list[DuePl
 
 
 def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation]) -> None:
-    """Asks the shim to end those *leaving*, each for the ask it comes with."""
+    """Asks the shim to release the victims *leaving*, each for the ask that it is mapped to."""
     notices, effects, name = state.notices, state.effects, state.name
     moves.mark_victims(state, leaving)
     termination = TerminationType.PREEMPTED_BY_SCHEDULER
@@ -396,20 +401,22 @@ def _evict_victims(state: PartitionState, leaving: Mapping[Allocation, Allocatio
 
 
 def _hold_place(state: PartitionState, ask: Allocation, node: Node, victims: Mapping[str, Allocation]) -> None:
-    """Hold for *ask* on *node* what *victims*, by key, leave, or what others leave over (B.7)."""
+    """Holds the room of *victims*, given by key, for *ask* on *node*, or room that is left over there (preemption.md
+    B.7)."""
     if victims:
         ask.victims = {**ask.victims, **victims}
     ledger.book_claim(state, ask)
     ask.outcome = _TRIGGERED
-    # With victims there is no room for it yet, here or elsewhere: to look for some would cost as much as all the rest.
+    # While its victims are leaving, there is no room for the ask, and a search for some would cost as much as all the
+    # rest.
     reservations.reserve_node(state, ask, node, state.notices.now_ns, at_once=not victims)
 
 
 def _watch_exits(
     state: PartitionState, served: Sequence[tuple[Allocation, Mapping[str, Allocation], int]], now_ns: int
 ) -> None:
-    """Look after a while whether the victims of each ask have left (K14), and whether one without had what others
-    left over. Asks come with how often they had been re-armed."""
+    """Checks after a while whether the victims of each ask have left (preemption.md K14), and whether each ask without
+    victims was placed. Each ask comes with the number of times that it had been re-armed."""
     state.run_at(now_ns + state.preemption.victim_timeout_ns, partial(_look_at_served, state, served))
 
 
@@ -428,7 +435,7 @@ def _look_at_served(
 
 
 def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[Allocation], now_ns: int) -> None:
-    """Plan for *ask* on other nodes, since *stuck* do not leave; they stay marked (K14)."""
+    """Makes *ask* try other nodes, because the victims *stuck* do not leave; these stay marked (preemption.md K14)."""
     ask.stuck = {**ask.stuck, **{victim.key: victim.node.node_id for victim in stuck if victim.node is not None}}
     for victim in stuck:
         victim.preemptor = None
@@ -445,7 +452,7 @@ def _give_up_victims(state: PartitionState, ask: Allocation, stuck: Sequence[All
 
 
 def _note_observed(state: PartitionState, selection: Selection) -> None:
-    """Say what would be done where that has changed since the last round."""
+    """Records what would have been taken, for leaves where that has changed since the last round."""
     notices = state.notices
     seen: dict[Queue, list[Allocation]] = {}
     for allocation in selection.allocations:
@@ -460,7 +467,7 @@ def _note_observed(state: PartitionState, selection: Selection) -> None:
 
 
 def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
-    """Withdraw the notices of those of *keys* that are still at risk: they are so no more."""
+    """Withdraws the notices about *keys*, which are no longer at risk."""
     notices = state.notices
     notices.now_ns = now_ns
     entries = [notices.entries[key] for key in keys]
@@ -472,7 +479,7 @@ def _withdraw(state: PartitionState, keys: Iterable[str], now_ns: int) -> None:
 
 
 def _still_there(state: PartitionState, allocation: Allocation) -> bool:
-    """Tells whether *allocation* still runs, and nobody asked it to leave."""
+    """Tells whether *allocation* still runs, and that it is not being released."""
     application = allocation.application
     return (
         application.allocations.get(allocation.key) is allocation
@@ -483,7 +490,7 @@ def _still_there(state: PartitionState, allocation: Allocation) -> bool:
 
 
 def _record_each(state: PartitionState, allocations: Iterable[Allocation], outcome: Outcome, number: int) -> None:
-    """Record one decision for each leaf."""
+    """Records one decision for each leaf."""
     by_leaf: dict[Queue, list[Allocation]] = {}
     for allocation in allocations:
         by_leaf.setdefault(allocation.queue, []).append(allocation)

@@ -1,9 +1,9 @@
-"""One picture of the queues for a whole round: what they are owed, use and want, taken before anything is decided.
+"""Takes one picture of the queues for a whole round: what they are guaranteed, use and want before anything is decided.
 
-Usage is net of victims on their way out, and of what asks have claimed it is a part already. Demand is what preemption
-may serve: not the asks that may not preempt, have preempted already, must run on one node, wait for a placeholder of
-their own, are kept back by a limit of their user, or are larger than every node. A guarantee that a level does not
-declare follows from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
+Usage leaves out victims that are leaving and includes what asks have claimed. Demand is what preemption may serve: it
+leaves out asks that may not preempt, have preempted already, require a node, wait for a placeholder of their own, are
+kept back by a limit of their user, or are larger than every node. A guarantee that a level does not declare is derived
+from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Amounts = dict[int, int]
 _APPLICATIONS_A_PIECE: Final = 200
 _NODES_A_PIECE: Final = 1_000
 _MEMBERS_A_LOOK: Final = 10
-"""Asks that can be asked whether they may preempt in the time of one look at an allocation."""
+"""The number of asks that can be checked for whether they may preempt in the time of one look at an allocation."""
 
 
 class MonitorView(PartitionView, Protocol):
@@ -48,7 +48,7 @@ class MonitorView(PartitionView, Protocol):
 
 
 class QueueFigures:
-    """One queue as the round sees it."""
+    """The figures of one queue in a round."""
 
     __slots__ = (
         "capped", "ceilings", "children", "coming", "counted", "demand", "disabled", "fenced", "going", "guaranteed",
@@ -61,39 +61,41 @@ class QueueFigures:
         self.parent: Final = parent
         self.leaf: Final = queue.leaf
         self.guaranteed: Final[Amounts] = dict(queue.guaranteed)
-        """Declared or, of a type that this queue does not declare, derived (:func:`derive_guarantees`)."""
+        """The guarantees by type, declared or, for types that this queue does not declare, derived
+        (:func:`derive_guarantees`)."""
         self.ceilings: Final[Amounts] = {} if parent is None else dict(parent.ceilings)
-        """The lesser of its own max and those above it; the cluster left out."""
+        """By type, the least of its own max and those of its ancestors, without the root."""
         if parent is not None:
             for t, most in queue.max.items():
                 self.ceilings[t] = min(most, self.ceilings.get(t, most))
         self.net: Final = [used - leaving for used, leaving in zip(queue.used, queue.preempting, strict=True)]
-        """The amounts used once the victims in flight are gone."""
+        """The amounts used once present victims have left."""
         self.used: Final = [net + claimed for net, claimed in zip(self.net, queue.claimed, strict=True)]
-        """The amounts used once the victims in flight are gone and their preemptors have started."""
+        """The amounts used once present victims have left and their preemptors have started."""
         self.demand: Final[Amounts] = {}
         self.reserved: Final[Amounts] = {}
         """The part of ``demand`` for which a node is kept free."""
         self.disabled: Final = properties.preemption_policy is PreemptionPolicyKind.DISABLED
         self.fenced: Final = properties.preemption_policy is PreemptionPolicyKind.FENCE
         self.shown = queue.priority
-        """The priority that it shows its parent, asks that have a node kept for them or are refused everywhere
-        included."""
+        """The priority that it shows its parent, including asks with a reservation by age and asks that are refused
+        everywhere."""
         self.children: Final[list[QueueFigures]] = []
         self.lineage: Final[tuple[QueueFigures, ...]] = (self, *(parent.lineage if parent is not None else ()))
-        """This queue and its ancestors, root last."""
+        """This queue and its ancestors, the root last."""
         self.capped: Final = tuple(figures for figures in self.lineage[:-1] if figures.queue.max)
-        """The queues among them with a max of their own."""
+        """The queues in ``lineage``, without the root, that have a max of their own."""
         self.counted: tuple[QueueFigures, ...] = ()
-        """The queues among them with a guarantee or a max: where it matters what comes and goes."""
+        """The queues in ``lineage``, without the root, that have a guarantee or a max, so that changes of their usage
+        matter."""
         self.coming: Final[Amounts] = {}
-        """The asks below that have a place in this round, by type."""
+        """The amounts, by type, of asks in and below this queue that have a place in this round."""
         self.going: Final[Amounts] = {}
-        """The tasks below that are to leave for them."""
+        """The amounts, by type, of tasks in and below this queue that are to leave in this round."""
 
     @property
     def priority(self) -> int:
-        """Returns what it shows its parent; with nothing that waits, as if its tasks had priority 0."""
+        """The priority that it shows its parent; if nothing waits, as if its tasks had priority 0."""
         return self.queue.properties.priority_offset if self.shown == NOTHING_WAITS else self.shown
 
 
@@ -116,12 +118,12 @@ class Picture:
         self._leaves: Final = sorted(leaves, key=lambda figures: figures.queue.path)
 
     def leaves_by_path(self) -> list[QueueFigures]:
-        """Returns the leaves by path."""
+        """Returns the leaves, sorted by path."""
         return self._leaves
 
 
 def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
-    """Work out the figures of the queues of *view* in pieces, and return them; usage is of the moment of the first
+    """Computes the figures of the queues of *view* in pieces of work, and returns them. Usage is that of the first
     step."""
     found = Picture(view.root)
     yield len(found.queues)
@@ -153,15 +155,17 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
 
 
 def waits_for_room(ask: Allocation) -> bool:
-    """Tells whether the monitor may make room for *ask*: it may preempt, has not yet, and need not run on one node."""
+    """Tells whether the monitor may make room for *ask*: it may preempt, has not preempted yet, and has no required
+    node."""
     return ask.spec.allow_preempt_other and not ask.triggered and not ask.spec.required_node
 
 
 def derive_guarantees(found: Picture) -> None:
     """Derives guarantees of types that a queue does not declare itself, from the levels around it.
 
-    It counts at least what its children are owed. Of what its parent is owed and no child declares, it has a share: as
-    much as it uses and wants, and no more than an equal part while others want more.
+    A queue has at least the sum of the guarantees of its children. It also has a share of the part of its parent's
+    guarantee that no child declares: as much as it uses and wants, but no more than an equal part while other children
+    want more.
     """
     for figures in reversed(found.queues):
         if figures.parent is None:
@@ -182,7 +186,8 @@ def derive_guarantees(found: Picture) -> None:
 
 
 def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
-    """Give *sharing* what is *left* of their parent's guarantee, on top of what their own children declare."""
+    """Splits what is *left* of the parent's guarantee among the queues *sharing*, in addition to the guarantees of
+    their own children."""
     if left <= 0:
         return
     caps = [(child.used[t] + child.demand.get(t, 0) - child.guaranteed.get(t, 0), child) for child in sharing]
@@ -195,7 +200,7 @@ def _share_out(sharing: list[QueueFigures], t: int, left: int) -> None:
 
 
 def _find_largest(view: MonitorView) -> Generator[int, None, Amounts]:
-    """Work out, by type, the most that one node in service offers."""
+    """Computes, by type, the largest capacity of a schedulable node."""
     largest: Amounts = {}
     for looked_at, node in enumerate(list(view.nodes.values()), 1):
         if node.schedulable:
@@ -208,7 +213,8 @@ def _find_largest(view: MonitorView) -> Generator[int, None, Amounts]:
 
 
 def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, Amounts]) -> Generator[int, None, None]:
-    """Count what waiting asks may get. *taken*: what was counted so far against each limit of a user or group."""
+    """Counts the demand of waiting asks in a leaf. *taken*: what was counted so far against each limit of a user or
+    group."""
     looked_at = 0
     for application in list(figures.queue.applications.values()):
         for group in list(application.groups.values()):
@@ -232,7 +238,8 @@ def _count_demand(figures: QueueFigures, largest: Amounts, taken: dict[Account, 
 
 
 def _within_limits(application: Application, pairs: Pairs, count: int, taken: dict[Account, Amounts]) -> int:
-    """Returns how many of *count* asks of *pairs* the limits of the user and group of *application* leave room for."""
+    """Returns how many of *count* asks of *pairs* fit under the limits of the user and group of *application*, and adds
+    these to *taken*."""
     for account in application.accounts:
         used = taken.get(account, {})
         for t, amount in pairs:
@@ -258,7 +265,8 @@ def _count_wanted(found: Picture, ask: Allocation, largest: Amounts, *, reserved
 
 
 def _show(leaf: QueueFigures, priority: int) -> None:
-    """Count an ask of *priority* below *leaf* for the priorities on its path, though it lends the cycle none."""
+    """Raises the priorities shown on the path of *leaf* for an ask of *priority*, which lends no priority in the
+    allocation cycle."""
     shown = priority
     for figures in leaf.lineage:
         shown = shown_by(figures.queue, shown)
@@ -268,7 +276,7 @@ def _show(leaf: QueueFigures, priority: int) -> None:
 
 
 def shown_by(queue: Queue, priority: int) -> int:
-    """Returns what *queue* shows its parent of *priority* below it."""
+    """Returns the priority that *queue* shows its parent for *priority* below it."""
     properties = queue.properties
     return exposed_priority(
         priority, properties.priority_offset, fenced=properties.priority_policy is PriorityPolicy.FENCE

@@ -1,4 +1,5 @@
-"""The forecast of the periodic monitor for an ask: what its last round found, and what happened since."""
+"""Forecasts what the periodic monitor could do for an ask, from the result of its last round and what has happened
+since."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ RESTS = "the periodic monitor is on: asks do not preempt by themselves"
 
 
 def foresee_round(state: PartitionState, ask: Allocation, _asked: Circumstances) -> PreemptionOutlook | None:
-    """Returns what the monitor's last round means for *ask*.
+    """Returns the forecast for *ask* from the last round of the monitor.
 
-    ``None``: the monitor is off or only observes, or *ask* preempts by itself (H).
+    Returns ``None`` if the monitor is off or only observes, or if *ask* preempts by itself (preemption.md H).
     """
     by_itself = state.guarantee_preemption and ask.spec.allow_preempt_other
     if by_itself or not state.has_periodic_policy or ask.spec.required_node:

@@ -1,7 +1,8 @@
-"""The ideal share of every queue in one resource type, and how much a leaf above that gives up this round.
+"""Computes the ideal share of every queue in one resource type, and how much a leaf above its share gives up in this
+round.
 
-Free room is used first, unused guarantees are lent out in proportion to guarantees, and queues without a guarantee
-come last. Integers, and exact fractions until the one rounding of each step. Rules: preemption.md E.3, E.4.
+Free room is used first, unused guarantees are lent out in proportion to guarantees, and queues without a guarantee come
+last. All numbers are integers or exact fractions, which are rounded once in each step. Rules: preemption.md E.3, E.4.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Final
 
 OFFERS_A_PIECE: Final = 100
 LOOKS_PER_OFFER: Final = 5
-"""Looks at an allocation that can be taken in the time of one offer."""
+"""The number of allocations that can be looked at in the time of one offer."""
 
 _Turn = tuple[bool, int, Fraction]
-"""The order in which queues are offered room: those below their guarantee, then by priority, then the least served for
-its guarantee."""
+"""The sort key of offers: queues below their guarantee first, then by priority, then the one least served in relation
+to its guarantee."""
 
 
 class Share:
-    """One queue and one resource type. *ceiling* ``None``: unlimited. ``ideal`` and ``take`` are worked out."""
+    """The share of one queue in one resource type. *ceiling* ``None``: unlimited. ``ideal`` and ``take`` are computed
+    later."""
 
     __slots__ = (
         "ceiling", "children", "disabled", "fenced", "guaranteed", "ideal", "name", "pending", "preemptable",
@@ -50,19 +52,20 @@ class Share:
         self.disabled: Final = disabled
         self.fenced: Final = fenced
         self.children: Final[list[Share]] = []
-        """The queues right below, by name."""
+        """The shares of its children, by name."""
         self.untouchable = 0
         """The amount that it holds above its guarantee and keeps, because it is protected."""
         self.preemptable = 0
         self.ideal = 0
         self.take = 0
-        """The amount that it is to give up in all, as far as this round's limit goes."""
+        """The amount that it has to give up in all, within the limit of this round."""
 
 
 def assign_shares(
     root: Share, cluster: int, per_round: Fraction, *, balance: bool = False
 ) -> Generator[int, None, None]:
-    """Work out ``ideal`` and ``take`` of everything below *root*. *balance*: also among queues that have theirs."""
+    """Computes ``ideal`` and ``take`` of all queues below *root*. With *balance*, queues that have reached their
+    guarantees get more as well."""
     _find_extras(root)
     yield 1
     root.ideal = cluster
@@ -81,7 +84,7 @@ def assign_shares(
 
 
 def amount_to_give_up(leaf: Share, dead_zone: Fraction, natural_factor: Fraction) -> int:
-    """Returns what *leaf* gives up in one turn from notice to kill."""
+    """Returns the amount that *leaf* gives up within one notice period."""
     if leaf.disabled or leaf.used <= leaf.guaranteed * (1 + dead_zone):
         return 0
     return ceil(leaf.take * natural_factor)
@@ -101,14 +104,14 @@ def _find_extras(share: Share) -> None:
 
 
 def _wanted_by(parent: Share, child: Share) -> int:
-    """Returns the demand of *child*; from behind its fence it may grow into free room only (law 7)."""
+    """Returns the demand of *child*. If it is fenced, it may only grow into free room (law 7)."""
     if not child.fenced or not child.pending:
         return child.pending
     return min(child.pending, max(0, parent.ideal - sum(sibling.used for sibling in parent.children)))
 
 
 def _share_out(parent: Share, *, balance: bool) -> Generator[int, None, None]:
-    """Give the ideal share of *parent* to its children."""
+    """Splits the ideal share of *parent* among its children."""
     left = parent.ideal
     guaranteed = [child for child in parent.children if child.guaranteed > 0]
     others = [child for child in parent.children if child.guaranteed <= 0]
@@ -123,7 +126,8 @@ def _share_out(parent: Share, *, balance: bool) -> Generator[int, None, None]:
 
 
 def _offer_room(parent: Share, group: Iterable[Share], left: int, *, balance: bool) -> Generator[int, None, int]:
-    """Offer what is *left* to those of *group* that want more, until nobody takes anything. Returns what remains."""
+    """Offers what is *left* to the queues in *group* that want more, until none accepts anything. Returns what
+    remains."""
     wanted = {child: child.used + _wanted_by(parent, child) for child in group}
     active = [child for child, most in wanted.items() if child.ideal < most]
     weight = sum(child.guaranteed for child in active)

@@ -56,10 +56,10 @@ class Notice:
 
 
 class Taken(NamedTuple):
-    """The last loss of a leaf and its result: something was taken for ``served`` from the leaf, which held ``held`` by
-    type without its victims.
+    """The last loss of a leaf: something was taken from it for the asks ``served``, after which it held ``held`` by
+    type.
 
-    ``futile``: how many times in a row the leaf got everything back while an ask of ``served`` still waited.
+    ``futile``: the number of times in a row that the leaf got everything back while an ask of ``served`` still waited.
     """
 
     at_ns: int
@@ -141,7 +141,7 @@ class Notices:
                 self.held.pop(notice.application, None)
 
     def allocation_left(self, allocation: Allocation, *, by_us: bool) -> None:
-        """Remove *allocation*, which has ended, or credit it to its application, from which others were to be taken."""
+        """Remove *allocation*, which has ended, or credits it to its application if others of it are at risk."""
         self.offered.pop(allocation.key, None)
         self.checkpoints.pop(allocation.key, None)
         entry = self.entries.get(allocation.key)

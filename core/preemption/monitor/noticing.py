@@ -1,6 +1,6 @@
-"""Telling applications what they may have to give up, and hearing what they would rather lose (preemption.md E.6, E.7).
+"""Notifies applications of allocations at risk, and handles their answers and offers (preemption.md E.6, E.7).
 
-A shim that did not subscribe to notices hears nothing; the clock runs all the same.
+A shim that has not subscribed to notices gets none, but the time until victims are taken runs all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS_A_NOTICE: Final = 1_000
 def notify_applications(
     state: PartitionState, application: Application, risks: Sequence[tuple[Allocation, int]], now_ns: int
 ) -> None:
-    """Tell *application* that *risks*, each with the nanoseconds it has left, are about to be taken."""
+    """Notifies *application* that *risks*, each with the nanoseconds that it has left, are about to be taken."""
     waits: dict[int, list[Allocation]] = {}
     for allocation, wait_ns in risks:
         waits.setdefault(wait_ns, []).append(allocation)
@@ -43,7 +43,7 @@ def notify_applications(
 
 
 def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
-    """Tell applications that *entries* are at risk no more."""
+    """Notifies applications that *entries* are no longer at risk."""
     keys: dict[Notice, list[str]] = {}
     for entry in entries:
         keys.setdefault(entry.notice, []).append(entry.allocation.spec.key)
@@ -57,16 +57,17 @@ def withdraw_notices(state: PartitionState, entries: Iterable[Entry]) -> None:
 
 
 def repeat_notices(state: PartitionState) -> None:
-    """Repeats the notices that still stand, since somebody else listens from now on."""
+    """Sends the open notices again, because another subscriber listens from now on."""
     for notice in state.notices.open.values():
         _send(state, notice)
 
 
 def settle_credits(state: PartitionState) -> list[Entry]:
-    """Spare what applications made up for by releasing other allocations; nothing under the strict contract.
+    """Spares allocations in exchange for others that their applications have released by themselves; under the strict
+    contract, none.
 
-    Only what an application holds less than before counts: what it let go and got back is no credit. The last selected
-    are spared first. Returns what was spared.
+    Only the amount that an application holds less than before counts; what it released and got back is no credit. The
+    allocations selected last are spared first. Returns the spared entries.
     """
     notices = state.notices
     spared: list[Entry] = []
@@ -83,17 +84,17 @@ def settle_credits(state: PartitionState) -> list[Entry]:
 
 
 def _held_amounts(application: Application) -> dict[int, int]:
-    """Returns what *application* holds by type, victims that have not left yet included."""
+    """Returns what *application* holds by type, including victims that have not left yet."""
     real, placeholder = application.confirmed_amounts(), application.placeholder
     return {t: amount + placeholder[t] for t, amount in enumerate(real)}
 
 
 def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
-    """Note what an application says to one of its notices. Returns ``False`` if the notice is none of this partition,
-    or closed.
+    """Notes the answer of an application to a notice. Returns ``False`` if the notice does not belong to this partition
+    or is closed.
 
-    What it would rather lose is only noted: the next round looks at it first, and takes it in exchange if its leaving
-    makes the same room. Until then the listed ones stay at risk.
+    Allocations that it offers instead are only noted: the next round looks at them first, and takes them in exchange if
+    they make the same room. Until then, the allocations in the notice stay at risk.
     """
     notices = state.notices
     notice = notices.open.get(answer.notice)
@@ -103,7 +104,7 @@ def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
     for key, saved_ns in answer.checkpoints:
         for request in _requests_of(state, key):
             if request.application is notice.application and request.key in request.application.allocations:
-                # Nobody saves work that is still to be done.
+                # The time is bounded by the present one, because no work can be saved before it is done.
                 notices.checkpoints[request.key] = min(saved_ns, state.callbacks.now_ns)
     if answer.instead and _is_negotiable(state):
         for key in answer.instead:
@@ -114,10 +115,10 @@ def note_answer(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
 
 
 def exchange_entry(state: PartitionState, allocation: Allocation) -> Entry | None:
-    """Returns the entry of *allocation*, newly selected, if its application offered it: on the terms of the notice it
-    answered.
+    """Returns a new entry for *allocation*, which has just been selected, with the times of the notice in whose answer
+    its application offered it.
 
-    ``None``: it has to be notified first.
+    Returns ``None`` if it was not offered, so that it needs a notice first.
     """
     notices = state.notices
     notice = notices.offered.get(allocation.key)
@@ -140,7 +141,7 @@ def _may_be_offered(state: PartitionState, notice: Notice, offer: Allocation) ->
 
 
 def _requests_of(state: PartitionState, key: str) -> list[Allocation]:
-    """Returns what the shim means by *key*: one request, or all that share it."""
+    """Returns the requests that the shim means by *key*: one, or all that share it."""
     shared = state.instances.get(key)
     if shared:
         return list(shared.values())

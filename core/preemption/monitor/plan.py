@@ -85,7 +85,8 @@ class Selection:
 
 
 class DueVictim(NamedTuple):
-    """A victim whose time is up: notified at ``notified_ns`` in round ``first_round``, selected ``times`` since."""
+    """A victim whose time is up. It was notified at ``notified_ns`` in round ``first_round``, and selected ``times``
+    times, including that round."""
 
     allocation: Allocation
     notified_ns: int

@@ -1,4 +1,5 @@
-"""One round of selection: what each leaf is to give up, what stands against it, and what was selected so far."""
+"""Holds the state of one round of selection: what each leaf has to give up, what forbids it, and what was selected so
+far."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from kornel.core.preemption.monitor.plan import Place, Selection
 from kornel.core.preemption.monitor.settings import MonitorSettings
 
 _OUT_OF_REACH: Final = (*LEAVING, AskPlace.REPLACING)
-"""The places of allocations that are about to leave, or of which the shim does not know yet."""
+"""The places of allocations that are leaving already, or that the shim does not know of yet."""
 
 _NOTHING: Final[Amounts] = {}
 
@@ -34,13 +35,13 @@ class Targets:
 
 
 class Memory:
-    """The traces of earlier rounds and of applications that bear on who goes.
+    """The facts from earlier rounds and from answers of applications that bear on the choice of victims.
 
     notified     keys at risk since an earlier round
-    accepted     those of them whose applications said that they prepare for it
+    accepted     the keys at risk whose applications have answered that they prepare for it
     offered      keys that their applications named in exchange for others
     checkpoints  when allocations last saved their work, by key
-    places       what the last round planned
+    places       the places that the last round planned
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Memory:
 
 
 class Round:
-    """The state that the selectors of one round share: targets, what the laws and the limit leave, and what is
-    selected."""
+    """The state that the selectors of one round share: the targets, what the laws and the limit of the round allow, and
+    what is selected."""
 
     def __init__(
         self,
@@ -79,18 +80,18 @@ class Round:
         self.selection = Selection(limits)
         self._spare_members = SpareMembers()
         self.left: dict[QueueFigures, Amounts] = {}
-        """The amounts that each leaf is still to give up; leaves that are done are left out."""
+        """The amounts that each leaf has yet to give up; leaves that have given up enough are missing."""
         self.most: Amounts | None = None
-        """The amounts that they may give up together, where that is less than the sum."""
+        """The amounts that all leaves may give up together, if that is less than the sum."""
         self.declared = False
-        """Derived guarantees do not count just now."""
+        """Tells whether only declared guarantees count at the moment."""
         self.short: Deficits = {}
-        """The amounts that each leaf should hold more than it does with what is planned for it."""
+        """The amounts that each leaf is short of, with its planned places counted as held."""
         self.passage = Passage(figures)
         self._selected_from: dict[QueueFigures, Amounts] = {}
-        """By leaf, what was selected from it so far."""
+        """The amounts selected from each leaf so far."""
         self._planned_for: dict[QueueFigures, Amounts] = {}
-        """By leaf, the asks that have a place."""
+        """The amounts of the asks of each leaf that have a place."""
         self._wait_ns = 0
         self._reserved: dict[Application, list[Reservation]] | None = None
 
@@ -102,7 +103,8 @@ class Round:
         reserved_as_used: bool = False,
         without_reserved: bool = False,
     ) -> Generator[int, None, Targets]:
-        """Work out the ideal shares for every type, and what follows from them (E.3)."""
+        """Computes the ideal shares of every type, and returns what leaves have to give up and are short of
+        (preemption.md E.3)."""
         found = Targets()
         settings = self.settings
         factor = settings.natural_factor if natural else type(settings.natural_factor)(1)
@@ -135,11 +137,12 @@ class Round:
         return found
 
     def find_owed(self, *, declared: bool = False) -> Generator[int, None, Targets]:
-        """Returns what leaves under their guarantees still lack where :meth:`find_targets` came to too little.
+        """Returns what leaves below their guarantees still lack if the targets of :meth:`find_targets` were not enough.
 
-        Shares are worked out from totals. Free room in pieces that no ask fits, tasks on draining nodes, or a part of
-        the cluster smaller than one task leave leaves short all the same: whoever is over its guarantee gives as much,
-        at the same pace. *declared*: derived guarantees neither entitle nor protect.
+        Shares are computed from totals. Leaves may stay short nevertheless, because free room is in pieces that are too
+        small for any ask, because tasks are on draining nodes, or because a share of the cluster is smaller than one
+        task. Then leaves above their guarantees give up as much, at the same pace. With *declared*, derived guarantees
+        neither entitle nor protect.
         """
         found = Targets()
         settings = self.settings
@@ -171,7 +174,7 @@ class Round:
         return found
 
     def begin_selection(self, targets: Targets, wait_ns: int) -> None:
-        """Select for *targets* from here on; what earlier selectors selected counts."""
+        """Selects for *targets* from now on; what earlier selectors have selected counts towards them."""
         self._wait_ns = wait_ns
         self.left = {}
         for leaf, amounts in targets.obtain.items():
@@ -190,7 +193,7 @@ class Round:
             selection.lacking.setdefault(leaf.queue.path, {}).update(amounts)
 
     def may_go(self, allocation: Allocation) -> bool:
-        """Tells whether *allocation* may be a victim at all, whoever wants its room."""
+        """Tells whether *allocation* may be a victim of any ask at all."""
         return not (
             allocation.place in _OUT_OF_REACH
             or allocation.spec.required_node
@@ -199,19 +202,19 @@ class Round:
         )
 
     def is_wanting(self, left: Amounts) -> bool:
-        """Tells whether something is still to be freed. ``conservative``: nothing any more as soon as one type is
-        done."""
+        """Tells whether something has still to be freed. If the setting ``conservative`` is on, nothing has to be once
+        one type is freed."""
         if self.settings.conservative:
             return all(amount > 0 for amount in left.values())
         return is_positive(left)
 
     def gives_up(self, leaf: QueueFigures, t: int) -> bool:
-        """Tells whether *leaf* is still to give up something of type *t*."""
+        """Tells whether *leaf* has yet to give up something of type *t*."""
         left = self.left.get(leaf)
         return left is not None and left.get(t, 0) > 0 and (self.most is None or self.most.get(t, 0) > 0)
 
     def commit(self, place: Place, asking: QueueFigures, givers: Sequence[QueueFigures]) -> None:
-        """Select *place* for an ask of *asking*; *givers*: the leaf of each victim."""
+        """Selects *place* for an ask of leaf *asking*; *givers*: the leaves of its victims, in order."""
         pairs = place.ask.shape.pairs
         count_coming(asking, pairs)
         planned = self._planned_for.get(asking)
@@ -244,16 +247,17 @@ class Round:
         self.selection.add(place, self._wait_ns)
 
     def planned_for(self, leaf: QueueFigures) -> Amounts:
-        """Returns the asks of *leaf* that have a place."""
+        """Returns the amounts of the asks of *leaf* that have a place."""
         return self._planned_for.get(leaf, _NOTHING)
 
     def reservations(self) -> list[Reservation]:
-        """Returns those of asks that wait for room on the node, the longest waiting first."""
+        """Returns the reservations by age whose asks the monitor may serve, the oldest first."""
         waiting = [r for r in self.view.reservations.values() if r.by_age and waits_for_room(r.ask)]
         return sorted(waiting, key=lambda r: (r.made_ns, r.ask.order, r.ask.key))
 
     def drop_reservations(self, application: Application, left: Amounts) -> list[Reservation]:
-        """Gives back nodes kept free for a leaf that holds too much (E.5). Returns which."""
+        """Drops the reservations by age of *application*, whose leaf holds too much of a type in *left* (preemption.md
+        E.5). Returns them."""
         if self._reserved is None:
             self._reserved = {}
             for reservation in self.view.reservations.values():
@@ -269,5 +273,5 @@ class Round:
 
 
 def is_positive(amounts: Amounts) -> bool:
-    """Tells whether there is something of any type."""
+    """Tells whether any of *amounts* is above 0."""
     return any(amount > 0 for amount in amounts.values())

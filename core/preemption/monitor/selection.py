@@ -1,9 +1,9 @@
-"""The selection of a round: from each leaf that holds too much, as much as this turn asks for, and only where an ask
-gets its place.
+"""Selects the victims of a round: from each leaf that holds too much, what it has to give up now, and only if an ask
+gets a place for it.
 
-The selectors run one after the other, and what one selects counts for the next: for reserved asks of more important
-queues (optional), for reserved asks at all (optional), for all others that are short of their share, then where totals
-hide that somebody is, then for balance (optional). Rules: preemption.md E.5, E.8.
+The selectors run one after the other, and what one selects counts for the next. They select for reserved asks of more
+important queues (optional), for all reserved asks (optional), for all other leaves that are short of their share, then
+for leaves whose shortage the totals hide, then for balance (optional). Rules: preemption.md E.5, E.8.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from kornel.core.preemption.victim_index import reluctance_of
 LOOKS_A_PIECE: Final = 1_000
 TRIES_A_PIECE: Final = 200
 LOOKS_PER_TRY: Final = 5
-"""Looks at an allocation that can be taken in the time of one try to select one."""
+"""The number of allocations that can be looked at in the time of one attempt to select one."""
 ENOUGH: Final = 2
-"""The multiple of what a leaf is to give up that is looked at first: mostly that does, and sorting the rest costs more.
+"""Tasks that amount to this many times what a leaf has to give up are looked at first. That is usually enough, and
+sorting the rest costs more.
 """
 
 _OFFERED: Final = 0
 _PLAIN: Final = 1
 _ROW: Final = {0: _PLAIN, 1: 4, 2: 7, 3: 10}
-"""The orders of victims by class: ordinary tasks, opted-out ones, originators. In each come first those whose
-applications have prepared for it, then others at risk, then those that nobody notified."""
+"""The first row of each class of victims: ordinary tasks, opted-out ones, originators, originators that opted out. In
+each class, tasks whose applications have prepared for it come first, then others at risk, then those without a
+notice."""
 _LAST_PLAIN: Final = _PLAIN + 2
 
 _Ranked = tuple[int, int, int, str, Allocation]
-"""(row, priority, -saved, key, allocation): the first to go first."""
+"""A task as (row, priority, -saved, key, allocation); the smallest is taken first."""
 _Rows = dict[int, list[Candidate]]
 
 
@@ -52,9 +54,9 @@ def select_victims(
     memory: Memory | None = None,
     spared: Container[Queue] = (),
 ) -> Generator[int, None, Selection]:
-    """Select everybody who should go as things stand; yields after every piece of work.
+    """Selects the victims of a round; yields the cost of every piece of work.
 
-    *spared*: leaves left alone, because something else takes from them just now.
+    *spared*: leaves from which nothing is taken, because their max is being enforced now.
     """
     figures = yield from draw_picture(view)
     run = Round(view, settings, figures, memory or Memory(), spared)
@@ -87,7 +89,8 @@ def select_victims(
 
 
 def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
-    """Find places by what leaves are to give up: what was planned before, then the newest tasks, then everybody's."""
+    """Finds places for asks with what leaves have to give up: first the places planned before, then with the newest
+    tasks, then with all tasks."""
     if not run.left or not run.short:
         return
     yield from planner.replan_last()
@@ -106,7 +109,8 @@ def _serve(run: Round, planner: Planner) -> Generator[int, None, None]:
 def _collect_tasks(
     run: Round, planner: Planner, leaf: QueueFigures, left: Amounts, rows: _Rows, *, everybody: bool
 ) -> Generator[int, None, None]:
-    """Add the tasks of *leaf* to *rows*, its newest applications first: ordinary ones to begin with, or *everybody*."""
+    """Adds the tasks of *leaf* to *rows*, its newest applications first: as many ordinary tasks as are enough, or with
+    *everybody* all tasks."""
     enough = {t: amount * ENOUGH for t, amount in left.items() if amount > 0}
     originators: list[Allocation] = []
     applications = sorted(leaf.queue.applications.values(), key=lambda app: (-app.submitted_ns, app.application_id))
@@ -141,15 +145,15 @@ def _collect_tasks(
                 if t in enough:
                     enough[t] -= amount
         yield looks
-        while len(pieces) > 1:  # To free a hundred thousand entries at once takes long, too.
+        while len(pieces) > 1:  # Freeing a hundred thousand entries at once would take long, too.
             yield len(pieces.pop()) // LOOKS_PER_TRY
     if everybody:
         planner.spare_originators(leaf, originators)
 
 
 def _rank_task(run: Round, allocation: Allocation) -> _Ranked:
-    """Returns *allocation* with what decides when it goes: the least work is lost where least was done since it was
-    saved."""
+    """Returns *allocation* with its sort key. Among equal ones, the task whose work was saved last is taken first,
+    because least work is lost then."""
     key = allocation.key
     memory = run.memory
     saved_ns = allocation.created_ns

@@ -10,7 +10,8 @@ from typing import Final
 from kornel.core.domain.settings import MonitorContract
 
 BALANCE_WAIT_NS: Final = 300 * 10**9
-"""The time from notice to kill for what only the balance between satisfied queues asks for."""
+"""The time from notice to kill for victims that only serve the balance between queues that have reached their
+guarantees."""
 
 _MILLISECOND_NS: Final = 10**6
 
@@ -20,10 +21,10 @@ class MonitorSettings:
     """Times in nanoseconds, shares as fractions of 1.
 
     per_round           part of the cluster that may be selected in one round, per type
-    dead_zone           how far above its guarantee a leaf is left alone
-    natural_factor      part of what a leaf holds too much that one turn from notice to kill takes
+    dead_zone           how far above its guarantee a leaf may be before something is taken from it
+    natural_factor      part of what a leaf holds too much that is taken within one notice period
     originator_reserve  part of a leaf's guarantee up to which its originators are spared
-    queue_priority      let asks with a reserved node take from less important queues there, once they waited this long
+    queue_priority      time after which asks with a reserved node take from less important queues there
     """
 
     interval_ns: int = 3_000 * _MILLISECOND_NS

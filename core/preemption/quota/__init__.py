@@ -1,6 +1,6 @@
-"""Enforcing a max that was lowered below what a queue holds (preemption.md D).
+"""Enforces a max that was lowered below what a queue holds (preemption.md D).
 
-:mod:`.timers` and :mod:`.timer_rules` say when a queue is due, :mod:`.standing` whether it still is. :mod:`.drive` then
-works through :mod:`.planner`, which asks :mod:`.shares` what each leaf has to bear, :mod:`.victims` who goes, and
-:mod:`.combinations` where the first to go do not do.
+:mod:`.timers` and :mod:`.timer_rules` decide when a queue is due, :mod:`.standing` whether it still holds too much.
+:mod:`.drive` then applies the plan of :mod:`.planner`, which uses :mod:`.shares` for the part of each leaf,
+:mod:`.victims` for the choice of victims, and :mod:`.combinations` if the first choice is not enough.
 """

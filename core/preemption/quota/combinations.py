@@ -3,8 +3,8 @@ necessary.
 
 If a guarantee allows little to be taken, the combination of sizes matters: of tasks of 6, 5 and 5 with a guarantee that
 allows 10, the first one excludes the others, whereas the other two make up 10. Tasks of the same leaf, rank and size
-are alike, so a choice is a number for each such group. The search begins with the present choice and tries the smallest
-changes first, so its result is spread over the leaves much like that choice.
+are alike, so a choice is one number for each such group. The search begins with the present choice and tries the
+smallest changes first, so its result is spread over the leaves much like that choice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The limit on victims for a lowered max: what the governor allows now, and what is left of one interval."""
+"""Limits the victims for a lowered max, by what the governor allows now and by what is left of one interval."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def is_enforcing(state: PartitionState) -> bool:
 
 
 def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
-    """Go on with what is due for about *budget* decisions. Returns how many were used."""
+    """Continues with the queues that are due for about *budget* decisions. Returns how many were used."""
     enforcement = state.enforcement
     spent = 0
     while spent < budget:
@@ -75,7 +75,7 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
             run.plan = finished.value
             return 1
     if run.staying:
-        # A stuck victim that has left after all needs no replacement.
+        # A stuck victim that has left by now needs no replacement.
         now = quota_standing.staying_amounts(state, run.queue)
         run.staying = {t: min(amount, now[t]) for t, amount in run.staying.items() if t in now}
     batch = run.plan.victims[run.at : run.at + BATCH]

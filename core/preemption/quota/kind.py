@@ -1,4 +1,4 @@
-"""Enforcing a lowered max, as everything outside its room knows it."""
+"""Describes the enforcement of lowered maxima to all code outside this package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kornel.core.preemption.quota.enforcement import Enforcement
 from kornel.core.preemption.quota.plan import KIND
 
 _PART: Final = Ending(leaves=True, level=Level.INFO)
-"""Something else ended the run: those who were asked to leave before do leave."""
+"""The outcome of a run that something else has ended; the victims that it asked to leave before that do leave."""
 
 QUOTA: Final = Kind(
     name=KIND,

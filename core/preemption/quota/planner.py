@@ -1,9 +1,10 @@
-"""Enforcing a lowered max: who leaves a queue that holds more than it may (preemption.md D.6-D.8).
+"""Plans the enforcement of a lowered max: finds the victims in a queue that holds more than it may (preemption.md
+D.6-D.8).
 
-Fairness between the leaves comes first: each gets its part of the target and gives what fits in it. What is then still
-missing comes from all of them in turns, the least important tasks first; where that leaves something, other
-combinations of sizes are tried; and nobody goes who turns out not to be needed. When a run happens (D.4, D.5), and what
-becomes of its plan (D.9), is the partition's business.
+Fairness between the leaves comes first: each leaf has to bear a part of the target, and gives up tasks that fit in it.
+What is still missing then comes from all leaves in turns, the least important tasks first. If that is not enough, other
+combinations of sizes are tried. In the end, victims that are not needed are left out. :mod:`.drive` decides when there
+is a run (D.4, D.5), and applies its plan (D.9).
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from kornel.core.preemption.quota.shares import (
 from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, VictimOrder, is_within
 
 MOST_PROTECTIONS: Final = 32
-"""Reasons why something stays above a max that a plan names, of each type those that keep most there; tasks that are
-ending are always named, for their going is waited for."""
+"""The most reasons in a plan why something stays above a max, those with the largest amounts of each type. Tasks that
+are ending are always included, because the next attempt waits for their end."""
 
 Steps = Generator[int, None, QuotaPlan]
-"""Makes the plan of a run: yields after every step the number of allocations looked at, and returns the plan."""
+"""A generator that makes the plan of a run: it yields the number of allocations looked at in every step, and returns
+the plan."""
 
 
 def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
-    """Returns who leaves *queue*, all worked out at once. *miss*: percentage of the target that may be left."""
+    """Returns the plan for *queue*, computed at once. *miss*: the percentage of the target that may be left."""
     steps = plan_in_steps(queue, miss, staying)
     while True:
         try:
@@ -49,10 +51,10 @@ def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_
 
 
 def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
-    """Plan as :func:`plan_enforcement` does, in steps of limited length. Between two of them the queue may change.
+    """Plans as :func:`plan_enforcement` does, in steps of limited length. Between two steps, the queue may change.
 
-    *staying*: what victims in flight hold that will not leave. Target and parts are those of the first step. Whoever
-    left meanwhile is not chosen, newcomers are not looked at.
+    *staying*: what stuck victims hold, which will not leave. The target and the parts of the leaves are those of the
+    first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at.
     """
     ceilings = dict(queue.max)
     wanted = find_excess(queue, ceilings, staying)
@@ -86,7 +88,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
 
 
 def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
-    """Hand back the most important of those chosen first, so that nobody goes without need."""
+    """Leaves out victims that are not needed, the most important first."""
     spare = choice.spare_amounts()
     if not any(spare.values()):
         return
@@ -102,13 +104,13 @@ def _prune_victims(choice: Choice, order: VictimOrder) -> Iterator[int]:
 def _find_protections(
     choice: Choice, queue: Queue, spare: SpareMembers
 ) -> Generator[int, None, tuple[Protection, ...]]:
-    """Work out what keeps the tasks in *queue* that hold what is unmet and are not to go: each once, by the first
-    thing."""
+    """Determines what protects the tasks in *queue* that hold unmet amounts and are no victims. Each task counts once,
+    for the first reason."""
     unmet = choice.unmet_amounts()
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0
     for leaf in _leaves_below(queue):
-        # Equal tasks of one leaf are kept by the same: each kind is looked at once.
+        # Equal tasks of one leaf are protected by the same reason, so each kind is looked at once.
         kinds: dict[tuple[ProtectedBy, Shape], int] = {}
         for application in list(leaf.applications.values()):
             for task in list(application.allocations.values()):
@@ -166,13 +168,14 @@ def confirm_batch(
     victims: Iterable[Allocation],
     staying: Mapping[int, int] = NONE_STAYING,
 ) -> QuotaPlan:
-    """Returns which of the chosen *victims* still have to go, and may, as the queue is now.
+    """Returns the plan with those of the chosen *victims* that are still needed and allowed in the present state of
+    *queue*.
 
-    *wanted* is what is still to be freed; tasks that ended by themselves meanwhile count.
+    *wanted* is what has yet to be freed; tasks that have ended by themselves count.
     """
     over = find_excess(queue, ceilings, staying)
     choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
-    # Since they were chosen their gangs may have lost members.
+    # Since they were chosen, their gangs may have lost members.
     spare = SpareMembers()
     for _ in choice.complete_target(victim for victim in victims if spare.may_leave(victim)):
         pass
@@ -185,7 +188,7 @@ def confirm_batch(
 
 
 def outcome_of(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, any_victims: bool) -> Outcome:
-    """Returns what a run came to (D.7). *unmet* holds nothing that is met."""
+    """Returns the outcome of a run (preemption.md D.7). *unmet* contains no amounts of 0."""
     if not wanted:
         return Outcome.NOTHING_TO_DO
     if not unmet:

@@ -10,7 +10,8 @@ from kornel.core.model.queues import Queue
 
 
 class Terms(NamedTuple):
-    """A queue's own max by type index (absent: unlimited; empty: none at all) and its delay, 0: never enforced."""
+    """The terms of a queue: its own max by type index (a missing type is unlimited), and its delay (0: never
+    enforced)."""
 
     max: Mapping[int, int]
     delay_ns: int
@@ -24,7 +25,7 @@ def terms_of(queue: Queue) -> Terms:
 def next_start(queue: Queue, before: Terms, start_ns: int | None, now_ns: int) -> int | None:
     """Returns when *queue*, which had the terms *before* until *now_ns*, is to be enforced; ``None``: not at all.
 
-    Not for a queue that is being enforced just now: that is not to be disturbed.
+    It must not be called for a queue that is being enforced now.
     """
     now = terms_of(queue)
     if not now.delay_ns or not over_max(queue):
@@ -47,8 +48,8 @@ def next_start(queue: Queue, before: Terms, start_ns: int | None, now_ns: int) -
 
 
 def over_max(queue: Queue) -> bool:
-    """Tells whether *queue* holds more of a type than its own max. Victims in flight count in the mode ``adjust``
-    only."""
+    """Tells whether *queue* holds more of a type than its own max. Victims that are leaving count only if the timer is
+    ``adjust``."""
     used = queue.used
     if queue.properties.quota_preemption_timer is QuotaTimer.ADJUST:
         return any(used[t] > most for t, most in queue.max.items())

@@ -1,7 +1,7 @@
-"""The victims when a max is enforced: their order, and the choice in it (preemption.md D.7).
+"""Orders and chooses the victims when a max is enforced (preemption.md D.7).
 
-The order is kept as sorted runs of limited length that are merged as far as somebody looks, so that no step of the
-work takes long, however many tasks a queue has.
+The order is kept as sorted runs of limited length, which are merged only as far as they are read, so that no step takes
+long, however many tasks a queue has.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from kornel.core.preemption.quota.shares import Amounts, net_usage
 
 Kind = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]
-"""(originator, priority, opted out): the smallest goes first."""
+"""The rank (originator, priority, opted out) of a task; the smallest goes first."""
 Key = tuple[bool, int, bool, int, Kind, str]
-"""(originator, priority, opted out, -created, kind, key): the smallest goes first."""
+"""The sort key (originator, priority, opted out, -created, kind, key) of a task; the smallest goes first."""
 
 RUN_LENGTH: Final = 512
-"""Allocations ranked and sorted in one go."""
+"""The number of allocations that are ranked and sorted in one step."""
 LOOKS_PER_VICTIM: Final = 4
-"""Taking an allocation costs as much as so many looks at one."""
+"""The number of allocations that can be looked at in the time of taking one."""
 LEAVES_PER_YIELD: Final = 64
-"""Leaves of which the next candidate is looked for in one go."""
+"""The number of leaves whose next candidates are searched in one step."""
 UNWANTED: Final[Kind] = (0.0, ())
 NO_SHARES: Final[Mapping[Queue, Amounts]] = MappingProxyType({})
 
 
 class VictimOrder:
-    """The order of D.7 for one target: the last three of its keys hang on the shape alone.
+    """The order of victims of preemption.md D.7 for one target.
 
-    Keys are made when two are compared and not kept: a hundred thousand at once would have the garbage collector stop
-    everything to look at them.
+    Keys are made for each comparison and not kept: with a hundred thousand of them, the garbage collector would stop
+    all work to look at them.
     """
 
     def __init__(self, wanted: Amounts, ceilings: Mapping[int, int]) -> None:
@@ -50,7 +50,7 @@ class VictimOrder:
         self.spare_members: Final = SpareMembers()
 
     def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
-        """Returns those of *allocations* that may go, the first to go first."""
+        """Returns those of *allocations* that may be victims, in order."""
         kind_of = self._kind_of
         able = [
             a
@@ -63,7 +63,7 @@ class VictimOrder:
         return able
 
     def key_of(self, allocation: Allocation) -> Key:
-        """Returns the sort key of *allocation*: the one with the smaller key goes first."""
+        """Returns the sort key of *allocation*: the allocation with the smaller key is taken first."""
         spec = allocation.spec
         kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
         return (
@@ -71,7 +71,7 @@ class VictimOrder:
         )  # fmt: skip
 
     def merge_runs(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
-        """Yields all of *runs*, the first to go first; sorted as far as somebody looks."""
+        """Yields all allocations of *runs* in order, merged only as far as the caller reads."""
         return runs[0] if len(runs) == 1 else merge(*runs, key=self.key_of)
 
     def _kind_of(self, shape: Shape) -> Kind:
@@ -81,8 +81,8 @@ class VictimOrder:
         return kind
 
     def _reckon_kind(self, shape: Shape) -> Kind:
-        """Returns the part of the key that depends on the size: most of its types wanted first, then the smallest part
-        of the max."""
+        """Returns the part of the key that depends on the size: first comes the size with the largest fraction of its
+        types wanted, then the one with the smallest fractions of the max."""
         shares: list[float] = []
         for t, amount in shape.pairs:
             if t in self._wanted:
@@ -94,22 +94,23 @@ class VictimOrder:
 
 
 def rank_of(allocation: Allocation) -> Rank:
-    """Returns what nobody is passed over for another one with worse."""
+    """Returns the rank of *allocation*: a task is never spared in favour of one with a higher rank."""
     spec = allocation.spec
     return (spec.originator, spec.priority, not spec.allow_preempt_self)
 
 
 def is_out_of_reach(allocation: Allocation) -> bool:
-    """Tells whether *allocation* is out of reach: on its way out already, or gone."""
+    """Tells whether *allocation* cannot be taken, because it is leaving already or gone."""
     return allocation.place in LEAVING or allocation.node is None
 
 
 class Choice:
-    """The victims chosen so far, what they free of the target, and what guarantees still leave on every path."""
+    """The victims chosen so far, what they free of the target, and what guarantees still allow to be taken on every
+    path."""
 
     def __init__(self, wanted: Amounts, miss: int = 0, shares: Mapping[Queue, Amounts] = NO_SHARES) -> None:
-        """Begin without victims. *miss*: percentage of the target that may be left. *shares*: the part of it that each
-        leaf bears."""
+        """Begins without victims. *miss*: the percentage of the target that may be left. *shares*: the part of the
+        target that each leaf bears."""
         self.wanted = wanted
         self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
         self.victims: dict[Allocation, None] = {}
@@ -121,11 +122,11 @@ class Choice:
         self._guards: dict[Queue, tuple[dict[int, int], ...]] = {}
 
     def unmet_amounts(self) -> Amounts:
-        """Returns what of the target is still missing."""
+        """Returns the part of the target that the victims do not free yet."""
         return {t: amount - self.freed[t] for t, amount in self.wanted.items() if amount > self.freed[t]}
 
     def lacking_amounts(self) -> Amounts:
-        """Returns what :meth:`unmet_amounts` does, without what may be missed."""
+        """Returns the unmet amounts without those types of which little enough is left to be tolerated."""
         return {t: amount for t, amount in self.unmet_amounts().items() if self._is_lacking(t)}
 
     def _is_lacking(self, t: int) -> bool:
@@ -135,8 +136,8 @@ class Choice:
     def fill_share(self, victims: Iterable[Allocation], share: Amounts) -> Iterator[int]:
         """Takes, in phase 1, *victims* of one leaf in order as long as they stay within *share*.
 
-        Nobody is passed over to take one that is more of an originator, of higher priority or less willing, unless
-        all of the target may be missed. Yields after every few victims how many looks they cost.
+        No task is skipped in favour of one with a higher rank, unless all of the target may be missed. Yields the cost
+        in allocations looked at.
         """
         left = dict(share)
         passed: Rank | None = None
@@ -163,8 +164,8 @@ class Choice:
         yield looked % RUN_LENGTH + (len(self.victims) - taken_before) * LOOKS_PER_VICTIM
 
     def complete_target(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Take *victims* in order that bring what is lacking closer, until nothing is. Yields after every piece of
-        work."""
+        """Takes *victims*, in order, that free something lacking, until nothing is lacking. Yields the cost of every
+        piece of work."""
         lacking = self.lacking_amounts()
         looked = 0
         for victim in victims:
@@ -179,11 +180,11 @@ class Choice:
     def complete_in_turns(
         self, ranked: Mapping[Queue, Sequence[Sequence[Allocation]]], order: VictimOrder
     ) -> Iterator[int]:
-        """Takes, in phase 2, the least important tasks of all leaves that bring what is lacking closer, until nothing
-        is.
+        """Takes, in phase 2, the least important tasks of all leaves that free something lacking, until nothing is
+        lacking.
 
-        Of equally important ones that of the leaf which has given least beyond its share goes first: a common order by
-        age and key would let one of several equal leaves lose everything. Yields after every piece of work.
+        Of tasks with equal rank, that of the leaf which has given least beyond its share is taken first: in a common
+        order by age and key, one of several equal leaves could lose everything. Yields the cost of every piece of work.
         """
         lacking = self.lacking_amounts()
         turns = self._turns
@@ -209,7 +210,8 @@ class Choice:
             line_up(at)
 
     def _take_if_it_helps(self, victim: Allocation, lacking: Amounts) -> None:
-        """Take *victim* if that is lawful and brings something *lacking* closer; strike out what is not any more."""
+        """Takes *victim* if that is lawful and frees something *lacking*, and removes from *lacking* what is no longer
+        lacking."""
         if victim in self.victims or is_out_of_reach(victim):
             return
         if any(t in lacking for t, _ in victim.shape.pairs) and self._is_lawful(victim):
@@ -219,7 +221,7 @@ class Choice:
                     del lacking[t]
 
     def replace_victims(self, victims: Sequence[Allocation]) -> Iterator[int]:
-        """Choose *victims*, who may all go, and nobody else. Yields after every piece of work."""
+        """Chooses exactly *victims*, all of which may be taken. Yields the cost of every piece of work."""
         self.victims = {}
         self.freed = dict.fromkeys(self.wanted, 0)
         self._turns = Turns(self.wanted, self._shares)
@@ -231,15 +233,14 @@ class Choice:
         yield len(victims) % RUN_LENGTH
 
     def spare_amounts(self) -> Amounts:
-        """Returns what is freed of each type beyond the target. A type of which too little is freed has nothing to
-        spare."""
+        """Returns what is freed of each type beyond the target; 0 if too little of a type is freed."""
         return {t: max(0, self.freed[t] - amount) for t, amount in self.wanted.items()}
 
     def prune_victims(self, victims: Iterable[Allocation]) -> Iterator[int]:
-        """Hand back those of *victims*, the most important first, who turn out not to be needed. Yields after every
-        piece of work.
+        """Spares those of *victims* that are not needed, the most important first. Yields the cost of every piece of
+        work.
 
-        Of equally important ones that of the leaf which has given most beyond its share is handed back.
+        Of victims with equal rank, that of the leaf which has given most beyond its share is spared first.
         """
         spare = self.spare_amounts()
         turns = self._turns
@@ -283,8 +284,8 @@ class Choice:
                     guard[t] += amount
 
     def _is_lawful(self, victim: Allocation) -> bool:
-        """Tells whether no queue from the leaf up to the root goes below what it is guaranteed, for any type it loses
-        (law 2)."""
+        """Tells whether taking *victim* leaves every queue on its path at or above its guarantee of every type that it
+        loses (law 2)."""
         for guard in self._guards_of(victim.queue):
             for t, amount in victim.shape.pairs:
                 spare = guard.get(t)
@@ -310,15 +311,15 @@ class Choice:
         return guards
 
     def _spare_of(self, queue: Queue) -> dict[int, int]:
-        """Returns what *queue* may still lose of each type it has guaranteed; shared by all leaves below it."""
+        """Returns what *queue* may still lose of each type that it has a guarantee for; all leaves below it share
+        that."""
         spare = self._spare.get(queue)
         if spare is None:
             spare = self._spare[queue] = spare_of(queue)
         return spare
 
     def find_hindrance(self, leaf: Queue, shape: Shape) -> tuple[Queue, int] | None:
-        """Returns the lowest queue from *leaf* up whose guarantee keeps a task of *shape* there now, and for which
-        type."""
+        """Returns the lowest queue from *leaf* up whose guarantee protects a task of *shape* now, and the type."""
         for queue in leaf.lineage():
             if queue.guaranteed:
                 spare = self._spare_of(queue)
@@ -329,7 +330,7 @@ class Choice:
 
 
 class Turns:
-    """The amounts that each leaf has given beyond its part of a target, all types on one scale."""
+    """Counts what each leaf has given up beyond its part of a target, with all types on one scale."""
 
     def __init__(self, wanted: Amounts, shares: Mapping[Queue, Amounts]) -> None:
         least = lcm(*wanted.values())
@@ -340,11 +341,11 @@ class Turns:
         }
 
     def part_exceeded(self, leaf: Queue) -> int:
-        """Returns how far *leaf* is beyond its part."""
+        """Returns how much *leaf* has given up beyond its part."""
         return self._beyond.get(leaf, 0)
 
     def note_given(self, victim: Allocation, times: int) -> None:
-        """Count *victim* as gone; *times* -1: it stays after all."""
+        """Counts *victim* as given up; with *times* -1, takes that back."""
         shape = victim.shape
         worth = self._worth.get(shape)
         if worth is None:
@@ -354,12 +355,12 @@ class Turns:
 
 
 def spare_of(queue: Queue) -> dict[int, int]:
-    """Returns what *queue* may lose of each type it has guaranteed; below 0 where it holds less."""
+    """Returns what *queue* may lose of each type that it has a guarantee for; below 0 if it holds less."""
     return {t: net_usage(queue, t) - amount for t, amount in queue.guaranteed.items()}
 
 
 def is_within(victim: Allocation, spare: Mapping[int, int]) -> bool:
-    """Tells whether all that *victim* frees of the target is to spare."""
+    """Tells whether everything that *victim* frees of the target is freed beyond it, according to *spare*."""
     for t, amount in victim.shape.pairs:
         if t in spare and amount > spare[t]:
             return False

@@ -1,1 +1,1 @@
-"""Room on the one node that an ask must run on (preemption.md C)."""
+"""Makes room on the one node that an ask requires (preemption.md C)."""

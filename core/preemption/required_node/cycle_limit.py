@@ -1,4 +1,4 @@
-"""The limit on victims on a required node: the policy must be on, and what one interval allows not used up."""
+"""Limits victims on required nodes: the policy must be on, and the limit of one interval must not be used up."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from kornel.core.preemption.required_node.planner import KIND
 
 
 def hold_back(state: PartitionState, reservation: Reservation, now_ns: int) -> Refusal | None:
-    """Returns why nobody may leave the node that the ask of *reservation* must run on now; ``None``: an attempt may be
-    made.
+    """Returns why the ask of *reservation* may not preempt on its required node now; ``None``: an attempt may be made.
 
-    An ask that the limit holds back is looked at again in time.
+    An ask that the limit holds back is tried again later.
     """
     if KIND not in state.preemption.policies:
         return _refuse_unlisted()
@@ -26,7 +25,7 @@ def hold_back(state: PartitionState, reservation: Reservation, now_ns: int) -> R
 
 
 def foresee_limit(state: PartitionState, now_ns: int) -> Refusal | None:
-    """Returns what :func:`hold_back` would, for a question: nothing is dropped or noted."""
+    """Forecasts the result of :func:`hold_back` without dropping or noting anything."""
     if KIND not in state.preemption.policies:
         return _refuse_unlisted()
     return pacing.check_victim_limit(state, KIND, pacing.foreseen_window(state, KIND, now_ns))
@@ -37,12 +36,12 @@ def _refuse_unlisted() -> Refusal:
 
 
 def _look_again(state: PartitionState, now_ns: int) -> None:
-    """Look at as many of those held back as there is room for, the longest held back first; the others go on
-    waiting."""
+    """Tries as many of the asks that were held back as the limit has room for, those held back for longest first; the
+    others go on waiting."""
     pace, window = state.pace.of_kind(KIND), pacing.current_window(state, KIND, now_ns)
     most = state.preemption.governor.bound_of(KIND).interval
     room = most - window.totals.victims if most else len(pace.waiting)
-    # No more than may have a victim each: the others would only be held back again.
+    # Each ask may need a victim, so more asks than the limit has room for would only be held back again.
     while room > 0 and pace.waiting:
         reservation = next(iter(pace.waiting))
         del pace.waiting[reservation]

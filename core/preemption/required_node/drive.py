@@ -110,7 +110,7 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
 
 
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
-    """Try to make room for the ask of *reservation* on the node that it must run on, if no limit keeps it back.
+    """Tries to make room for the ask of *reservation* on its required node, if no limit keeps the ask back.
 
     Returns whether the release of victims was asked for.
     """

@@ -1,6 +1,6 @@
-"""The laws that bind preemption for an ask that must run on one node: no. 1 as an order, no. 6, and invariant 18.
+"""Checks preemption for an ask with a required node against its laws: no. 1 as an order, no. 6, and invariant 18.
 
-Rules: preemption.md A.0, C. Shares and tenants do not count here: the system cannot work without such tasks.
+Rules: preemption.md A.0, C. Shares and tenants do not count here, because a cluster cannot work without such tasks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kornel.core.preemption.plan import PreemptionPlan
 
 
 def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
-    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing. Cost: what the node
-    holds."""
+    """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing. The cost is the number of
+    allocations on the node."""
     return (
         *_check_node(view, plan),
         *_check_eligible(plan),
@@ -57,9 +57,9 @@ def _freed_by(victims: list[Allocation], t: int) -> int:
 
 
 def _available_amount(view: PartitionView, plan: PreemptionPlan, t: int) -> int:
-    """Returns what the ask finds of type *t* on its node without victims of its own: free, or leaving.
+    """Returns how much of type *t* the ask can use on its node without victims of its own: what is free or leaving.
 
-    Only others that must run there come before it.
+    Only claims of other asks that require the node come before it.
     """
     leaving = [a for a in plan.node.allocations.values() if a.preempted and a not in view.given_up]
     others = [
@@ -91,8 +91,8 @@ def _sufficient_and_minimal(view: PartitionView, plan: PreemptionPlan) -> Iterat
 
 
 def _class_of(allocation: Allocation) -> int:
-    """Returns the class of a task: regular, opted out, originator, originator that opted out. Each goes only where all
-    before it do not do."""
+    """Returns the class of a task: ordinary, opted out, originator, originator that opted out. A task of a class is
+    taken only if all earlier classes are not enough."""
     willing = allocation.spec.allow_preempt_self
     if allocation.spec.originator:
         return 3 if willing else 4

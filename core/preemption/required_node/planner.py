@@ -26,7 +26,7 @@ _Candidate = tuple[int, int, int, tuple[int, ...], str, Allocation]
 
 def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan | Refusal:
     """Returns the victims on *node* for *ask*, or why there are none. Changes nothing in *view*. The cost grows with
-    what the node holds."""
+    the number of allocations on the node."""
     names = view.types.names
     room = _room_on(node, ask)
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
@@ -63,7 +63,7 @@ def room_is_coming(node: Node, ask: Allocation) -> bool:
 
 
 def _room_on(node: Node, ask: Allocation) -> Vector:
-    """Returns, by type, what is free on *node* or about to be, less what is held for other asks that must run there.
+    """Returns, by type, what is free on *node* or about to be, without what is held for other asks that require it.
 
     All other claims rank lower, and do not count.
     """

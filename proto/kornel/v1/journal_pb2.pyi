@@ -23,6 +23,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _JournalStream:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _JournalStreamEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JournalStream.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    JOURNAL_STREAM_UNSPECIFIED: _JournalStream.ValueType  # 0
+    """Never written."""
+    JOURNAL_STREAM_NODES: _JournalStream.ValueType  # 1
+    """UpdateNode."""
+    JOURNAL_STREAM_APPLICATIONS: _JournalStream.ValueType  # 2
+    """UpdateApplication."""
+    JOURNAL_STREAM_ALLOCATIONS: _JournalStream.ValueType  # 3
+    """UpdateAllocation."""
+
+class JournalStream(_JournalStream, metaclass=_JournalStreamEnumTypeWrapper):
+    """The kinds of streams between a manager and the core."""
+
+JOURNAL_STREAM_UNSPECIFIED: JournalStream.ValueType  # 0
+"""Never written."""
+JOURNAL_STREAM_NODES: JournalStream.ValueType  # 1
+"""UpdateNode."""
+JOURNAL_STREAM_APPLICATIONS: JournalStream.ValueType  # 2
+"""UpdateApplication."""
+JOURNAL_STREAM_ALLOCATIONS: JournalStream.ValueType  # 3
+"""UpdateAllocation."""
+Global___JournalStream: _TypeAlias = JournalStream  # noqa: Y015
+
 class _JournalCall:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -97,6 +125,8 @@ class JournalRecord(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     EFFECTS_FIELD_NUMBER: _builtins.int
     EFFECTS_CHECKSUM_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
     call: Global___JournalCall.ValueType
     """What was called."""
     after_ns: _builtins.int
@@ -117,6 +147,14 @@ class JournalRecord(_message.Message):
     def beginning(self) -> Global___JournalBeginning:
         """With what the engine works from here on. Set for JOURNAL_CALL_BEGIN only."""
 
+    @_builtins.property
+    def registered(self) -> Global___JournalRegistered:
+        """By what its manager can go on at the next core. Set for a registration only."""
+
+    @_builtins.property
+    def received(self) -> Global___JournalReceived:
+        """What the manager need not send again. Set for commands from streams that are resumed only."""
+
     def __init__(
         self,
         *,
@@ -128,14 +166,68 @@ class JournalRecord(_message.Message):
         outcome: Global___JournalOutcome.ValueType = ...,
         effects: _builtins.int = ...,
         effects_checksum: _builtins.int = ...,
+        registered: Global___JournalRegistered | None = ...,
+        received: Global___JournalReceived | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beginning", b"beginning", "command", b"command"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beginning", b"beginning", "command", b"command", "received", b"received", "registered", b"registered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ns", b"after_ns", "beginning", b"beginning", "budget", b"budget", "call", b"call", "command", b"command", "effects", b"effects", "effects_checksum", b"effects_checksum", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_ns", b"after_ns", "beginning", b"beginning", "budget", b"budget", "call", b"call", "command", b"command", "effects", b"effects", "effects_checksum", b"effects_checksum", "outcome", b"outcome", "received", b"received", "registered", b"registered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JournalRecord: _TypeAlias = JournalRecord  # noqa: Y015
+
+@_typing.final
+class JournalRegistered(_message.Message):
+    """A registration, and the session that made it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """Names the registration."""
+    session: _builtins.str
+    """The name that the program gave itself. Empty: none."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        session: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalRegistered: _TypeAlias = JournalRegistered  # noqa: Y015
+
+@_typing.final
+class JournalReceived(_message.Message):
+    """Entries that the session has sent since it registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    kind: Global___JournalStream.ValueType
+    """On which streams."""
+    entries: _builtins.int
+    """How many were applied, those of this call included."""
+    def __init__(
+        self,
+        *,
+        kind: Global___JournalStream.ValueType = ...,
+        entries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalReceived: _TypeAlias = JournalReceived  # noqa: Y015
 
 @_typing.final
 class JournalBeginning(_message.Message):

@@ -61,7 +61,7 @@ export const MEANINGS = {
     "would-help": "The next attempt finds victims.",
     "under-way": "The ask has preempted, and its victims are leaving.",
     "not-needed": "There is room without preemption.",
-    "forbidden": "A switch, limit, law or fence forbids preemption.",
+    "forbidden": "A setting, limit, law or fence forbids preemption.",
     "no-victims": "Preemption is allowed, but the victims that the laws allow do not make enough room."
   },
   "outcome": {
@@ -105,7 +105,7 @@ export const MEANINGS = {
   "state": {
     "New": "The application was accepted and has had no ask yet.",
     "Accepted": "The application has asks, and nothing of it runs but placeholders.",
-    "Running": "Something of the application runs, or has run and more is asked for.",
+    "Running": "An allocation of the application runs, or one has run and more asks are pending.",
     "Rejected": "The application was refused when it was added; the state is remembered for three days and not reported.",
     "Completing": "Nothing of it runs or waits; it completes unless something new comes within 30 s.",
     "Completed": "The application has ended well. Its ID may be used again.",
