@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -150,10 +151,12 @@ def replay(
 ) -> None:
     """Make the decisions of a journal again. Prints each call and its effects, or compares them with --verify.
 
-    Begins with the newest snapshot before --from. Exits 1 at the first difference, of which it prints both sides, and
-    at a record that cannot be read.
+    Begins with the newest snapshot before --from. A call on which the core failed is left out, as the core did; if it
+    is the last one, it is made, and the traceback is printed. Exits 1 at the first difference, of which it prints both
+    sides, and at a record that cannot be read.
     """
-    from kornel.core.journal.reading import read_records  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.calls import CallOutcome  # noqa: PLC0415 - takes a while to import
+    from kornel.core.journal.reading import read_records  # noqa: PLC0415
     from kornel.core.journal.records import RecordDamaged  # noqa: PLC0415
     from kornel.core.journal.replay import ReplayImpossible, pause_collecting  # noqa: PLC0415
     from kornel.core.journal.starting import begin_replay  # noqa: PLC0415
@@ -161,6 +164,7 @@ def replay(
     began = time.perf_counter()
     with _open_journal(where) as (store, snapshots), pause_collecting():
         played, begin = begin_replay(store, snapshots, first)
+        last_of_all = store.find_end().sequence
         try:
             for record, _ in read_records(store, begin):
                 if last and record.sequence > last:
@@ -170,7 +174,13 @@ def replay(
                     continue
                 if not verify:
                     echo_line(played.describe_last(record))
-                elif found is not None:
+                if record.result.outcome is CallOutcome.FAILED and record.sequence == (last or last_of_all):
+                    failure = played.repeat_failure(record)
+                    if failure is None:
+                        echo_line("the call does not fail here")
+                    else:
+                        echo_text("".join(traceback.format_exception(failure)))
+                if verify and found is not None:
                     print_error(found.describe())
                     raise typer.Exit(1)
         except (RecordDamaged, ReplayImpossible) as error:

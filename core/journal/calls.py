@@ -17,10 +17,12 @@ class CallKind(IntEnum):
     COMMAND = 3
     SLICE = 4
     PREEMPTION = 5
+    REFUSAL = 7
 
 
 class CallOutcome(IntEnum):
-    """The ways in which a call ends; the numbers are those of ``JournalOutcome``."""
+    """The ways in which a call ends; the numbers are those of ``JournalOutcome``. After FAILED the core goes on as if
+    the call had never been made."""
 
     DONE = 0
     REFUSED = 1
@@ -37,8 +39,8 @@ class Beginning(NamedTuple):
 
 
 class EngineCall(NamedTuple):
-    """One call. ``command`` for COMMAND, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``: where a
-    command came from, if the core after this one has to know."""
+    """One call. ``command`` for COMMAND and REFUSAL, ``budget`` for SLICE, ``beginning`` for BEGIN alone. ``receipt``:
+    where a command came from, if the core after this one has to know."""
 
     kind: CallKind
     now_ns: int

@@ -110,6 +110,8 @@ class Journal:
             on_bug=lambda error: logger.critical("bug in the journal, nothing is written any more", exc_info=error),
         )
         self._snapshots: SnapshotKeeper | None = None
+        self.version = ""
+        """The version of this core."""
         self.gate = JournalGate(self._committer, settings, lambda: self.responses)
         engine.record_calls(self._committer, end.at_ns)
 
@@ -166,6 +168,7 @@ class Journal:
     def keep_snapshots(self, version: str, began: Started, steps: int) -> None:
         """Have snapshots made once this core writes. *version*: of this core. *began*: how it came to its beginning,
         with so many *steps* behind its snapshot."""
+        self.version = version
         self._snapshots = SnapshotKeeper(
             self._settings,
             version,
@@ -188,6 +191,11 @@ class Journal:
         """Have another core lead, once nothing more is to be written."""
         if self._lease is not None:
             await self._lease.hand_over()
+
+    @property
+    def settings(self) -> JournalSettings:
+        """Returns the settings of the journal."""
+        return self._settings
 
     def has_work_under_way(self) -> bool:
         """Tells whether the engine does something from slice to slice, so that no snapshot could be taken now."""
@@ -318,9 +326,12 @@ def follow_to_end(
         return Started()
     with opened_snapshots(settings.url, settings.patience_s, read_only=True) as snapshots:
         started = play_all(follower, snapshots, logger)
-    if follower.problem is not None and not (follower.problem.obstacle is Obstacle.VERSION and others_lead()):
-        raise JournalUnusable(f"{settings.shown}: {follower.problem.text}; {WHAT_TO_DO}")
-    replay = follower.replay
+    problem, replay = follower.problem, follower.replay
+    if problem is not None:
+        if problem.obstacle is Obstacle.VERSION and others_lead():
+            return started
+        hint = WHAT_TO_DO_ABOUT_VERSIONS if problem.obstacle is Obstacle.VERSION else WHAT_TO_DO
+        raise JournalUnusable(f"{settings.shown}: {problem.text}; {hint}")
     logger.info(
         "journal was replayed", snapshot=started.snapshot, records=replay.records, effects=replay.effects,
         last=follower.sequence,

@@ -52,6 +52,7 @@ from kornel.core.service.metrics import ServiceMetrics
 from kornel.core.service.observers import EffectObserver, EngineTimer, NoTimer
 from kornel.core.service.presence import Presence, PresenceKeeper
 from kornel.core.service.questions import Questions
+from kornel.core.service.restoring import NoRestorer, Restorer
 from kornel.core.service.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
 from kornel.core.service.sessions import NO_SESSION, SESSION, SESSION_KEY, Session, Sessions
 from kornel.core.service.sharing import STEP_S, Sharing
@@ -87,6 +88,13 @@ FEW_ENTRIES: Final = 8
 
 SHORTEST_WAIT_NS: Final = 1_000_000
 """An engine that wants to be called in the past is called again after this long, not at once for ever."""
+
+MOST_FAILURES: Final = 3
+"""The most entries of one command on which the engine may fail before all further ones are refused without a try: after
+each it is restored."""
+
+LONGEST_FAULT_WAIT_NS: Final = 60 * SECOND_NS
+"""The longest time between two tries of a slice on which an engine fails that is restored each time."""
 
 FAULT_WAIT_NS: Final = SECOND_NS
 """The time for which nothing is tried after a bug in a cycle, unless new input comes."""
@@ -155,6 +163,7 @@ class PartitionRunner:
     before this one that may not have arrived, if *engine* goes on where that one was; ``progress``: what went each way
     until then. ``on_receipt`` gets where the next command comes from, if the core after this one has to know.
     ``under_way``: tells whether the engine does something from slice to slice that is to be ended before the core ends.
+    ``restorer``: restores the engine after a bug; absent: nobody does.
     """
 
     def __init__(
@@ -178,6 +187,7 @@ class PartitionRunner:
         progress: Progress | None = None,
         on_receipt: Callable[[Receipt], None] = lambda receipt: None,
         under_way: Callable[[], bool] = lambda: False,
+        restorer: Restorer | None = None,
         budget: int = SLICE_BUDGET,
         intake_limit: int = INTAKE_LIMIT,
     ) -> None:
@@ -201,6 +211,12 @@ class PartitionRunner:
         self._progress = progress or Progress()
         self._on_receipt = on_receipt
         self._under_way = under_way
+        self._restorer = restorer or NoRestorer()
+        self._failure: Exception | None = None
+        """The error with which the engine failed, until it is restored; nothing is called meanwhile."""
+        self._unanswered: tuple[Stream, StreamCommand] | None = None
+        """The command on which it failed, if that came on a stream."""
+        self._fault_wait_ns = FAULT_WAIT_NS
         self._last_slices = 0
         self._budget = budget
         self._intake: asyncio.Queue[_Item] = asyncio.Queue(intake_limit)
@@ -398,6 +414,8 @@ class PartitionRunner:
             began = time.perf_counter()
             self.turns_taken += 1
             ended, entries, call = self._take_in()
+            if self._failure is not None:
+                await self._recover(self._failure)
             if call is not None:
                 await self._call(call)
                 began = time.perf_counter()
@@ -405,6 +423,8 @@ class PartitionRunner:
                 await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
             more = self._run_slice()
+            if self._failure is not None:
+                await self._recover(self._failure)
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
             if self._stopping and self._intake.empty() and not (more and self._ends_slowly()):
@@ -433,7 +453,7 @@ class PartitionRunner:
         call: _Call | None = None
         entries = 0
         self._link.follow_board()
-        while entries < ENTRIES_PER_TURN and not self._intake.empty():
+        while entries < ENTRIES_PER_TURN and not self._intake.empty() and self._failure is None:
             item = self._intake.get_nowait()
             if isinstance(item, _FromStream):
                 entries += item.entries
@@ -468,7 +488,10 @@ class PartitionRunner:
             effects = self._apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
-            self._switchboard.end_stream(stream, error, flush=False)
+            if self._failure is not None:
+                self._unanswered = stream, command
+            else:
+                self._switchboard.end_stream(stream, error, flush=False)
         else:
             self._hand_over(effects)
 
@@ -559,11 +582,13 @@ class PartitionRunner:
             self._metrics.commands_refused += 1
             with suppress(ServiceError):
                 await self._gate.wait_until_passed()
-            if not self._engine.rm_id:
+            if not self._engine.rm_id and self._failure is None:
                 self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
             if not call.answer.done():
                 call.answer.set_exception(error)
+            if self._failure is not None:
+                await self._recover(self._failure)
         else:
             if not call.answer.done():
                 call.answer.set_result(change)
@@ -592,14 +617,15 @@ class PartitionRunner:
     def _apply(self, command: Command) -> list[Effect]:
         """Returns effects of *command*. Raises ``CommandRefused``, ``ConfigError`` or, for any other error,
         ``EngineFault``."""
+        if self._failure is not None:
+            raise EngineFault("the core is restoring its state after an internal error; try again")
         began = time.perf_counter()
         try:
             effects = self._engine.apply(command, self._clock.now_ns())
         except (CommandRefused, ConfigError):
             raise
         except Exception as error:
-            self._report_damage(error, "applying a command", command=type(command).__name__)
-            raise EngineFault("internal error while the request was applied; see the log of the core") from error
+            raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
         self._metrics.commands_applied += 1
         self._timer.command_took(time.perf_counter() - began)
         return effects
@@ -621,9 +647,7 @@ class PartitionRunner:
                 except (CommandRefused, ConfigError):
                     raise
                 except Exception as error:
-                    self._report_damage(error, "applying a command", command=type(command).__name__)
-                    message = "internal error while the request was applied; see the log of the core"
-                    raise EngineFault(message) from error
+                    raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
                 if time.perf_counter() - since >= STEP_S:
                     if since == began:
                         long.enter_context(self._garbage.pause_while_building())
@@ -640,7 +664,9 @@ class PartitionRunner:
     def _run_slice(self) -> bool:
         """Run one slice, and the periodic preemption round if due. Returns whether to go on at once."""
         now_ns = self._clock.now_ns()
-        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and self._intake.empty():
+        # What has come in may help an engine that nobody restores; another one would have to be restored each time.
+        waits = self._intake.empty() or self._restorer.ready
+        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and waits:
             return False
         self._retry_at_ns = None
         try:
@@ -650,9 +676,12 @@ class PartitionRunner:
             result = self._engine.cycle(now_ns, self._budget)
             took = time.perf_counter() - began
         except Exception as error:  # noqa: BLE001 - a bug must not take down the task that could still say so
-            self._report_damage(error, "scheduling")
-            self._retry_at_ns = now_ns + FAULT_WAIT_NS
+            self._note_failure(error, "scheduling")
+            self._retry_at_ns = now_ns + self._fault_wait_ns
+            if self._restorer.ready:
+                self._fault_wait_ns = min(2 * self._fault_wait_ns, LONGEST_FAULT_WAIT_NS)
             return False
+        self._fault_wait_ns = FAULT_WAIT_NS
         self._metrics.slices += 1
         self._hand_over(result.effects)
         self._timer.slice_took(took, len(result.effects), more=result.more)
@@ -709,6 +738,56 @@ class PartitionRunner:
             detail=decided.detail,
             victims=[victim.key for victim in decided.victims],
         )
+
+    def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
+        """Returns what whoever asked for the call is told on which the engine failed with *error*."""
+        self._report_damage(error, doing, **where)
+        if not self._restorer.ready:
+            return EngineFault("internal error while the request was applied; see the log of the core")
+        self._failure = error
+        return EngineFault(
+            f"internal error while the request was applied: it is set aside as record {self._restorer.last_record} of"
+            " the journal, and the core goes on without it; see the log of the core"
+        )
+
+    async def _recover(self, failure: Exception) -> None:
+        """Go on as if the call had never been made on which the engine failed."""
+        record, unanswered = self._restorer.last_record, self._unanswered
+        self._unanswered = None
+        await self._restore_engine(failure)
+        if unanswered is not None:
+            await self._apply_singly(*unanswered, record)
+
+    async def _restore_engine(self, failure: Exception) -> None:
+        await self._restorer.restore_engine(failure)
+        self._failure = None
+        self._damaged = False
+        self._on_damage(False)
+
+    async def _apply_singly(self, stream: Stream, command: StreamCommand, record: int) -> None:
+        """Apply *command*, on which the engine failed as a whole, entry by entry, and refuse the entries on which it
+        fails again. *record*: of the whole command."""
+        parts = list(self._restorer.split_command(command))
+        failures, silent = int(len(parts) == 1), False
+        for part in parts:
+            if failures < MOST_FAILURES and len(parts) > 1:
+                try:
+                    self._hand_over(self._apply(part))
+                    await asyncio.sleep(0)
+                    continue
+                except EngineFault:
+                    failures += 1
+                    assert self._failure is not None, "it has just failed"
+                    await self._restore_engine(self._failure)
+            refused = self._restorer.refuse_entries(part, self._clock.now_ns())
+            silent = silent or not refused
+            self._hand_over(refused)
+        if silent:
+            # Nothing answers such an entry, so its sender has to learn in another way that it was not applied.
+            fault = EngineFault(
+                f"internal error: entries of record {record} of the journal were set aside; see the log of the core"
+            )
+            self._gate.pass_on(partial(self._switchboard.end_stream, stream, fault))
 
     def _report_damage(self, error: Exception, doing: str, **where: str) -> None:
         self._metrics.engine_faults += 1
